@@ -24,6 +24,9 @@ from tracebridge.core.mlir.attrs import array, boolean, dictionary, i32, string
 from tracebridge.core.mlir.types import tensor_type
 from tracebridge.core.sharding.layout import Layout
 
+if TYPE_CHECKING:
+    from tracebridge.core.compat.lowering import LoweringRuleContext
+
 __all__ = [
     "build_ffi_lowering_function",
     "ffi_call",
@@ -137,7 +140,7 @@ def build_ffi_lowering_function(
     >>> emit = tb.ffi.build_ffi_lowering_function("my_target", has_side_effect=True)
     """
 
-    def emit(ctx: Any, *operands: Any, **attributes: Any) -> Any:
+    def emit(ctx: LoweringRuleContext, *operands: Any, **attributes: Any) -> Any:
         emit_args = dict(lowering_args)
         version = emit_args.pop("api_version", TYPED_VERSION)
         types = emit_args.pop("result_types", None) or [tensor_type(a) for a in ctx.avals_out]
@@ -199,7 +202,7 @@ def ffi_lowering(
         **lowering_args,
     )
 
-    def rule(ctx: Any, *operands: Any, **params: Any) -> list[Any]:
+    def rule(ctx: LoweringRuleContext, *operands: Any, **params: Any) -> list[Any]:
         return list(emit(ctx, *operands, **params).results)
 
     return rule

@@ -21,7 +21,7 @@ from tracebridge.torch.wrapping import Wrapped, wrap
 def train_step(
     module: Any,
     loss: Callable[..., Any],
-    optimizer: torch.optim.Optimizer,
+    optimizer: Any,
     *,
     has_aux: bool = False,
 ) -> TrainStep:

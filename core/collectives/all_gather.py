@@ -26,6 +26,7 @@ from tracebridge.core.lax.batch_util import broadcast_batch, move_batch_axis, to
 from tracebridge.core.lax.shape.axes import as_axis
 
 if TYPE_CHECKING:
+    from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
     from tracebridge.core.ir.value import Value
 
 
@@ -53,7 +54,7 @@ class AllGather(Collective):
             shape = (*x.shape[:axis], size, *x.shape[axis:])
         return x.update(shape=shape, weak_type=False)
 
-    def resolve(self, x: Any, d: int | None, ctx: Any, **params: Any) -> tuple[Any, Any]:
+    def resolve(self, x: Any, d: int | None, ctx: BatchContext, **params: Any) -> tuple[Any, Any]:
         axis, groups = params["axis"], params["axis_index_groups"]
         if groups is not None:
             parts = move_batch_axis(by_group(x, d, ctx.size, groups), 1, axis + 1)
@@ -63,7 +64,7 @@ class AllGather(Collective):
         x = move_batch_axis(x, d, axis) if given else broadcast_batch(x, ctx.size, axis)
         return (_merged(x, axis) if params["tiled"] else x), None
 
-    def communicate(self, ctx: Any, x: Any, groups: Any, **params: Any) -> Any:
+    def communicate(self, ctx: LoweringContext, x: Any, groups: Any, **params: Any) -> Any:
         axis = params["axis"]
         if not params["tiled"]:
             x = ctx.reshape(x, batched_aval(ctx.avals_in[0], 1, axis))
@@ -108,7 +109,7 @@ class ReduceScatter(Collective):
         part = (whole // size,) if params["tiled"] else ()
         return x.update(shape=(*x.shape[:axis], *part, *x.shape[axis + 1 :]), weak_type=False)
 
-    def resolve(self, x: Any, d: int | None, ctx: Any, **params: Any) -> tuple[Any, Any]:
+    def resolve(self, x: Any, d: int | None, ctx: BatchContext, **params: Any) -> tuple[Any, Any]:
         axis, groups = params["axis"], params["axis_index_groups"]
         if groups is not None:
             x = lax.reduce_sum(by_group(x, d, ctx.size, groups), (1,))
@@ -117,7 +118,7 @@ class ReduceScatter(Collective):
         x = lax.reduce_sum(to_front(x, d, ctx.size), (0,))
         return (_split(x, axis, ctx.size) if params["tiled"] else x), axis
 
-    def communicate(self, ctx: Any, x: Any, groups: Any, **params: Any) -> Any:
+    def communicate(self, ctx: LoweringContext, x: Any, groups: Any, **params: Any) -> Any:
         axis, out = params["axis"], ctx.aval_out
         if params["tiled"]:
             return scatter_op(ctx, x, out, groups, axis)

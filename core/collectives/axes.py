@@ -98,7 +98,7 @@ class Collective(Primitive):
         return self.communicate(ctx, operands[0], groups, **params)
 
     def communicate(
-        self, ctx: Any, x: object, groups: np.ndarray[Any, Any], **params: object
+        self, ctx: LoweringContext, x: object, groups: np.ndarray[Any, Any], **params: object
     ) -> Any:
         """The operation between the replicas of each row of ``groups``."""
         raise TypeError(self.name)
@@ -115,7 +115,9 @@ class Collective(Primitive):
         """Batch over another axis, which is none of the collective's business."""
         return self.bind(x, **params), d
 
-    def resolve(self, x: object, d: int | None, ctx: Any, **params: object) -> tuple[Any, Any]:
+    def resolve(
+        self, x: object, d: int | None, ctx: BatchContext, **params: object
+    ) -> tuple[Any, Any]:
         """Batch over the named axis itself; ``d`` is None where the elements are all equal."""
         raise TypeError(self.name)
 

@@ -32,6 +32,7 @@ from tracebridge.core.lax.batch_util import move_batch_axis, to_front
 from tracebridge.core.lax.shape.axes import as_axis
 
 if TYPE_CHECKING:
+    from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
     from tracebridge.core.ir.value import Value
 
 
@@ -45,7 +46,7 @@ class Ppermute(Collective):
     def abstract_eval(self, *avals: ShapedArray, **params: object) -> ShapedArray:
         return avals[0].strong
 
-    def resolve(self, x: Any, d: int | None, ctx: Any, **params: Any) -> tuple[Any, Any]:
+    def resolve(self, x: Any, d: int | None, ctx: BatchContext, **params: Any) -> tuple[Any, Any]:
         x = to_front(x, d, ctx.size)
         source, sent = _sources(ctx.size, params["perm"])
         moved = take_rows(x, source)
@@ -54,7 +55,7 @@ class Ppermute(Collective):
             moved = lax.select(flags, moved, zeros_of(moved.aval))
         return moved, 0
 
-    def communicate(self, ctx: Any, x: Any, groups: Any, **params: Any) -> Any:
+    def communicate(self, ctx: LoweringContext, x: Any, groups: Any, **params: Any) -> Any:
         pairs = [(row[a], row[b]) for row in groups.tolist() for a, b in params["perm"]]
         return permute(ctx, x, ctx.aval_out, pairs)
 
@@ -92,7 +93,7 @@ class AllToAll(Collective):
         shape.insert(concat, size)
         return x.update(shape=tuple(shape), weak_type=False)
 
-    def resolve(self, x: Any, d: int | None, ctx: Any, **params: Any) -> tuple[Any, Any]:
+    def resolve(self, x: Any, d: int | None, ctx: BatchContext, **params: Any) -> tuple[Any, Any]:
         """The batch axis and the split axis change places."""
         split, concat = params["split_axis"], params["concat_axis"]
         groups = params["axis_index_groups"]
@@ -110,7 +111,7 @@ class AllToAll(Collective):
         axes = {name: params[name] + 1 for name in ("split_axis", "concat_axis")}
         return self.bind(moved, **{**params, **axes}), 0
 
-    def communicate(self, ctx: Any, x: Any, groups: Any, **params: Any) -> Any:
+    def communicate(self, ctx: LoweringContext, x: Any, groups: Any, **params: Any) -> Any:
         (aval,) = ctx.avals_in
         split, concat = params["split_axis"], params["concat_axis"]
         received = all_to_all_op(ctx, x, aval, groups, split)

@@ -36,6 +36,7 @@ from tracebridge.core.lax.shape.axes import as_axes
 from tracebridge.core.tree import tree
 
 if TYPE_CHECKING:
+    from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
     from tracebridge.core.ir.value import Value
 
 
@@ -54,7 +55,7 @@ class _AllReduce(Collective):
             raise UnsupportedDtypeError(msg)
         return x.strong
 
-    def resolve(self, x: Any, d: int | None, ctx: Any, **params: Any) -> tuple[Any, Any]:
+    def resolve(self, x: Any, d: int | None, ctx: BatchContext, **params: Any) -> tuple[Any, Any]:
         groups = params["axis_index_groups"]
         if groups is not None:
             return self._in_groups(x, d, ctx, groups)
@@ -62,7 +63,7 @@ class _AllReduce(Collective):
         rest = tuple([a for a in params["axes"] if a != ctx.axis_name])
         return (self.bind(out, axes=rest, axis_index_groups=None) if rest else out), None
 
-    def _in_groups(self, x: Any, d: int | None, ctx: Any, groups: Any) -> tuple[Any, Any]:
+    def _in_groups(self, x: Any, d: int | None, ctx: BatchContext, groups: Any) -> tuple[Any, Any]:
         """Reduce each group, and give the result to its members."""
         if len({len(g) for g in groups}) != 1:
             return self._in_unequal_groups(to_front(x, d, ctx.size), groups), 0
@@ -82,7 +83,7 @@ class _AllReduce(Collective):
         order = np.concatenate([np.asarray(g, np.int32) for g in groups])
         return take_rows(lax.concatenate(parts, 0), np.argsort(order).astype(np.int32))
 
-    def communicate(self, ctx: Any, x: Any, groups: Any, **params: Any) -> Any:
+    def communicate(self, ctx: LoweringContext, x: Any, groups: Any, **params: Any) -> Any:
         return all_reduce(ctx, x, ctx.aval_out, groups, self.combine)
 
     def reduce(self, x: object, axes: tuple[int, ...]) -> Any:

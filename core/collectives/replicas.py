@@ -107,7 +107,9 @@ def reduce_scatter(
     return operation.results[0]
 
 
-def _combining_block(ctx: Any, operation: Any, scalar: ShapedArray, combine: str) -> None:
+def _combining_block(
+    ctx: LoweringContext, operation: Any, scalar: ShapedArray, combine: str
+) -> None:
     with ctx.block(operation.regions[0], [scalar, scalar]) as (a, b):
         ctx.finish([ctx.op1(combine, [a, b], scalar)])
 

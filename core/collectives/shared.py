@@ -53,7 +53,9 @@ class MarkShared(_BesideValue):
 
     name = "mark_shared"
 
-    def resolve(self, x: object, d: int | None, ctx: Any, **params: object) -> tuple[Any, Any]:
+    def resolve(
+        self, x: object, d: int | None, ctx: BatchContext, **params: object
+    ) -> tuple[Any, Any]:
         return x, d
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: object) -> Any:
@@ -74,7 +76,7 @@ class PsumShared(_BesideValue):
             hint="sum the gradient with lax.psum over axes of pmap",
         )
 
-    def resolve(self, x: Any, d: int | None, ctx: Any, **params: Any) -> tuple[Any, Any]:
+    def resolve(self, x: Any, d: int | None, ctx: BatchContext, **params: Any) -> tuple[Any, Any]:
         if not params["shared"]:
             return x, d
         if d is None:

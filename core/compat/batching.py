@@ -17,6 +17,7 @@ from tracebridge.core.util.public_path import public_path
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.primitive import Primitive
+    from tracebridge.core.ir.rule_contexts import BatchContext
 
 
 Rule = Callable[..., Any]
@@ -49,14 +50,18 @@ def _checked(primitive: base.Primitive, pair: object) -> tuple[Any, Any]:
 
 
 def _install(primitive: base.Primitive, rule: Rule) -> Rule:
-    def batch(ctx: Any, args: Sequence[object], dims: Sequence[int | None], **params: Any) -> Any:
+    def batch(
+        ctx: BatchContext, args: Sequence[object], dims: Sequence[int | None], **params: Any
+    ) -> Any:
         return _checked(primitive, rule(tuple(args), tuple(dims), **params))
 
     return batch
 
 
 def _install_fancy(primitive: base.Primitive, rule: Rule) -> Rule:
-    def batch(ctx: Any, args: Sequence[object], dims: Sequence[int | None], **params: Any) -> Any:
+    def batch(
+        ctx: BatchContext, args: Sequence[object], dims: Sequence[int | None], **params: Any
+    ) -> Any:
         data = AxisData(ctx.axis_name, ctx.size, ctx.spmd_name)
         return _checked(primitive, rule(data, tuple(args), tuple(dims), **params))
 
@@ -64,7 +69,9 @@ def _install_fancy(primitive: base.Primitive, rule: Rule) -> Rule:
 
 
 def _install_axis(primitive: base.Primitive, rule: Rule) -> Rule:
-    def batch(ctx: Any, args: Sequence[object], dims: Sequence[int | None], **params: Any) -> Any:
+    def batch(
+        ctx: BatchContext, args: Sequence[object], dims: Sequence[int | None], **params: Any
+    ) -> Any:
         given = (ctx.size, ctx.axis_name, None, tuple(args), tuple(dims))
         return _checked(primitive, rule(*given, **params))
 

@@ -231,7 +231,9 @@ def lower_fun(fun: Callable[..., Any], multiple_results: bool = True) -> Rule:
     return rule
 
 
-def jaxpr_subcomp(ctx: Any, jaxpr: Jaxpr | ClosedJaxpr, *operands: object) -> list[Any]:
+def jaxpr_subcomp(
+    ctx: LoweringRuleContext, jaxpr: Jaxpr | ClosedJaxpr, *operands: object
+) -> list[Any]:
     """Emit the equations of a program here; gives the values of its results.
 
     Args:
@@ -254,7 +256,11 @@ def jaxpr_subcomp(ctx: Any, jaxpr: Jaxpr | ClosedJaxpr, *operands: object) -> li
 
 
 def core_call_lowering(
-    ctx: Any, *operands: object, name: str, call_jaxpr: Jaxpr | ClosedJaxpr, **_: object
+    ctx: LoweringRuleContext,
+    *operands: object,
+    name: str,
+    call_jaxpr: Jaxpr | ClosedJaxpr,
+    **_: object,
 ) -> list[Any]:
     """Emit a program once for the module, as a function, and call it.
 

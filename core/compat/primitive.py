@@ -29,6 +29,7 @@ from tracebridge.core.util.public_path import public_path
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Params
+    from tracebridge.core.ir.rule_contexts import LoweringContext
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -236,7 +237,7 @@ class Primitive(base.Primitive):
     def is_lowered_on(self, platform: str, params: Params) -> bool:
         return platform in self.lowerings or None in self.lowerings
 
-    def lower(self, ctx: Any, *operands: object, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: object, **params: Any) -> Any:
         platform = ctx.platform
         if ctx.platforms:
             return self._lower_on_all(ctx, operands, params)
@@ -251,7 +252,9 @@ class Primitive(base.Primitive):
             )
         return rule(ctx, *operands, **params)
 
-    def _lower_on_all(self, ctx: Any, operands: object, params: Params) -> Any:
+    def _lower_on_all(
+        self, ctx: LoweringContext, operands: Sequence[object], params: Params
+    ) -> Any:
         """The rules of all platforms of a program for several."""
         rules = [self.lowerings.get(p, self.lowerings.get(None)) for p in ctx.platforms]
         return ctx.by_rules(rules, operands, params, multiple=self.multiple_results)

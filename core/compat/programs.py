@@ -199,7 +199,7 @@ def new_jaxpr_eqn(
     params: Mapping[str, Any],
     effects: object = no_effects,
     source_info: object = None,
-    ctx: Any = None,
+    ctx: object = None,
 ) -> JaxprEqn:
     """An equation ``outvars = primitive[params] invars``.
 

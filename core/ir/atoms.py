@@ -168,7 +168,7 @@ class JaxprEqn:
         params: Mapping[str, Any] | None,
         effects: Any = None,
         source_info: Any = None,
-        ctx: Any = None,
+        ctx: object = None,
         app: Application | None = None,
     ) -> None:
         del effects, ctx  # the primitive says which effects an equation has

@@ -51,6 +51,7 @@ class LoweringContext(Protocol):
     inspections: list[Any]
     keepalives: list[Any]
     tokens: dict[Effect, Any]
+    rules: dict[Any, Any]
     create: Callable[..., Any]
 
     @property
@@ -207,6 +208,17 @@ class LoweringContext(Protocol):
         effects: Effects = ...,
     ) -> list[IrValue]:
         """What ``emit(choice)`` gives for the choice of the platform that the program runs on."""
+        ...
+
+    def by_rules(
+        self,
+        rules: Sequence[Any],
+        operands: Sequence[object],
+        params: dict[str, Any],
+        *,
+        multiple: bool,
+    ) -> Any:
+        """The current equation by one rule for each of ``platforms``."""
         ...
 
     # programs ------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from tracebridge.core.sharding.sharding import Sharding
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Params
+    from tracebridge.core.ir.rule_contexts import LoweringContext
     from tracebridge.core.ir.value import Operand, Value
 
 
@@ -40,7 +41,7 @@ class DevicePut(Constraint):
         del x, source
         return placement
 
-    def lower(self, ctx: Any, x: Any, *, placement: Any, source: Any) -> Any:
+    def lower(self, ctx: LoweringContext, x: Any, *, placement: Any, source: Any) -> Any:
         del source
         if ctx.mesh is None or type(placement) is not NamedSharding:
             return x

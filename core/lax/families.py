@@ -97,7 +97,7 @@ class Elementwise(Primitive):
     # What messages call the operation, where it is not called like the primitive.
     public: ClassVar[str | None] = None
     # StableHLO or CHLO operation, if one does it all.
-    hlo: ClassVar[str | None] = None
+    hlo: ClassVar[str] = ""
     # Whether axes of size 1 are repeated, by equations of their own.
     repeats_axes: ClassVar[bool] = True
 
@@ -142,7 +142,7 @@ class Elementwise(Primitive):
 
     def recipe(self, *avals: ShapedArray, **params: Any) -> tuple[str, Any] | None:
         """Operation name and attributes, where the primitive is one operation."""
-        if self.hlo is None:
+        if not self.hlo:
             return None
         return self.hlo, self.attributes(*avals, **params)
 
@@ -150,7 +150,7 @@ class Elementwise(Primitive):
         xs = tuple(full_operands(ctx, xs))
         return self.lower_full(ctx, *xs, **params)
 
-    def lower_full(self, ctx: Any, *xs: Any, **params: Any) -> Any:
+    def lower_full(self, ctx: LoweringContext, *xs: Any, **params: Any) -> Any:
         """Emit the operation for operands that all have the result's shape."""
         return ctx.op1(self.hlo, xs, ctx.aval_out, self.attributes(*ctx.avals_in, **params))
 
@@ -367,7 +367,7 @@ class Constraint(Linear):
     def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         return [self.bind(ct, **params)]
 
-    def with_axis(self, ctx: Any, axis: int, params: Params) -> dict[str, Any]:
+    def with_axis(self, ctx: BatchContext, axis: int, params: Params) -> dict[str, Any]:
         """The parameters for an operand that has a mapped axis."""
         del ctx, axis
         return params
@@ -460,7 +460,7 @@ class Reduction(Primitive):
         """The Python scalar that an empty reduction gives."""
 
     @abc.abstractmethod
-    def combine(self, ctx: Any, a: object, b: object, aval: ShapedArray) -> Any:
+    def combine(self, ctx: LoweringContext, a: object, b: object, aval: ShapedArray) -> Any:
         """Emit the combination of two scalars."""
 
     def batch(

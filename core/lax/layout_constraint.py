@@ -19,6 +19,7 @@ from tracebridge.core.tree.tree import flatten
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Params
+    from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
     from tracebridge.core.ir.value import Value
 
 
@@ -33,7 +34,7 @@ class LayoutConstraint(Constraint):
         del params
         return arrays[0]
 
-    def lower(self, ctx: Any, x: Any, *, layout: Layout) -> Any:
+    def lower(self, ctx: LoweringContext, x: Any, *, layout: Layout) -> Any:
         order = np.asarray(layout.major_to_minor[::-1], dtype=np.int64)
         layouts = array([mlir.ir.DenseElementsAttr.get(order, type=mlir.ir.IndexType.get())])
         operation = ctx.create(
@@ -48,7 +49,7 @@ class LayoutConstraint(Constraint):
         )
         return operation.results[0]
 
-    def with_axis(self, ctx: Any, axis: int, params: Params) -> dict[str, Any]:
+    def with_axis(self, ctx: BatchContext, axis: int, params: Params) -> dict[str, Any]:
         """The mapped axis is the slowest one."""
         del ctx
         layout = params["layout"]

@@ -61,7 +61,7 @@ class Threefry2x32(Primitive):
         out = result_aval(avals, common_shape(self.name, avals), weak_type=False)
         return [out, out]
 
-    def lower(self, ctx: Any, *operands: IrValue, **params: object) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: object) -> Any:
         """The rounds one after the other: as a loop they are twice as slow on CPU."""
         k0, k1, x, y = operands
         (k0_aval, k1_aval, x_aval, y_aval), out = ctx.avals_in, ctx.avals_out[0]
@@ -140,7 +140,7 @@ class RngBitGenerator(Primitive):
         shape = (*key.shape[:-1], *params["shape"])
         return [key, key.update(shape=shape, dtype=params["dtype"])]
 
-    def lower(self, ctx: Any, *operands: IrValue, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         key_aval, bits = ctx.avals_out
         shape = params["shape"]
         (key,) = operands
@@ -155,7 +155,7 @@ class RngBitGenerator(Primitive):
             flag = ShapedArray((), np.dtype(np.bool_))
             return ctx.compare(values[0], ctx.splat(count, _I32), flag, "LT")
 
-        def body(values: Sequence[object]) -> list[Any]:
+        def body(values: Sequence[IrValue]) -> list[Any]:
             step, *carried = values
             zero = ctx.splat(0, _I32)
             starts = [step, zero]

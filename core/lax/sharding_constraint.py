@@ -24,7 +24,7 @@ from tracebridge.core.tree.tree import flatten
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Params
-    from tracebridge.core.ir.rule_contexts import BatchContext
+    from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
     from tracebridge.core.ir.value import Operand, Value
 
 
@@ -46,7 +46,7 @@ class ShardingConstraint(Constraint):
                 sharding = sharding.on_mesh(mesh)
         return sharding.without_open_axes()
 
-    def lower(self, ctx: Any, x: Any, *, sharding: Any) -> Any:
+    def lower(self, ctx: LoweringContext, x: Any, *, sharding: Any) -> Any:
         return x if ctx.mesh is None else split_operand(self.name, ctx, x, sharding)
 
     def with_axis(self, ctx: BatchContext, axis: int, params: Params) -> dict[str, Any]:

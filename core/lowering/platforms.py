@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.jaxpr import Jaxpr
     from tracebridge.core.ir.primitive import Primitive
+    from tracebridge.core.ir.rule_contexts import LoweringContext
 
 # Calls of libm are little loss for so few elements, and the operation lowers and compiles faster.
 MAX_SCALAR_CALLS = 512
@@ -32,7 +33,7 @@ _STAGED: BoundedCache[Jaxpr] = BoundedCache("compositions for single platforms",
 
 
 def composed(
-    ctx: Any,
+    ctx: LoweringContext,
     compose: Callable[..., Any],
     operands: Sequence[Any],
     avals_in: tuple[ShapedArray, ...] | None = None,
@@ -66,7 +67,7 @@ def composition_rule(
     Requests for an accuracy, the only parameters that these primitives have, stay with XLA.
     """
 
-    def lower(ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(ctx: LoweringContext, *operands: Any, **params: Any) -> Any:
         is_left = ctx.avals_in[0].dtype not in dtypes
         if params or is_left or (not at_any_size and is_small(ctx.aval_out)):
             return primitive.lower(ctx, *operands, **params)
@@ -80,7 +81,7 @@ def correction_rule(
 ) -> Callable[..., Any]:
     """A lowering rule that calls ``correct`` with the operands and the usual result."""
 
-    def lower(ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(ctx: LoweringContext, *operands: Any, **params: Any) -> Any:
         plain = primitive.lower(ctx, *operands, **params)
         if ctx.avals_in[0].dtype not in dtypes:
             return plain
@@ -89,7 +90,7 @@ def correction_rule(
     return lower
 
 
-def lower_rem(ctx: Any, x: Any, y: Any) -> Any:
+def lower_rem(ctx: LoweringContext, x: Any, y: Any) -> Any:
     """One exact step for all elements, or the operation where a quotient is too large for that."""
     if ctx.avals_in[0].dtype != np.float32 or is_small(ctx.aval_out):
         return lax.rem_p.lower(ctx, x, y)
@@ -102,20 +103,20 @@ def lower_rem(ctx: Any, x: Any, y: Any) -> Any:
     return choice.results[0]
 
 
-def lower_stored(ctx: Any, x: Any, **params: Any) -> Any:
+def lower_stored(ctx: LoweringContext, x: Any, **params: Any) -> Any:
     """Keep an array apart from what uses it, if it is large enough to be worth it."""
     del params
     aval = stored(ctx.aval_out)
     return x if is_small(aval) else emit_stored(ctx, x, aval)
 
 
-def lower_roll(ctx: Any, x: Any, **params: Any) -> Any:
+def lower_roll(ctx: LoweringContext, x: Any, **params: Any) -> Any:
     """By writing into memory, except for a few elements."""
     plain = is_small(ctx.aval_out) or not is_static(ctx.aval_out)
     return (lax.roll_p.lower if plain else emit_written)(ctx, x, **params)
 
 
-def lower_true_positions(ctx: Any, mask: Any, **params: Any) -> Any:
+def lower_true_positions(ctx: LoweringContext, mask: Any, **params: Any) -> Any:
     """By blocks, where rows are long."""
     (aval,) = ctx.avals_in
     is_short = aval.shape[-1] < positions.LEAST_PACKED
@@ -131,7 +132,7 @@ def _by_dtype(
 ) -> Callable[..., Any]:
     """One rule from those for real and for complex operands."""
 
-    def lower(ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(ctx: LoweringContext, *operands: Any, **params: Any) -> Any:
         rule = complex_rule if ctx.avals_in[0].dtype.kind == "c" else real or primitive.lower
         return rule(ctx, *operands, **params)
 

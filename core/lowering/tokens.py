@@ -49,7 +49,7 @@ def put(ctx: LoweringContext, effects: Sequence[Effect], values: Sequence[object
 
 
 def while_loop(
-    ctx: Any,
+    ctx: LoweringContext,
     effects: Effects,
     operands: Sequence[Any],
     avals: Sequence[ShapedArray],
@@ -77,7 +77,7 @@ def while_loop(
 
 
 def case(
-    ctx: Any,
+    ctx: LoweringContext,
     effects: Effects,
     index: Any,
     avals: Sequence[ShapedArray],

@@ -14,6 +14,7 @@ from tracebridge.core.sharding.equivalent import over_mesh
 from tracebridge.core.sharding.partition_spec import PartitionSpec
 
 if TYPE_CHECKING:
+    from tracebridge.core.ir.rule_contexts import LoweringContext
     from tracebridge.core.sharding.mesh import Mesh
     from tracebridge.core.sharding.named import NamedSharding
 
@@ -42,7 +43,7 @@ def define_mesh(module: Any, mesh: Mesh) -> None:
         ir.Operation.create("sdy.mesh", attributes=attributes)
 
 
-def on_first_device(ctx: Any, n_results: int) -> dict[str, Any]:
+def on_first_device(ctx: LoweringContext, n_results: int) -> dict[str, Any]:
     """Attributes of an operation that only the first device of the mesh carries out."""
     if ctx.mesh is None or ctx.mesh.size == 1:
         return {}
@@ -80,14 +81,15 @@ def _names(labels: list[str], axes: tuple[int, ...]) -> str:
     return "{" + ", ".join([f'"{labels[a]}"' for a in axes]) + "}"
 
 
-def split_operand(call: str, ctx: Any, x: Any, sharding: NamedSharding) -> Any:
+def split_operand(call: str, ctx: LoweringContext, x: Any, sharding: NamedSharding) -> Any:
     """The operand ``x`` of an equation, constrained to ``sharding`` in a program over a mesh.
 
     Raises:
         DevicePlacementError: the sharding is about other devices.
     """
     ndim = ctx.avals_in[0].ndim
-    axes_of_dims = over_mesh(ctx.mesh, sharding.on_mesh(ctx.mesh), ndim)
+    mesh = ctx.mesh
+    axes_of_dims = None if mesh is None else over_mesh(mesh, sharding.on_mesh(mesh), ndim)
     if axes_of_dims is None:
         msg = f"{call}: {sharding} is about other devices than the program, which runs on "
         raise DevicePlacementError(f"{msg}{ctx.mesh}", hint="use one mesh in a program")

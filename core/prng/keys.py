@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast, final
+from typing import TYPE_CHECKING, Any, cast, final
 
 from tracebridge.core.dtypes.dtypes import uint32
 from tracebridge.core.dtypes.extended import ExtendedDType, prng_key
@@ -14,6 +14,9 @@ from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.lax.batch_util import move_batch_axis
 from tracebridge.core.prng.implementations import IMPLEMENTATIONS, Implementation
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
 
 
 @final
@@ -59,11 +62,11 @@ class _Relabelled(Primitive):
     cost = Cost.MOVES_DATA
     makes_nan = False
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: Any, **params: Any) -> Any:
         return operands[0]
 
     def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+        self, ctx: BatchContext, args: Sequence[Any], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
         (x,), (d,) = args, dims
         assert d is not None  # the only operand is batched

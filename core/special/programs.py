@@ -28,6 +28,7 @@ from tracebridge.core.util.caching import BoundedCache
 if TYPE_CHECKING:
     from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.jaxpr import Jaxpr
+    from tracebridge.core.ir.rule_contexts import LoweringContext
     from tracebridge.core.ir.value import Value
 
 _F32 = np.dtype(np.float32)
@@ -177,7 +178,7 @@ class ByProgram(Elementwise):
     def formula(self, *xs: Expression) -> Expression:
         """The function of operands of one shape, of float32 or float64."""
 
-    def lower_full(self, ctx: Any, *xs: Any, **params: Any) -> Any:
+    def lower_full(self, ctx: LoweringContext, *xs: Any, **params: Any) -> Any:
         jaxpr = self._program(ctx.aval_out.strong, len(xs))
         return ctx.call_jaxpr(jaxpr, xs, self.name)[0]
 

@@ -83,7 +83,7 @@ class Rejection(Elementwise):
 
         return ctx.lower_fun(run, *operands)[0]
 
-    def lower_cpu(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower_cpu(self, ctx: LoweringContext, *operands: Any, **params: Any) -> Any:
         """One attempt for all, then more for those that need them."""
         out = ctx.aval_out
         if not is_static(out) or out.size < _LEAST:

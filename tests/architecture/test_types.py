@@ -27,6 +27,21 @@ def test_few_parameters_are_any() -> None:
     )
 
 
+def test_contexts_of_rules_have_types() -> None:
+    """Rules and their helpers say what they ask of the interpreter that runs them."""
+    found = [
+        f"{source.path}:{node.lineno} {node.name}"
+        for source in package_sources()
+        if source.path.parts[0] != "bridge"  # where contexts are those of torch's autograd
+        for node in ast.walk(source.tree)
+        if isinstance(node, Function)
+        for p in (*node.args.posonlyargs, *node.args.args)
+        if p.arg == "ctx" and (p.annotation is None or _says_any(p.annotation))
+    ]
+
+    assert not found, "\n".join(found)
+
+
 def annotations(tree: ast.Module) -> list[ast.expr]:
     """The annotations of the parameters of all functions of a file."""
     found: list[ast.expr] = []

@@ -28,7 +28,7 @@ from tracebridge.core.lowering import tokens
 if TYPE_CHECKING:
     from tracebridge.core._jaxlib.mlir import IrValue
     from tracebridge.core.ir.application import Application, Params
-    from tracebridge.core.ir.rule_contexts import BatchContext
+    from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
     from tracebridge.core.ir.value import Value
 
 
@@ -65,7 +65,7 @@ class While(HigherOrderPrimitive):
         del avals
         return list(params["body_jaxpr"].out_avals)
 
-    def lower(self, ctx: Any, *operands: IrValue, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         cond_consts, body_consts, carry = groups(params, operands)
         avals = groups(params, ctx.avals_in)[2]
         effects = self.effects(**params)

@@ -68,7 +68,7 @@ def _has_element(aval: ShapedArray) -> bool:
     return is_number and all([type(d) is int and d > 0 for d in aval.shape])
 
 
-def _first_element(ctx: Any, x: Any, aval: ShapedArray) -> Any:
+def _first_element(ctx: LoweringContext, x: Any, aval: ShapedArray) -> Any:
     """The first element of an operand as an integer; which one does not matter."""
     ones = [1] * aval.ndim
     if aval.ndim:

@@ -101,7 +101,7 @@ def emit_small_dot(
 
 
 def _part(
-    ctx: Any,
+    ctx: LoweringContext,
     x: Any,
     aval: ShapedArray,
     at: dict[int, int],

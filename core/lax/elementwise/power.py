@@ -104,7 +104,7 @@ class IntegerPow(UnaryElementwise):
             raise UnsupportedDtypeError(msg, hint="convert to a float with convert_element_type")
         return super().abstract_eval(*avals, **params)
 
-    def lower_full(self, ctx: Any, *xs: IrValue, **params: Any) -> Any:
+    def lower_full(self, ctx: LoweringContext, *xs: IrValue, **params: Any) -> Any:
         (x,), aval, y = xs, ctx.aval_out, params["y"]
         result, n = None, y if y >= 0 else -y
         while n:
@@ -116,7 +116,7 @@ class IntegerPow(UnaryElementwise):
         one = ctx.splat(1, aval) if y <= 0 else None
         if result is None:
             return one
-        return result if y > 0 else ctx.op1("stablehlo.divide", [one, result], aval)
+        return result if one is None else ctx.op1("stablehlo.divide", [one, result], aval)
 
     def tangent(self, t: Any, x: Value, ans: Value, **params: Any) -> Any:
         y = params["y"]

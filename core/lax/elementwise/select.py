@@ -95,7 +95,7 @@ class SelectN(Elementwise):
 
 
 def _choose(
-    ctx: Any,
+    ctx: LoweringContext,
     which: Any,
     which_aval: ShapedArray,
     cases: Sequence[object],

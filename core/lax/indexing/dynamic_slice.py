@@ -193,7 +193,7 @@ def check_starts(call: str, x: ShapedArray, starts: Sequence[ShapedArray]) -> No
             raise DtypeMismatchError(msg, hint="convert them with convert_element_type")
 
 
-def wide_starts(ctx: Any, starts: Sequence[Any], first: int = 1) -> list[Any]:
+def wide_starts(ctx: LoweringContext, starts: Sequence[Any], first: int = 1) -> list[Any]:
     """While lowering: starts of a dtype in which all positions can be written.
 
     XLA clamps in the dtype of the index, where the size of an axis may wrap to a negative number.
@@ -208,7 +208,9 @@ def wide_starts(ctx: Any, starts: Sequence[Any], first: int = 1) -> list[Any]:
     return [ctx.convert(s, wide) for s in starts]
 
 
-def _slice_of_symbolic_size(ctx: Any, x: IrValue, starts: list[Any], sizes: Sequence[Any]) -> Any:
+def _slice_of_symbolic_size(
+    ctx: LoweringContext, x: IrValue, starts: list[Any], sizes: Sequence[Any]
+) -> Any:
     """``real_dynamic_slice``, which does not clamp, at clamped positions."""
     scalar = ShapedArray((), _I32)
     one = ShapedArray((1,), _I32)

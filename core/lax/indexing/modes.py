@@ -237,7 +237,12 @@ def clipped_indices(
 
 
 def in_bounds(
-    ctx: Any, indices: IrValue, aval: ShapedArray, shape: object, window: object, index_map: Axes
+    ctx: LoweringContext,
+    indices: IrValue,
+    aval: ShapedArray,
+    shape: object,
+    window: object,
+    index_map: Axes,
 ) -> tuple[Any, ShapedArray]:
     """While lowering: for each index vector, whether its window lies in the operand."""
     flags = aval.update(dtype=_BOOL)

@@ -130,7 +130,7 @@ def _keys(
     return ctx.select(nan, winner, _flip_negative(ctx, bits, keys), keys), keys
 
 
-def _flip_negative(ctx: Any, bits: Any, aval: ShapedArray) -> Any:
+def _flip_negative(ctx: LoweringContext, bits: Any, aval: ShapedArray) -> Any:
     """All bits but the sign flipped where the sign is set; its own inverse."""
     sign = ctx.op1("stablehlo.shift_right_arithmetic", [bits, ctx.splat(15, aval)], aval)
     mask = ctx.op1("stablehlo.and", [sign, ctx.splat(0x7FFF, aval)], aval)

@@ -109,7 +109,7 @@ def emit_prefixes(
 
 
 def emit_recurrence(
-    ctx: Any, a: IrValue, b: IrValue, aval: ShapedArray, axis: int, *, reverse: bool
+    ctx: LoweringContext, a: IrValue, b: IrValue, aval: ShapedArray, axis: int, *, reverse: bool
 ) -> Any:
     """``y[i] = a[i] * y[i - 1] + b[i]`` along ``axis``."""
     if is_static(aval) and aval.size == 0:
@@ -157,13 +157,15 @@ class _Scan:
 
     __slots__ = ("combine", "ctx", "identity", "reverse")
 
-    def __init__(self, ctx: Any, reverse: bool, combine: Callable[..., Any], identity: Any) -> None:
+    def __init__(
+        self, ctx: LoweringContext, reverse: bool, combine: Callable[..., Any], identity: Any
+    ) -> None:
         self.ctx = ctx
         self.reverse = reverse
         self.combine = combine
         self.identity = identity
 
-    def by_window(self, x: object, aval: ShapedArray, axis: int) -> Any:
+    def by_window(self, x: IrValue, aval: ShapedArray, axis: int) -> Any:
         """One ``reduce_window`` whose window reaches to the first element."""
         ctx = self.ctx
         size = aval.shape[axis]
@@ -195,7 +197,7 @@ class _Scan:
         result = self.by_rows([x for x, _ in moved], moved[0][1], 0)
         return self.ctx.transpose(result, aval, [front.index(i) for i in range(aval.ndim)])
 
-    def by_rows(self, sources: Sequence[object], aval: ShapedArray, axis: int) -> Any:
+    def by_rows(self, sources: Sequence[IrValue], aval: ShapedArray, axis: int) -> Any:
         """A loop that combines one row of the other axes at a time."""
         ctx, size = self.ctx, aval.shape[axis]
         # The loop of an array without rows is not run, but has to fit.
@@ -204,10 +206,10 @@ class _Scan:
         row = aval.update(shape=tuple([1 if i == axis else d for i, d in enumerate(aval.shape)]))
         n, last = [ctx.dim(d) for d in (size, size - 1)]
 
-        def condition(values: Sequence[object]) -> Any:
+        def condition(values: Sequence[IrValue]) -> Any:
             return ctx.compare(values[0], n, _FLAG, "LT")
 
-        def body(values: Sequence[object]) -> list[Any]:
+        def body(values: Sequence[IrValue]) -> list[Any]:
             step, total, result, *sources = values
             zero = ctx.splat(0, _I32)
             at = step
@@ -225,7 +227,7 @@ class _Scan:
         result = ctx.while_loop(start, avals, condition, body)[2]
         return ctx.resized(result, aval, axis, size)[0]
 
-    def _row(self, x: object, row: ShapedArray, starts: Sequence[object]) -> Any:
+    def _row(self, x: IrValue, row: ShapedArray, starts: Sequence[IrValue]) -> Any:
         """The part of ``x`` of the shape of ``row`` at ``starts``."""
         ctx = self.ctx
         if is_static(row):
@@ -242,7 +244,7 @@ class _Scan:
         strides = ctx.shape_tensor((1,) * row.ndim)
         return ctx.op1("stablehlo.real_dynamic_slice", [x, first, limit, strides], row)
 
-    def by_blocks(self, x: object, aval: ShapedArray, axis: int) -> Any:
+    def by_blocks(self, x: IrValue, aval: ShapedArray, axis: int) -> Any:
         """Blocks side by side, then the totals of the blocks before are added."""
         n = aval.shape[axis]
         length = math.isqrt(n)
@@ -275,7 +277,7 @@ class _Scan:
         return self._resized(ctx.reshape(x, whole), whole, axis, after=-surplus)
 
     def _resized(
-        self, x: object, aval: ShapedArray, axis: int, before: int = 0, after: int = 0
+        self, x: IrValue, aval: ShapedArray, axis: int, before: int = 0, after: int = 0
     ) -> Any:
         """``x`` with identities added (or elements cut off) at the start and end of the scan."""
         if before == after == 0:

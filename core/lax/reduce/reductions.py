@@ -61,7 +61,7 @@ class ReduceSum(_Arithmetic):
     def identity(self, dtype: DTypeLike) -> Any:
         return 0
 
-    def combine(self, ctx: Any, a: Any, b: Any, aval: Any) -> Any:
+    def combine(self, ctx: LoweringContext, a: Any, b: Any, aval: Any) -> Any:
         return ctx.op1("stablehlo.add", [a, b], aval)
 
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
@@ -82,7 +82,7 @@ class ReduceProd(_Arithmetic):
     def identity(self, dtype: DTypeLike) -> Any:
         return 1
 
-    def combine(self, ctx: Any, a: Any, b: Any, aval: Any) -> Any:
+    def combine(self, ctx: LoweringContext, a: Any, b: Any, aval: Any) -> Any:
         return ctx.op1("stablehlo.multiply", [a, b], aval)
 
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
@@ -154,7 +154,7 @@ class _Extremum(Reduction):
     def identity(self, dtype: DTypeLike) -> Any:
         return smallest(dtype) if self.maximum else largest(dtype)
 
-    def combine(self, ctx: Any, a: Any, b: Any, aval: Any) -> Any:
+    def combine(self, ctx: LoweringContext, a: Any, b: Any, aval: Any) -> Any:
         return emit_extremum(ctx, a, b, aval, maximum=self.maximum)
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
@@ -200,7 +200,7 @@ class _Logical(Reduction):
     accepts_text = "booleans and integers"
     hlo: str
 
-    def combine(self, ctx: Any, a: Any, b: Any, aval: Any) -> Any:
+    def combine(self, ctx: LoweringContext, a: Any, b: Any, aval: Any) -> Any:
         return ctx.op1(self.hlo, [a, b], aval)
 
 

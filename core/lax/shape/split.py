@@ -18,7 +18,7 @@ from tracebridge.core.lax.shape.axes import as_axis, as_shape
 
 if TYPE_CHECKING:
     from tracebridge.core._jaxlib.mlir import IrValue
-    from tracebridge.core.ir.rule_contexts import BatchContext
+    from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
     from tracebridge.core.ir.value import Operand, Value
 
 
@@ -47,7 +47,7 @@ class Split(Primitive):
         before, after = x.shape[:axis], x.shape[axis + 1 :]
         return [x.update(shape=(*before, n, *after)) for n in sizes]
 
-    def lower(self, ctx: Any, *operands: IrValue, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         (x,) = operands
         (aval,) = ctx.avals_in
         axis = params["axis"]

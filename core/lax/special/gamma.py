@@ -20,6 +20,7 @@ from tracebridge.core.lax.families import BinaryElementwise, FloatUnary, operand
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.aval import ShapedArray
+    from tracebridge.core.ir.rule_contexts import LoweringContext
     from tracebridge.core.ir.value import Operand, Value
 
 
@@ -55,7 +56,7 @@ class OfSecond(BinaryElementwise):
     def recipe(self, *avals: ShapedArray, **params: Any) -> tuple[str, Any] | None:
         return None
 
-    def lower_full(self, ctx: Any, *xs: Any, **params: Any) -> Any:
+    def lower_full(self, ctx: LoweringContext, *xs: Any, **params: Any) -> Any:
         aval = ctx.aval_out
         flags = aval.update(dtype=np.dtype(np.bool_), weak_type=False)
         inside = super().lower_full(ctx, *xs, **params)
