@@ -62,7 +62,7 @@ def _roll(x: Any, shift: ArrayLike | Sequence[SupportsIndex], axis: Any) -> Any:
         flat = lax.reshape(x, (x.aval.size,))
         return lax.reshape(_roll(flat, shift, 0), x.aval.shape)
     axes = axis if isinstance(axis, tuple) else (axis,)
-    shifts = shift if isinstance(shift, tuple) else (shift,)
+    shifts: tuple[Any, ...] = shift if isinstance(shift, tuple) else (shift,)
     n = max(len(axes), len(shifts))
     axes = axes * n if len(axes) == 1 else axes
     shifts = shifts * n if len(shifts) == 1 else shifts
