@@ -10,6 +10,7 @@ import torch
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.transform_errors import ArgumentSpecError
 from tracebridge.core.tree.tree import flatten
+from tracebridge.torch._training.losses import is_of_torch, translated
 from tracebridge.torch._training.models import Model, model_of
 from tracebridge.torch._training.optimizers import Flags, Update, update_of
 from tracebridge.torch._training.program import Form, Outcome, StepProgram
@@ -38,9 +39,11 @@ def train_step(
     loss does not depend on are left alone, as torch does without a gradient.
 
     Args:
-        module: a ``Module``, or a model of ``from_module``.
-        loss: function of the outputs and the target, made of tracebridge operations, with a result
-            without axes.
+        module: a ``Module``, an ``nn.Module`` that ``from_module`` can translate, or a model of
+            ``from_module``. Translated modules run in the mode they are in (``module.train()``);
+            buffers are written too, and random numbers depend on ``torch.manual_seed``.
+        loss: function of the outputs and the target with a result without axes: made of
+            tracebridge operations, or one of torch such as ``torch.nn.CrossEntropyLoss()``.
         optimizer: a torch optimizer over parameters of the module.
         has_aux: whether ``loss`` returns ``(loss, aux)``, and the step too.
 
@@ -70,7 +73,8 @@ def train_step(
     if not callable(loss):
         msg = f"train_step: loss is {loss!r} of type {type(loss).__name__}"
         raise ArgumentSpecError(msg, expected="a function of outputs and target")
-    return TrainStep(model_of(module), loss, optimizer, has_aux=has_aux)
+    function = translated(loss) if is_of_torch(loss) else loss
+    return TrainStep(model_of(module), function, optimizer, has_aux=has_aux)
 
 
 @final
@@ -87,7 +91,7 @@ class TrainStep:
         self._slots: dict[int, Slot] = {}
         self._layout: list[tuple[int, int]] = []
         self._programs: dict[Any, Wrapped] = {}
-        self._find_slots(model.read()[0])
+        self._find_slots(model.tensors())
 
     def __repr__(self) -> str:
         kind = type(self._optimizer).__name__
@@ -123,7 +127,7 @@ class TrainStep:
             msg = "train_step: a step got no target"
             raise ArgumentSpecError(msg, expected="step(*inputs, target)")
         optimizer, model = self._optimizer, self._model
-        tensors, mode = model.read()
+        tensors = model.tensors()
         self._find_slots(tensors)
         update = update_of(optimizer)
         trained, flat, slots = self._parts(tensors)
@@ -140,9 +144,10 @@ class TrainStep:
                 numbers.add(update, slot, groups[slot.group])
             rows = tuple(numbers.places)
             flat.append(numbers.tensor())
-        if model.draws:
+        mode, draws = model.mode(args[:-1], kwargs)
+        if draws:
             flat.append(torch.randint(-(2**31), 2**31, (2,), dtype=torch.int64).to(torch.uint32))
-        form = Form(tree, trained, len(tensors), mode, model.draws, flags, rows)
+        form = Form(tree, trained, len(tensors), mode, draws, flags, rows)
         outcome = Outcome(*self._program(form, update)(*flat, *leaves))
         if outcome.buffers:
             write([(tensors[i], new) for i, new in outcome.buffers.items()])

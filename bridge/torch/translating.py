@@ -43,7 +43,17 @@ class TranslatedModule:
         self.params = self._imported(pairs)
         self.buffers = self._imported(buffers)
         self.__signature__ = _signature(source)
-        self._program(train=False)
+        self.program(train=False)
+
+    @property
+    def source(self) -> torch.nn.Module | ExportedProgram:
+        """What was translated."""
+        return self._source
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """The first name of each parameter and buffer, by each of its names."""
+        return self._names
 
     def _imported(self, pairs: Iterable[tuple[str, torch.Tensor]]) -> dict[str, Any]:
         """Tensors as arrays under their first names; where memory allows, without a copy."""
@@ -55,7 +65,7 @@ class TranslatedModule:
                 arrays[name] = torch_adapter.import_(tensor.detach())
         return arrays
 
-    def _program(self, *, train: bool) -> Program:
+    def program(self, *, train: bool) -> Program:
         """The program of a mode, made at its first use."""
         source = self._source
         mode = None if isinstance(source, ExportedProgram) else train
@@ -77,7 +87,7 @@ class TranslatedModule:
     @api_boundary
     def __call__(self, params: Mapping[str, Any], /, *inputs: Any, **kwargs: Any) -> Any:
         """The outputs in evaluation mode, with the stored buffers."""
-        return self._program(train=False)(params, self.buffers, None, inputs, kwargs)[0]
+        return self.program(train=False)(params, self.buffers, None, inputs, kwargs)[0]
 
     @api_boundary
     def apply(
@@ -108,7 +118,7 @@ class TranslatedModule:
                 f"apply({self.__name__}): an ExportedProgram has the mode that it was exported in",
                 hint="leave train out, or give the module to from_module",
             )
-        return self._program(train=train)(params, buffers, key, inputs, kwargs)
+        return self.program(train=train)(params, buffers, key, inputs, kwargs)
 
     def __repr__(self) -> str:
         return f"from_module({self.__name__})"

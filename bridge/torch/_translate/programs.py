@@ -126,6 +126,11 @@ class Program:
         """Whether a call needs a key."""
         return bool(self._graph.draws)
 
+    @property
+    def mutated(self) -> Sequence[str]:
+        """The buffers that a call changes."""
+        return self._mutated
+
     def __call__(
         self,
         params: Mapping[str, Any],

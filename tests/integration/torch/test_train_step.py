@@ -9,7 +9,7 @@ import torch
 
 import tracebridge.numpy as tnp
 from tracebridge.errors import ArgumentSpecError, GradientTypeError
-from tracebridge.torch import Module, train_step
+from tracebridge.torch import Module, from_module, train_step
 
 BATCH = 16
 
@@ -271,8 +271,8 @@ def test_gradients_of_the_user_stay():
 def test_what_is_refused():
     module = Module(mlp, initial())
     optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
-    with pytest.raises(ArgumentSpecError, match="from_module"):
-        train_step(torch.nn.Linear(2, 2), squares, optimizer)
+    with pytest.raises(ArgumentSpecError, match="module is of type"):
+        train_step(squares, squares, optimizer)
     with pytest.raises(ArgumentSpecError, match="optimizer is of type"):
         train_step(module, squares, 0.1)
     with pytest.raises(ArgumentSpecError, match="loss is"):
@@ -284,5 +284,82 @@ def test_what_is_refused():
         train_step(module, lambda out, y: out - y, optimizer)(*data())
     with pytest.raises(ArgumentSpecError, match="no target"):
         train_step(module, squares, optimizer)()
+    mixed = lambda out, y: torch.nn.functional.mse_loss(out, y)
     with pytest.raises(TypeError, match="call_torch"):
-        train_step(module, torch.nn.functional.mse_loss, optimizer)(*data())
+        train_step(module, mixed, optimizer)(*data())
+
+
+def small_net():
+    """A net with buffers that training changes."""
+    torch.manual_seed(3)
+    return torch.nn.Sequential(
+        torch.nn.Linear(3, 8), torch.nn.BatchNorm1d(8), torch.nn.GELU(), torch.nn.Linear(8, 4)
+    )
+
+
+@pytest.mark.parametrize("way", ["module", "model"])
+def test_modules_of_torch(way):
+    net, other = small_net(), small_net()
+    x, target = torch.randn(10, 3), torch.arange(10) % 4
+    make = lambda n: torch.optim.SGD(n.parameters(), lr=0.1, momentum=0.9)
+    optimizer, plain = make(net), make(other)
+    criterion = torch.nn.CrossEntropyLoss(label_smoothing=0.1, weight=torch.rand(4))
+    step = train_step(net if way == "module" else from_module(net, (x,)), criterion, optimizer)
+    for _ in range(5):
+        mine = step(x, target)
+        plain.zero_grad()
+        theirs = criterion(other(x), target)
+        theirs.backward()
+        plain.step()
+        torch.testing.assert_close(mine, theirs.detach(), rtol=1e-5, atol=1e-6)
+    for name, value in other.state_dict().items():
+        torch.testing.assert_close(net.state_dict()[name], value, rtol=1e-4, atol=1e-5)
+    net.eval()
+    statistics = net[1].running_mean.clone()
+    step(x, target)
+    assert torch.equal(net[1].running_mean, statistics)
+
+
+def test_other_sizes_and_losses_that_are_functions():
+    net = torch.nn.Linear(3, 1)
+    step = train_step(net, torch.nn.functional.mse_loss, torch.optim.SGD(net.parameters(), lr=0.0))
+    for n in (2, 5):
+        x, y = torch.randn(n, 3), torch.randn(n, 1)
+        torch.testing.assert_close(step(x, y), torch.nn.functional.mse_loss(net(x), y).detach())
+
+
+def test_dropout_depends_on_the_seed_of_torch():
+    net = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Dropout(0.5), torch.nn.Linear(8, 1))
+    step = train_step(net, squares, torch.optim.SGD(net.parameters(), lr=0.0))
+    x, y = torch.randn(4, 3), torch.zeros(4, 1)
+    runs = []
+    for _ in range(2):
+        torch.manual_seed(5)
+        runs.append([float(step(x, y)) for _ in range(3)])
+    assert runs[0] == runs[1]
+    assert len(set(runs[0])) == 3
+
+
+def test_tied_weights():
+    class Tied(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = torch.nn.Linear(3, 3, bias=False)
+            self.second = torch.nn.Linear(3, 3, bias=False)
+            self.second.weight = self.first.weight
+
+        def forward(self, x):
+            return self.second(torch.tanh(self.first(x)))
+
+    net = Tied()
+    other = copy.deepcopy(net)
+    x, y = torch.randn(4, 3), torch.zeros(4, 3)
+    step = train_step(net, torch.nn.MSELoss(), torch.optim.SGD(net.parameters(), lr=0.1))
+    plain = torch.optim.SGD(other.parameters(), lr=0.1)
+    for _ in range(3):
+        step(x, y)
+        plain.zero_grad()
+        torch.nn.functional.mse_loss(other(x), y).backward()
+        plain.step()
+    assert net.second.weight is net.first.weight
+    torch.testing.assert_close(net.first.weight.detach(), other.first.weight.detach())
