@@ -84,6 +84,17 @@ def is_traced(*xs: object) -> bool:
     return any([isinstance(x, Tracer) for x in xs])
 
 
+def known_not_to_ascend(x: Any) -> bool:
+    """Whether the values of a vector are known, and one is not above the one before it.
+
+    On the host: inside of a program operations on known arrays are traced.
+    """
+    if is_traced(x):
+        return False
+    values = np.asarray(x)
+    return not (values[1:] > values[:-1]).all()
+
+
 def shape_of(x: Any) -> tuple[Any, ...]:
     """The shape of an array-like."""
     return tuple(x.shape) if hasattr(x, "shape") else value_of(x).aval.shape

@@ -14,7 +14,7 @@ from tracebridge.core.errors.filtering import shield
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
-from tracebridge.numpy._staging import is_traced
+from tracebridge.numpy._staging import known_not_to_ascend
 
 __all__ = ["RegularGridInterpolator"]
 
@@ -78,7 +78,7 @@ class RegularGridInterpolator:
             if p.shape[0] != size:
                 msg = f"{call}: points[{i}] has length {p.shape[0]}, axis {i} of values {size}"
                 raise ShapeMismatchError(msg)
-            if not is_traced(p) and not bool((p[1:] > p[:-1]).all()):
+            if known_not_to_ascend(p):
                 msg = f"{call}: points[{i}] do not ascend"
                 raise ArgumentValueError(msg)
 

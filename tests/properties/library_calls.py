@@ -148,6 +148,16 @@ SCIPY: dict[str, Row] = {
     "Rotation": (
         lambda v: sc.spatial.transform.Rotation.from_rotvec(v).as_euler("xyz"), (V[:3],),
     ),
+    "Slerp": (
+        lambda v, t: sc.spatial.transform.Slerp.init(
+            [0.0, 1.0], sc.spatial.transform.Rotation.from_rotvec(v)
+        )(t).as_quat(),
+        (np.stack([V[:3], W[:3]]), U),
+    ),
+    "RegularGridInterpolator": (
+        lambda v, t: sc.interpolate.RegularGridInterpolator((np.arange(6.0),), v)(t[:, None]),
+        (V, U + 1.3),
+    ),
     **rows(sc.signal, "convolve correlate fftconvolve", V, W),
     **rows(sc.signal, "convolve2d correlate2d", M, M),
     **rows(sc.signal, "detrend", V),
@@ -436,6 +446,13 @@ TABLES: dict[str, tuple[Any, dict[str, Row]]] = {
     "scipy.linalg": (sc.linalg, SLINALG),
 }
 OTHERS = {"scipy": SCIPY, "image and ops": IMAGE_OPS}
+MODULES_OF_OTHERS: dict[str, list[Any]] = {
+    "scipy": [
+        sc.cluster.vq, sc.fft, sc.integrate, sc.interpolate, sc.ndimage, sc.optimize, sc.signal,
+        sc.sparse.linalg, sc.spatial.transform, sc.stats,
+    ],
+    "image and ops": [image, ops],
+}  # fmt: skip
 ALL = {
     **{
         f"{module}-{name}": row

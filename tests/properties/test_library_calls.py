@@ -13,7 +13,7 @@ import pytest
 import tracebridge as tb
 import tracebridge.numpy as tnp
 from tests.core.lax.op_table import TABLE as ELEMENTWISE
-from tests.properties.library_calls import ALL, TABLES
+from tests.properties.library_calls import ALL, MODULES_OF_OTHERS, OTHERS, TABLES
 from tracebridge.core.config.option_scopes import numpy_dtype_promotion, numpy_rank_promotion
 from tracebridge.core.errors.dtype_errors import TypePromotionError
 from tracebridge.core.errors.shape_errors import BroadcastError
@@ -100,6 +100,19 @@ def missing_rows(module_name: str) -> set[str]:
 def test_every_function_has_a_row_or_a_reason(module: str) -> None:
     """A new function needs a line."""
     assert set() == missing_rows(module)
+
+
+@pytest.mark.parametrize("table", OTHERS)
+def test_modules_that_share_a_table_have_their_rows(table: str) -> None:
+    """Functions and classes of scipy, image and ops; distributions are modules of their own."""
+    public = {
+        name
+        for module in MODULES_OF_OTHERS[table]
+        for name in module.__all__
+        if not isinstance(getattr(module, name), types.ModuleType)
+    }
+
+    assert set() == public - set(OTHERS[table]) - {"OptimizeResults", "ResizeMethod"}
 
 
 def program(run: Callable[..., Any], arrays: list[Any]) -> str:

@@ -13,7 +13,7 @@ from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.tree.registry import register_pytree_node_class
-from tracebridge.numpy._staging import is_traced
+from tracebridge.numpy._staging import known_not_to_ascend
 from tracebridge.random.uniform import normal
 from tracebridge.scipy.spatial import _quaternions as q
 
@@ -345,7 +345,7 @@ class Slerp:
             msg = f"Slerp.init: times are of shape {at.shape}, for {len(rotations)} rotations"
             raise ShapeMismatchError(msg)
         delta = at[1:] - at[:-1]
-        if not is_traced(at) and not bool((delta > 0).all()):
+        if known_not_to_ascend(at):
             msg = "Slerp.init: times do not ascend"
             raise ArgumentValueError(msg)
         first = rotations[:-1]
