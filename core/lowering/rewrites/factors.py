@@ -20,6 +20,7 @@ Axes = tuple["int | None", ...]
 Producers = Mapping[int, "tuple[Application, Sequence[int]]"]
 
 _MOST_FACTORS = 12  # squares of squares of squares double each time
+_MOST_VISITS = 48  # equations that are looked at for one sum
 
 
 class Factor(NamedTuple):
@@ -38,7 +39,7 @@ class Unfolding:
     the others.
     """
 
-    __slots__ = ("failed", "graph", "made_by", "parts", "sign", "sizes")
+    __slots__ = ("failed", "graph", "made_by", "parts", "sign", "sizes", "visits")
 
     def __init__(self, graph: Graph, made_by: Producers) -> None:
         self.graph, self.made_by = graph, made_by
@@ -46,6 +47,7 @@ class Unfolding:
         self.parts: dict[int, tuple[int, ...]] = {}
         self.sign = 1
         self.failed = False
+        self.visits = 0
 
     def new_axes(self, shape: Sequence[int]) -> Axes:
         """Axes of these sizes."""
@@ -84,6 +86,8 @@ class Unfolding:
     def _factors(self, number: int, axes: Axes) -> list[Factor]:
         """The factors by the equation that makes the value."""
         made = self.made_by.get(number)
+        self.visits += 1
+        self.failed |= self.visits > _MOST_VISITS
         if made is None or self.failed:
             return [Factor(number, axes)]
         app, args = made

@@ -131,6 +131,19 @@ def test_weighted_sums_are_products_with_the_weights() -> None:
     np.testing.assert_array_equal(tb.jit(forms[0][0])(rows, weights), expected)
 
 
+def test_long_products_are_not_taken_apart() -> None:
+    """Squares of squares, and a product of more factors than Python may nest calls."""
+
+    def f(x: Any, n: int) -> Any:
+        y = x
+        for _ in range(n):
+            y = y * y * 0.5 if n < 50 else y * x
+        return (y[:, :, None] * y[:, None]).sum((1, 2))
+
+    for n in (40, 600):
+        assert "dot_general" not in lowered(lambda x, n=n: f(x, n), X[:, :12] / 9)
+
+
 def test_sums_of_reshaped_arrays_are_sums_over_their_axes() -> None:
     """Also for integers; not where a sum covers a part of an axis."""
     x = _RNG.integers(0, 9, (8, 3, 4, 10))
