@@ -12,6 +12,7 @@ import control_programs
 import draws
 import matrices
 import numpy as onp
+import products
 import programs
 import windows
 
@@ -190,4 +191,5 @@ for _group, _table in (
 
 
 matrices.register(case)
+products.register(case)
 draws.register(case)

@@ -93,10 +93,10 @@ def register(case: Add) -> None:
     """Add the cases to both groups."""
     for group, cases in ((WEAK, WEAK_CASES), (STRONG, STRONG_CASES)):
         for name, make in cases.items():
-            case(group, name)(lambda api, make=make: _timed(api, make))
+            case(group, name)(lambda api, make=make: timed(api, make))
 
 
-def _timed(api: Any, make: Make) -> tuple[Callable[[], Any], int]:
+def timed(api: Any, make: Make) -> tuple[Callable[[], Any], int]:
     """One compiled call, and how many make a sample of some milliseconds."""
     function, arrays = make(api)
     program = api.jit(lambda *xs: function(*xs))
