@@ -12,6 +12,7 @@ from torch.utils import _pytree as torch_trees
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
+from tests.integration.torch import small_nets
 from tracebridge import random
 from tracebridge.errors import (
     ArgumentSpecError,
@@ -27,11 +28,14 @@ BATCH = torch.export.Dim("batch")
 def same_as_torch(
     module: nn.Module, *calls: tuple[torch.Tensor, ...], dynamic: Any = None, tol: float = 2e-4
 ) -> Any:
-    """Values and gradients by all parameters equal torch's at each of the calls."""
+    """Values and gradients by all parameters equal torch's.
+
+    The module is exported at the first call, and called like the others if there are others.
+    """
     model = from_module(module, calls[0], dynamic)
     module.eval()
     named = dict(module.named_parameters())
-    for args in calls:
+    for args in calls[1:] or calls:
         leaves = torch_trees.tree_leaves(module(*args))
         weights = [torch.randn_like(x) for x in leaves]
         total = sum([(x * w).sum() for x, w in zip(leaves, weights, strict=True)])
@@ -61,7 +65,7 @@ def test_multilayer_perceptron_at_other_batch_sizes() -> None:
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(3, 4), nn.GELU(), nn.LayerNorm(4), nn.Dropout(), nn.Linear(4, 2))
     x, y = torch.randn(4, 3), torch.randn(7, 3)
-    model = same_as_torch(net, (x,), (y,), dynamic=({0: BATCH},))
+    model = same_as_torch(net, (x,), (x,), (y,), dynamic=({0: BATCH},))
 
     one = model(model.params, from_torch(x[:1]))
     np.testing.assert_allclose(one, net(x[:1]).detach().numpy(), rtol=1e-5, atol=1e-5)
@@ -251,3 +255,30 @@ def test_recurrent_networks(net: nn.Module) -> None:
     """Layers, directions and the last states."""
     torch.manual_seed(0)
     same_as_torch(net, (torch.randn(4, 2, 3),))
+
+
+def images(channels: int, size: int) -> Any:
+    return lambda n: (torch.randn(n, channels, size, size),)
+
+
+def tokens(n: int) -> Any:
+    return (torch.randint(0, 9, (n, 5)),)
+
+
+@pytest.mark.parametrize(
+    ("make", "inputs"),
+    [
+        (lambda: small_nets.resnet(bottleneck=False), images(3, 24)),
+        (lambda: small_nets.resnet(bottleneck=True), images(3, 24)),
+        (small_nets.UNet, images(2, 8)),
+        (small_nets.ConvNeXt, images(3, 12)),
+        (small_nets.ViT, images(3, 8)),
+        (small_nets.GPT, tokens),
+        (small_nets.Tagger, tokens),
+    ],
+    ids=["resnet18", "resnet50", "unet", "convnext", "vit", "gpt", "tagger"],
+)
+def test_networks_at_another_batch_size(make: Any, inputs: Any) -> None:
+    """Values and gradients of common networks, exported at a batch of 3 and called with 2."""
+    torch.manual_seed(0)
+    same_as_torch(make(), inputs(3), inputs(2), dynamic=({0: BATCH},))

@@ -129,7 +129,14 @@ def _round(x: Any, *, decimals: int = 0) -> Any:
 
 
 def _sign(x: Any) -> Any:
+    if x.dtype.kind in "fV":  # that of what is no number is 0
+        return tnp.where((x > 0) | (x < 0), tnp.sign(x), cast(0, x.dtype))
     return x if x.dtype == np.bool_ else tnp.sign(x)
+
+
+def _abs(x: Any) -> Any:
+    size = tnp.abs(x)
+    return tnp.where(x == 0, cast(0, size.dtype), size)  # the derivative at 0 is 0
 
 
 def _where(condition: Any, x: Any, y: Any) -> Any:
@@ -218,7 +225,7 @@ ROWS: Final[dict[str, Operator]] = {
     **{f"{n}.{kind}": _binary(f) for n, f in _COMPARISONS.items() for kind in ("Tensor", "Scalar")},
     **{f"{n}.{kind}": _binary(f) for n, f in _BITWISE.items() for kind in ("Tensor", "Scalar")},
     "_to_copy.default": _to_copy,
-    "abs.default": tnp.abs,
+    "abs.default": _abs,
     "add.Scalar": lambda x, y, alpha=1: _add(x, y, alpha=alpha),
     "add.Tensor": _add,
     "addcdiv.default": _addcdiv,

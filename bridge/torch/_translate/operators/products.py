@@ -10,7 +10,7 @@ import numpy as np
 import tracebridge.nn as nn
 import tracebridge.numpy as tnp
 from tracebridge.random.transforms import bernoulli
-from tracebridge.torch._translate.numbers import Operator, cast, wide
+from tracebridge.torch._translate.numbers import Operator, as_numpy_dtype, axes_of, cast, wide
 
 
 def _linear(x: Any, weight: Any, bias: Any = None) -> Any:
@@ -45,13 +45,15 @@ def attention(
 ) -> Any:
     """Attention over arrays of shape ``(..., heads, length, size)``."""
     if dropout_p == 0 and q.ndim == k.ndim == v.ndim == 4 and v.shape[-1] == q.shape[-1]:
-        swap = [tnp.swapaxes(x, 1, 2) for x in (q, k, v)]
+        query, keys, values = [tnp.swapaxes(x, 1, 2) for x in (q, k, v)]
         bias = mask = None
         if attn_mask is not None:
             attn_mask = tnp.reshape(attn_mask, (1,) * (4 - attn_mask.ndim) + attn_mask.shape)
             bias, mask = (None, attn_mask) if attn_mask.dtype == np.bool_ else (attn_mask, None)
         if mask is None:
-            y = nn.dot_product_attention(*swap, bias, scale=scale, is_causal=is_causal)
+            y = nn.dot_product_attention(
+                query, keys, values, bias, scale=scale, is_causal=is_causal
+            )
             return tnp.swapaxes(y, 1, 2)
     return _explicit(key, q, k, v, attn_mask, dropout_p, is_causal, scale)
 
@@ -92,20 +94,32 @@ def _pdist(x: Any, p: float = 2.0) -> Any:
     return _norm(x[rows] - x[columns], p)
 
 
-def _norm(x: Any, p: float) -> Any:
-    """The ``p``-norm over the last axis, with the derivative 0 at 0."""
+def _norm(x: Any, p: Any, axes: Any = -1, *, keepdims: bool = False) -> Any:
+    """The ``p``-norm, with the derivative 0 where it is 0."""
     size = tnp.abs(x)
     if p == 0:
-        return cast(tnp.sum(size != 0, axis=-1), x.dtype)
-    if p == math.inf:
-        return tnp.max(size, axis=-1)
+        return cast(tnp.sum(size != 0, axis=axes, keepdims=keepdims), size.dtype)
+    if abs(p) == math.inf:
+        return (tnp.max if p > 0 else tnp.min)(size, axis=axes, keepdims=keepdims)
     if p == 1:
-        return tnp.sum(size, axis=-1)
-    nothing = tnp.all(size == 0, axis=-1)
-    safe = tnp.where(nothing[..., None] | (size == 0), cast(1, x.dtype), size)
-    powers = tnp.where(size == 0, cast(0, x.dtype), safe ** cast(p, x.dtype))
-    total = tnp.where(nothing, cast(1, x.dtype), tnp.sum(powers, axis=-1))
-    return tnp.where(nothing, cast(0, x.dtype), total ** cast(1 / p, x.dtype))
+        safe = tnp.where(size == 0, cast(0, size.dtype), size)
+        return tnp.sum(safe, axis=axes, keepdims=keepdims)
+    zero, one = cast(0, size.dtype), cast(1, size.dtype)
+    powers = tnp.where(
+        size == 0,
+        zero if p > 0 else cast(math.inf, size.dtype),
+        tnp.where(size == 0, one, size) ** cast(p, size.dtype),
+    )
+    total = tnp.sum(powers, axis=axes, keepdims=keepdims)
+    root = tnp.where(total == 0, one, total) ** cast(1 / p, size.dtype)
+    return tnp.where(total == 0, zero, root)
+
+
+def _vector_norm(
+    x: Any, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Any:
+    x = x if dtype is None else cast(x, as_numpy_dtype(dtype))
+    return _norm(x, ord, axes_of(dim, x.ndim), keepdims=keepdim)
 
 
 ROWS: Final[dict[str, Operator]] = {
@@ -117,6 +131,7 @@ ROWS: Final[dict[str, Operator]] = {
     "baddbmm.default": _plus(tnp.matmul),
     "bmm.default": tnp.matmul,
     "dot.default": tnp.matmul,
+    "linalg_vector_norm.default": _vector_norm,
     "linear.default": _linear,
     "matmul.default": tnp.matmul,
     "mm.default": tnp.matmul,

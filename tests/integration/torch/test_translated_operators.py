@@ -1,0 +1,118 @@
+"""Each ATen operator of the translation against torch: values, dtypes and gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils import _pytree as torch_trees
+
+import tracebridge as tb
+from tests.integration.torch.aten_cases import FAMILIES, Case
+from tracebridge.core.config.wide import INTEGERS, at_least
+from tracebridge.torch import from_torch
+from tracebridge.torch._translate.table import KEYED_TABLE, TABLE
+
+# Torch has no derivatives of these, or not by all of their floats.
+_NO_GRADIENT = frozenset(
+    {
+        "_native_batch_norm_legit_functional.default",
+        "_native_batch_norm_legit_no_training.default",
+        "copy.default",
+    }
+)
+
+
+def overload(name: str) -> Any:
+    packet, kind = name.split(".")
+    return getattr(getattr(torch.ops.aten, packet), kind)
+
+
+def is_float(x: Any) -> bool:
+    return isinstance(x, torch.Tensor) and x.is_floating_point()
+
+
+def tensors(tree: Any) -> list[torch.Tensor]:
+    return [x for x in torch_trees.tree_leaves(tree) if isinstance(x, torch.Tensor)]
+
+
+def of_torch(case: Case) -> tuple[list[torch.Tensor], list[torch.Tensor], list[torch.Tensor]]:
+    """Results, weights of the sum that is differentiated, and gradients by all floats."""
+    name, args, kwargs = case
+    args = torch_trees.tree_map(
+        lambda x: x.clone().requires_grad_(name not in _NO_GRADIENT) if is_float(x) else x, args
+    )
+    outs = tensors(overload(name)(*args, **kwargs))
+    active = [x for x in tensors(args) if x.requires_grad]
+    generator = torch.Generator().manual_seed(1)
+    weights = [torch.rand(o.shape, generator=generator) for o in outs]
+    total = [(o * w).sum() for o, w in zip(outs, weights, strict=True) if o.requires_grad]
+    grads: list[torch.Tensor] = []
+    if total and active:
+        found = torch.autograd.grad(sum(total), active, allow_unused=True)
+        grads = [
+            torch.zeros_like(x) if g is None else g for g, x in zip(found, active, strict=True)
+        ]
+        weights = [w if o.requires_grad else w * 0 for w, o in zip(weights, outs, strict=True)]
+    return [o.detach() for o in outs], weights, grads
+
+
+def of_ours(case: Case, floats: list[Any], weights: list[Any], *, grads: bool) -> Any:
+    """Results, and gradients by the floats."""
+    name, args, kwargs = case
+    fun = TABLE.get(overload(name))
+    keyed = KEYED_TABLE.get(overload(name))
+
+    def run(values: list[Any]) -> Any:
+        left = iter(values)
+
+        def leaf(x: Any) -> Any:
+            if is_float(x):
+                return next(left)
+            return from_torch(x) if isinstance(x, torch.Tensor) else x
+
+        given = torch_trees.tree_map(leaf, args)
+        out = fun(*given, **kwargs) if fun else keyed(None, *given, **kwargs)  # type: ignore[misc]  # one of both
+        outs = [x for x in torch_trees.tree_leaves(out) if hasattr(x, "dtype")]
+        total = 0.0
+        for o, w in zip(outs, weights, strict=True):
+            if o.dtype.kind == "f":
+                total += (o * w).sum()
+        return total, outs
+
+    if not grads:
+        return run(floats)[1], []
+    (_, outs), found = tb.value_and_grad(run, has_aux=True)(floats)
+    return outs, found
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_operators_equal_those_of_torch(family: str) -> None:
+    """Values, dtypes, shapes and gradients of all cases of a family, in one program."""
+    cases = FAMILIES[family]()
+    wanted = [of_torch(c) for c in cases]
+    floats = [[from_torch(x) for x in tensors(c[1]) if is_float(x)] for c in cases]
+    weights = [[from_torch(w) for w in ws] for _, ws, _ in wanted]
+
+    def everything(floats: Any, weights: Any) -> Any:
+        with at_least(INTEGERS):
+            return [
+                of_ours(c, f, w, grads=bool(ref[2]))
+                for c, f, w, ref in zip(cases, floats, weights, wanted, strict=True)
+            ]
+
+    problems: list[str] = []
+    for case, got, (outs, _, grads) in zip(
+        cases, tb.jit(everything)(floats, weights), wanted, strict=True
+    ):
+        for what, ours, theirs in (("value", got[0], outs), ("gradient", got[1], grads)):
+            for x, y in zip(ours, theirs, strict=True):
+                try:
+                    assert str(x.dtype) == str(y.dtype).removeprefix("torch.")
+                    assert tuple(x.shape) == tuple(y.shape)
+                    np.testing.assert_allclose(np.asarray(x), y.numpy(), rtol=2e-4, atol=2e-5)
+                except AssertionError as error:
+                    problems.append(f"{case}\n{what}: {error}")
+    assert not problems, "\n\n".join([str(len(problems)), *problems])
