@@ -16,18 +16,29 @@ if TYPE_CHECKING:
     from tracebridge.torch.calling import call_torch as call_torch
     from tracebridge.torch.convert import from_torch as from_torch
     from tracebridge.torch.convert import to_torch as to_torch
+    from tracebridge.torch.graph_module import to_graph_module as to_graph_module
     from tracebridge.torch.module import Module as Module
     from tracebridge.torch.training import train_step as train_step
     from tracebridge.torch.translating import from_module as from_module
     from tracebridge.torch.wrapping import wrap as wrap
 
-__all__ = ["Module", "call_torch", "from_module", "from_torch", "to_torch", "train_step", "wrap"]
+__all__ = [
+    "Module",
+    "call_torch",
+    "from_module",
+    "from_torch",
+    "to_graph_module",
+    "to_torch",
+    "train_step",
+    "wrap",
+]
 
 _HOME = {
     "Module": "module",
     "call_torch": "calling",
     "from_module": "translating",
     "from_torch": "convert",
+    "to_graph_module": "graph_module",
     "to_torch": "convert",
     "train_step": "training",
     "wrap": "wrapping",

@@ -1,0 +1,1 @@
+"""Jaxprs as graphs of ATen operations: one rule for each primitive, by family."""

@@ -1,0 +1,218 @@
+"""Calls, branches and loops: torch's operations on graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from tracebridge.torch._aten.builder import Builder, aten, rule
+from tracebridge.torch._aten.carriers import carrier
+from tracebridge.torch._aten.derivatives import has_tangent
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.jaxpr import Jaxpr
+
+hop = torch.ops.higher_order
+
+
+def _inlined(b: Builder, *xs: Any, jaxpr: Jaxpr, **_: Any) -> list[Any]:
+    return b.inline(jaxpr, xs)
+
+
+for _name in (
+    "jit",
+    "closed_call",
+    "checkpoint",
+    "composite",
+    "custom_vmap_call",
+    "custom_dce_call",
+    "remat_opt",
+    "linear_call",
+    "custom_transpose_call",
+):
+    rule(_name)(_inlined)
+
+
+@rule("platform_dependent")
+def _platform_dependent(b: Builder, *xs: Any, branches: Any, platforms: Any, **_: Any) -> Any:
+    """The branch for a platform that nobody named, or that for the CPU."""
+    named = {p: branch for ps, branch in zip(platforms, branches, strict=False) for p in (ps or ())}
+    chosen = branches[-1] if platforms[-1] is None else named.get("cpu")
+    return NotImplemented if chosen is None else b.inline(chosen, xs[-chosen.n_in :])
+
+
+# branches ------------------------------------------------------------------------------------------
+
+
+@rule("cond")
+def _cond(b: Builder, which: Any, *xs: Any, branches: Sequence[Jaxpr], **_: Any) -> list[Any]:
+    return _chosen(b, which, xs, branches, 0)
+
+
+def _chosen(
+    b: Builder, which: Any, xs: Sequence[Any], branches: Sequence[Jaxpr], first: int
+) -> list[Any]:
+    """A tree of choices between two; indices out of range take the end branches."""
+    if len(branches) == 1:
+        return b.inline(branches[0], xs)
+    half = len(branches) // 2
+    is_high = b.call(aten.ge.Scalar, which, first + half)
+
+    def write(some: Sequence[Jaxpr], start: int) -> Any:
+        def inside(inner: Builder, values: list[Any]) -> list[Any]:
+            return _chosen(inner, values[0], values[1:], some, start)
+
+        return inside
+
+    low = b.subgraph(write(branches[:half], first), len(xs) + 1, "branch")
+    high = b.subgraph(write(branches[half:], first + half), len(xs) + 1, "branch")
+    return b.call_all(
+        hop.cond, len(branches[0].out_avals), is_high, high, low, (which, *xs, *b.more)
+    )
+
+
+# loops ---------------------------------------------------------------------------------------------
+
+
+@rule("while")
+def _while(
+    b: Builder,
+    *xs: Any,
+    cond_jaxpr: Jaxpr,
+    body_jaxpr: Jaxpr,
+    cond_nconsts: int,
+    body_nconsts: int,
+    **_: Any,
+) -> list[Any]:
+    second = cond_nconsts + body_nconsts
+    carry = xs[second:]
+    n = len(carry)
+
+    def condition(inner: Builder, values: list[Any]) -> list[Any]:
+        return inner.inline(cond_jaxpr, [*values[n : n + cond_nconsts], *values[:n]])
+
+    def body(inner: Builder, values: list[Any]) -> list[Any]:
+        own = [*values[n + cond_nconsts : n + second], *values[:n]]
+        return _connected(inner, body_jaxpr, own, inner.inline(body_jaxpr, own))
+
+    test = b.subgraph(condition, len(xs), "condition", single=True)
+    step = b.subgraph(body, len(xs), "body")
+    carry = tuple([b.own(x) for x in carry])
+    return b.call_all(hop.while_loop, n, test, step, carry, (*xs[:second], *b.more))
+
+
+@rule("scan")
+def _scan(
+    b: Builder,
+    *xs: Any,
+    jaxpr: Jaxpr,
+    length: Any,
+    reverse: bool,
+    num_consts: int,
+    num_carry: int,
+    **_: Any,
+) -> list[Any]:
+    consts, carry = xs[:num_consts], xs[num_consts : num_consts + num_carry]
+    rows = list(xs[num_consts + num_carry :])
+    n_outs = len(jaxpr.out_avals)
+    stacked = jaxpr.out_avals[num_carry:]
+    if isinstance(length, int) and length == 0:
+        empty = [b.full([0, *b.shape(a)], 0, carrier(a.dtype)) for a in stacked]
+        return [*carry, *empty]
+    # torch's loop wants something to carry, and something to go along.
+    idle = not carry
+    steps = not rows
+    if idle:
+        carry = (b.full([], 0.0, torch.float32),)
+    if steps:
+        rows = [b.arange(b.size(length))]
+    if reverse:
+        rows = [b.call(aten.flip.default, x, [0]) for x in rows]
+    n_carry, n_rows = len(carry), len(rows)
+    out_avals = jaxpr.out_avals
+    as_floats = any([has_tangent(a) for a in jaxpr.in_avals])
+    if as_floats and not idle:
+        carry = [_held(b, x, a) for x, a in zip(carry, out_avals[:num_carry], strict=True)]
+
+    def body(inner: Builder, values: list[Any]) -> list[Any]:
+        mine = values[:n_carry]
+        slices = values[n_carry : n_carry + n_rows]
+        more = values[n_carry + n_rows :]
+        if as_floats and not idle:
+            mine = [_free(inner, x, a) for x, a in zip(mine, out_avals[:num_carry], strict=True)]
+        own = [*more[:num_consts], *([] if idle else mine), *([] if steps else slices)]
+        outs = inner.inline(jaxpr, own)
+        if as_floats:
+            outs = [_held(inner, x, a) for x, a in zip(outs, out_avals, strict=True)]
+            outs = _connected(inner, jaxpr, own, outs, every=True)
+        return [*(mine if idle else []), *outs]
+
+    combine = b.subgraph(body, n_carry + n_rows + len(consts), "step")
+    carry = [b.own(x) for x in carry]
+    rows = [b.own(x) for x in rows]
+    outs = b.call_all(hop.scan, n_outs + idle, combine, list(carry), rows, (*consts, *b.more))
+    found = outs[1:] if idle else outs
+    if as_floats:
+        found = [_free(b, x, a) for x, a in zip(found, out_avals, strict=True)]
+    ys = found[num_carry:]
+    if reverse:
+        ys = [b.call(aten.flip.default, y, [0]) for y in ys]
+    return [*found[:num_carry], *ys]
+
+
+def _held(b: Builder, x: Any, aval: Any) -> Any:
+    """``x`` as a float: the backward pass of torch's scan knows no other results."""
+    if has_tangent(aval):
+        return x
+    if carrier(aval.dtype) == torch.int64:
+        return b.call(aten.view.dtype, x, torch.float64)  # the same bits
+    return b.convert(x, torch.float64)
+
+
+def _free(b: Builder, x: Any, aval: Any) -> Any:
+    """What ``_held`` holds."""
+    if has_tangent(aval):
+        return x
+    x = b.call(aten.detach.default, x)
+    if carrier(aval.dtype) == torch.int64:
+        return b.call(aten.view.dtype, x, torch.int64)
+    return b.convert(x, carrier(aval.dtype))
+
+
+def _connected(
+    b: Builder, jaxpr: Jaxpr, xs: Sequence[Any], outs: Sequence[Any], *, every: bool = False
+) -> list[Any]:
+    """Results of a step; floats that depend on no float get one as a choice never taken.
+
+    The backward passes of torch's loops expect that every float has a gradient. With ``every``
+    all results are floats.
+    """
+    floats = [
+        x for x, a in zip(xs, jaxpr.in_avals, strict=True) if has_tangent(a) and 0 not in a.shape
+    ]
+    if not floats:
+        return list(outs)
+    moving = _moving(jaxpr)
+    connected: list[Any] = []
+    for out, a, moves in zip(outs, jaxpr.out_avals, moving, strict=True):
+        if (every or has_tangent(a)) and not moves:
+            one = b.call(aten.select.int, b.call(aten.reshape.default, floats[0], [-1]), 0, 0)
+            one = b.convert(one, carrier(a.dtype) if has_tangent(a) else torch.float64)
+            never = b.full([], value=False, dtype=torch.bool)
+            out = b.call(aten.where.self, never, one, out)
+        connected.append(out)
+    return connected
+
+
+def _moving(jaxpr: Jaxpr) -> list[bool]:
+    """Which results depend on an input through floats alone."""
+    env = [has_tangent(a) for a in jaxpr.in_avals] + [False] * len(jaxpr.consts)
+    for app, idx in jaxpr.equations:
+        moves = app.primitive.name not in _STILL and any([env[i] for i in idx])
+        env.extend([moves and has_tangent(a) for a in app.outs])
+    return [env[i] for i in jaxpr.outs]
+
+
+_STILL = ("stop_gradient", "unchosen", "select_and_scatter")

@@ -1,0 +1,78 @@
+"""Equations without a rule: by the operations of ours that their lowering consists of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, final
+
+from tracebridge.core.interpreters.staging import stage
+from tracebridge.torch._aten.builder import FALLBACK, Builder, aten
+from tracebridge.torch._aten.derivatives import with_rule
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.application import Application
+    from tracebridge.core.ir.jaxpr import Jaxpr
+
+
+@final
+class Definition:
+    """What a lowering may ask for here: to be written as operations of our own.
+
+    Primitives that are lowered through such operations need no rule. ``platform`` is none of
+    those that have better forms.
+    """
+
+    platform = "torch"
+    platforms = ()
+
+    def __init__(self, b: Builder, app: Application) -> None:
+        self._b = b
+        self.avals_in = app.avals
+        self.avals_out = app.outs
+        self.aval_out = app.outs[0] if app.outs else None
+
+    def lower_fun(
+        self, fun: Callable[..., Any], *xs: Any, avals_in: Any = None, **params: Any
+    ) -> Any:
+        """The results of ``fun``, a function of values of ours."""
+        avals = self.avals_in if avals_in is None else avals_in
+
+        def flat(*values: Any) -> list[Any]:
+            out = fun(*values, **params)
+            return list(out) if isinstance(out, list | tuple) else [out]
+
+        return self._b.traced(flat, xs, avals)
+
+    def inline_jaxpr(self, jaxpr: Jaxpr, xs: Sequence[Any]) -> list[Any]:
+        """The results of a program."""
+        return self._b.inline(jaxpr, xs)
+
+    def call_jaxpr(self, jaxpr: Jaxpr, xs: Sequence[Any], name: str) -> list[Any]:
+        """The results of a program that others would call."""
+        del name
+        return self._b.inline(jaxpr, xs)
+
+    def broadcast_in_dim(self, x: Any, aval: Any, dims: Any) -> Any:
+        """``x`` repeated; scalars only."""
+        del dims
+        return self._b.call(aten.expand.default, x, self._b.shape(aval))
+
+
+def by_definition(b: Builder, app: Application, xs: Sequence[Any]) -> Any:
+    """An equation by the operations that its lowering consists of; NotImplemented: others."""
+
+    def run(values: Sequence[Any]) -> list[Any]:
+        found = app.primitive.lower(Definition(b, app), *values, **app.params)
+        return list(found) if isinstance(found, list | tuple) else [found]
+
+    try:
+        outs = with_rule(b, app, xs, run)
+    except AttributeError as error:
+        if error.obj.__class__ is not Definition:
+            raise
+        return NotImplemented
+    return outs if app.multiple else outs[0]
+
+
+FALLBACK.append(by_definition)

@@ -1,0 +1,128 @@
+"""Products of matrices, convolutions and Fourier transforms."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_integer
+from tracebridge.torch._aten.arithmetic import converted
+from tracebridge.torch._aten.builder import Builder, aten, rule
+from tracebridge.torch._aten.carriers import carrier
+from tracebridge.torch._aten.integers import masked
+from tracebridge.torch._aten.shapes import permuted, reshaped, with_padding
+
+
+def _operand(b: Builder, x: Any, i: int, out: Any) -> Any:
+    """An operand in the dtype of the result, where that is wider or of another kind."""
+    dtype = b.avals[i].dtype
+    return converted(b, x, dtype, out) if dtype != out else x
+
+
+@rule("dot_general")
+def _dot_general(
+    b: Builder, x: Any, y: Any, dimension_numbers: Any, preferred_element_type: Any = None, **_: Any
+) -> Any:
+    del preferred_element_type
+    out = b.aval.dtype
+    narrow = out.itemsize < max(b.avals[0].dtype.itemsize, b.avals[1].dtype.itemsize)
+    inner = b.avals[0].dtype if narrow else out
+    if is_bool(inner):
+        return NotImplemented
+    x, y = _operand(b, x, 0, inner), _operand(b, y, 1, inner)
+    (cx, cy), (bx, by) = dimension_numbers
+    sx, sy = b.avals[0].shape, b.avals[1].shape
+    fx = [a for a in range(len(sx)) if a not in (*cx, *bx)]
+    fy = [a for a in range(len(sy)) if a not in (*cy, *by)]
+    rows, columns = [sx[a] for a in fx], [sy[a] for a in fy]
+    batch, inside = [sx[a] for a in bx], [sx[a] for a in cx]
+    x = permuted(b, x, [*bx, *fx, *cx])
+    y = permuted(b, y, [*by, *cy, *fy])
+    n, m, k, p = (math.prod(dims) for dims in (batch, rows, inside, columns))
+    lead = [n] if batch else []
+    x = reshaped(b, x, [*batch, *rows, *inside], [*lead, m, k])
+    y = reshaped(b, y, [*batch, *inside, *columns], [*lead, k, p])
+    found = b.call(aten.bmm.default if batch else aten.mm.default, x, y)
+    found = reshaped(b, found, [*lead, m, p], [*batch, *rows, *columns])
+    return masked(b, found, out) if inner == out else converted(b, found, inner, out)
+
+
+@rule("conv_general_dilated")
+def _convolution(
+    b: Builder,
+    x: Any,
+    w: Any,
+    window_strides: Any,
+    padding: Any,
+    lhs_dilation: Any,
+    rhs_dilation: Any,
+    dimension_numbers: Any,
+    feature_group_count: int = 1,
+    batch_group_count: int = 1,
+    **_: Any,
+) -> Any:
+    out = b.aval.dtype
+    ndim = len(window_strides)
+    if not 1 <= ndim <= 3 or is_complex(out):
+        return NotImplemented
+    x, w = _operand(b, x, 0, out), _operand(b, w, 1, out)
+    if is_integer(out):
+        if out.itemsize > 4:
+            return NotImplemented
+        # Products and sums of narrow integers are exact in 53 bits, as long as those are enough.
+        x, w = b.convert(x, torch.float64), b.convert(w, torch.float64)
+    x_spec, w_spec, out_spec = dimension_numbers
+    x = permuted(b, x, x_spec)
+    w = permuted(b, w, w_spec)
+    shape = [b.avals[0].shape[a] for a in x_spec]
+    config = [(0, 0, 0), (0, 0, 0)]
+    same = all([low == high >= 0 for low, high in padding]) and set(lhs_dilation) <= {1}
+    config += [
+        (0, 0, 0) if same else (low, high, step - 1)
+        for (low, high), step in zip(padding, lhs_dilation, strict=True)
+    ]
+    x = _padded(b, x, config, shape)
+    groups = feature_group_count
+    if batch_group_count > 1:
+        groups = batch_group_count
+        x = b.call(aten.unflatten.int, x, 0, [groups, -1])
+        x = b.call(aten.flatten.using_ints, b.call(aten.transpose.int, x, 0, 1), 1, 2)
+    pads = [low for low, _ in padding] if same else [0] * ndim
+    found = b.call(
+        aten.convolution.default,
+        x,
+        w,
+        None,
+        list(window_strides),
+        pads,
+        list(rhs_dilation),
+        False,
+        [0] * ndim,
+        groups,
+    )
+    inverse = [list(out_spec).index(a) for a in range(ndim + 2)]
+    found = permuted(b, found, inverse)
+    if is_integer(out):
+        found = b.convert(b.convert(found, torch.int64), carrier(out))
+    return masked(b, found, out)
+
+
+def _padded(b: Builder, x: Any, config: Any, shape: Any) -> Any:
+    """Padding of a convolution: zeros between elements first, then around them, or less of them."""
+    return with_padding(b, x, 0, config, shape)
+
+
+@rule("fft")
+def _fft(b: Builder, x: Any, fft_type: Any, fft_lengths: Any) -> Any:
+    kind = getattr(fft_type, "name", str(fft_type)).rpartition(".")[2].upper()
+    lengths = b.shape(fft_lengths)
+    axes = list(range(-len(lengths), 0))
+    targets = {
+        "FFT": aten.fft_fftn.default,
+        "IFFT": aten.fft_ifftn.default,
+        "RFFT": aten.fft_rfftn.default,
+        "IRFFT": aten.fft_irfftn.default,
+    }
+    return b.call(targets[kind], x, lengths, axes)
