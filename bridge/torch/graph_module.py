@@ -23,7 +23,7 @@ from tracebridge.core.ir.shape_struct import ShapeDtypeStruct
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.symbolic.scope import SymbolicScope
 from tracebridge.core.symbolic.solve import size_name, solve_dim_variables
-from tracebridge.torch._aten import families as _families  # noqa: F401 - registers the rules
+from tracebridge.torch._aten import families as _families  # pyright: ignore[reportUnusedImport]  # noqa: F401 - registers the rules
 from tracebridge.torch._aten.builder import Builder, SizeOps, aten
 from tracebridge.torch._aten.carriers import OF_TORCH, carrier, exact, is_carried, is_wide_unsigned
 from tracebridge.torch._crossing.numbers import width_beside
@@ -94,7 +94,7 @@ class _Writing:
         found, self.tree = torch_tree.tree_flatten_with_path(args)
         # torch counts None as a leaf.
         self.given = [leaf is not None for _, leaf in found]
-        self.paths = [path for path, leaf in found if leaf is not None]
+        self.paths: list[Any] = [path for path, leaf in found if leaf is not None]
         self.leaves = [leaf for _, leaf in found if leaf is not None]
         self.count = len(args)
         devices = {x.device for x in self.leaves if isinstance(x, torch.Tensor)}
@@ -117,7 +117,7 @@ class _Writing:
             jaxpr = make_jaxpr(self._flat)(*self.structs).jaxpr
         if jaxpr.effects:
             names = ", ".join(sorted({str(e) for e in jaxpr.effects}))
-            msg = f"to_graph_module: the function has effects, which graphs of torch have not: {names}"
+            msg = f"to_graph_module: graphs of torch have no effects, the function has {names}"
             raise JaxprTypeError(msg, hint="use tracebridge.torch.wrap for this function")
         inputs = self._inputs(jaxpr.in_avals)
         outs = self.b.inline(jaxpr, inputs)

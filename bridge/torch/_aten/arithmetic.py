@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import fx
 
 from tracebridge.core.dtypes import dtypes as d
-from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_float, is_inexact, is_integer
-from tracebridge.torch._aten.builder import Builder, aten, rule
-from tracebridge.torch._aten.carriers import BITS, LEAST, carrier, is_carried, is_wide_unsigned
+from tracebridge.core.dtypes.dtypes import (
+    is_bool,
+    is_complex,
+    is_float,
+    is_inexact,
+    is_integer,
+)
+from tracebridge.torch._aten.builder import Builder, Operand, aten, rule
+from tracebridge.torch._aten.carriers import (
+    BITS,
+    LEAST,
+    DType,
+    carrier,
+    is_carried,
+    is_wide_unsigned,
+)
 from tracebridge.torch._aten.integers import divided, exact_bits, in_order, masked, remainder
 
 _PLAIN = {
@@ -51,7 +66,7 @@ _PLAIN = {
 
 
 def _plain(target: Any) -> Any:
-    def emit(b: Builder, x: Any, **_: Any) -> Any:
+    def emit(b: Builder, x: fx.Proxy, **_: object) -> Any:
         return b.call(target, x)
 
     return emit
@@ -62,26 +77,25 @@ for _name, _target in _PLAIN.items():
 
 
 @rule("is_finite")
-def _is_finite(b: Builder, x: Any) -> Any:
-    below = b.call(aten.lt.Scalar, b.call(aten.abs.default, x), math.inf)
-    return below
+def _is_finite(b: Builder, x: fx.Proxy) -> Any:
+    return b.call(aten.lt.Scalar, b.call(aten.abs.default, x), math.inf)
 
 
 @rule("exp2")
-def _exp2(b: Builder, x: Any) -> Any:
+def _exp2(b: Builder, x: fx.Proxy) -> Any:
     if is_complex(b.aval.dtype):
         return b.call(aten.exp.default, b.call(aten.mul.Scalar, x, math.log(2.0)))
     return b.call(aten.exp2.default, x)
 
 
 @rule("cbrt")
-def _cbrt(b: Builder, x: Any) -> Any:
+def _cbrt(b: Builder, x: fx.Proxy) -> Any:
     size = b.call(aten.pow.Tensor_Scalar, b.call(aten.abs.default, x), 1 / 3)
     return b.call(aten.mul.Tensor, size, b.call(aten.sgn.default, x))
 
 
 @rule("round")
-def _round(b: Builder, x: Any, rounding_method: Any = 0) -> Any:
+def _round(b: Builder, x: fx.Proxy, rounding_method: Any = 0) -> Any:
     if int(rounding_method) == 1:
         return b.call(aten.round.default, x)
     whole = b.call(aten.trunc.default, x)
@@ -91,7 +105,7 @@ def _round(b: Builder, x: Any, rounding_method: Any = 0) -> Any:
 
 
 @rule("nextafter")
-def _nextafter(b: Builder, x: Any, y: Any) -> Any:
+def _nextafter(b: Builder, x: fx.Proxy, y: fx.Proxy) -> Any:
     return b.call(aten.nextafter.default, x, y)
 
 
@@ -99,12 +113,12 @@ def _nextafter(b: Builder, x: Any, y: Any) -> Any:
 
 
 @rule("neg")
-def _neg(b: Builder, x: Any) -> Any:
+def _neg(b: Builder, x: fx.Proxy) -> Any:
     return masked(b, b.call(aten.neg.default, x), b.aval.dtype)
 
 
 @rule("sign")
-def _sign(b: Builder, x: Any) -> Any:
+def _sign(b: Builder, x: fx.Proxy) -> Any:
     dtype = b.aval.dtype
     if is_complex(dtype):
         return b.call(aten.sgn.default, x)
@@ -119,56 +133,56 @@ def _sign(b: Builder, x: Any) -> Any:
 
 
 @rule("abs")
-def _abs(b: Builder, x: Any) -> Any:
+def _abs(b: Builder, x: fx.Proxy) -> Any:
     return x if d.is_unsigned(b.aval.dtype) else b.call(aten.abs.default, x)
 
 
 @rule("square")
-def _square(b: Builder, x: Any) -> Any:
+def _square(b: Builder, x: fx.Proxy) -> Any:
     return masked(b, b.call(aten.mul.Tensor, x, x), b.aval.dtype)
 
 
 # two operands -------------------------------------------------------------------------------------
 
 
-def _ordered(xs: tuple[Any, Any]) -> tuple[Any, Any]:
+def _ordered(xs: Sequence[Operand]) -> Sequence[Operand]:
     """Operands of an operation that commutes, the tensor first."""
     return (xs[1], xs[0]) if isinstance(xs[0], bool | int | float | complex) else xs
 
 
 @rule("add", numbers=True)
-def _add(b: Builder, *xs: Any) -> Any:
+def _add(b: Builder, *xs: Operand) -> Any:
     return masked(b, b.call(aten.add.Tensor, *_ordered(xs)), b.aval.dtype)
 
 
 @rule("mul", numbers=True)
-def _mul(b: Builder, *xs: Any) -> Any:
+def _mul(b: Builder, *xs: Operand) -> Any:
     return masked(b, b.call(aten.mul.Tensor, *_ordered(xs)), b.aval.dtype)
 
 
 @rule("sub", numbers=True)
-def _sub(b: Builder, x: Any, y: Any) -> Any:
+def _sub(b: Builder, x: Operand, y: Operand) -> Any:
     if isinstance(x, bool | int | float | complex):
         return masked(b, b.call(aten.rsub.Scalar, y, x), b.aval.dtype)
     return masked(b, b.call(aten.sub.Tensor, x, y), b.aval.dtype)
 
 
 @rule("div")
-def _div(b: Builder, x: Any, y: Any) -> Any:
+def _div(b: Builder, x: fx.Proxy, y: fx.Proxy) -> Any:
     if is_inexact(b.aval.dtype):
         return b.call(aten.div.Tensor, x, y)
     return divided(b, x, y, b.aval.dtype)
 
 
 @rule("rem")
-def _rem(b: Builder, x: Any, y: Any) -> Any:
+def _rem(b: Builder, x: fx.Proxy, y: fx.Proxy) -> Any:
     if is_inexact(b.aval.dtype):
         return b.call(aten.fmod.Tensor, x, y)
     return remainder(b, x, y, b.aval.dtype)
 
 
 @rule("pow")
-def _pow(b: Builder, x: Any, y: Any) -> Any:
+def _pow(b: Builder, x: fx.Proxy, y: fx.Proxy) -> Any:
     dtype = b.aval.dtype
     if is_integer(b.avals[1].dtype):
         if is_integer(dtype):
@@ -178,12 +192,12 @@ def _pow(b: Builder, x: Any, y: Any) -> Any:
 
 
 @rule("integer_pow")
-def _integer_pow(b: Builder, x: Any, y: int) -> Any:
+def _integer_pow(b: Builder, x: fx.Proxy, y: int) -> Any:
     return masked(b, b.call(aten.pow.Tensor_Scalar, x, y), b.aval.dtype)
 
 
 @rule("atan2")
-def _atan2(b: Builder, x: Any, y: Any) -> Any:
+def _atan2(b: Builder, x: fx.Proxy, y: fx.Proxy) -> Any:
     if is_complex(b.aval.dtype):
         # -i log((y + i x) / sqrt(x^2 + y^2)), which is what XLA computes.
         squares = [b.call(aten.mul.Tensor, v, v) for v in (x, y)]
@@ -195,21 +209,21 @@ def _atan2(b: Builder, x: Any, y: Any) -> Any:
 
 
 @rule("complex")
-def _complex(b: Builder, x: Any, y: Any) -> Any:
+def _complex(b: Builder, x: fx.Proxy, y: fx.Proxy) -> Any:
     return b.call(aten.complex.default, *b.call_all(aten.broadcast_tensors.default, 2, [x, y]))
 
 
 @rule("max")
-def _max(b: Builder, x: Any, y: Any) -> Any:
+def _max(b: Builder, x: fx.Proxy, y: fx.Proxy) -> Any:
     return _extremum(b, x, y, aten.maximum.default, aten.gt)
 
 
 @rule("min")
-def _min(b: Builder, x: Any, y: Any) -> Any:
+def _min(b: Builder, x: fx.Proxy, y: fx.Proxy) -> Any:
     return _extremum(b, x, y, aten.minimum.default, aten.lt)
 
 
-def _extremum(b: Builder, x: Any, y: Any, target: Any, wins: Any) -> Any:
+def _extremum(b: Builder, x: fx.Proxy, y: fx.Proxy, target: Any, wins: Any) -> Any:
     dtype = b.aval.dtype
     if is_complex(dtype):
         (rx, ry), (ix, iy) = (
@@ -228,7 +242,7 @@ def _extremum(b: Builder, x: Any, y: Any, target: Any, wins: Any) -> Any:
 
 
 @rule("polygamma")
-def _polygamma(b: Builder, order: Any, x: Any) -> Any:
+def _polygamma(b: Builder, order: fx.Proxy, x: fx.Proxy) -> Any:
     """The derivative of order n of digamma is ``(-1)^(n+1) n! zeta(n + 1, x)``."""
     order = b.call(aten.detach.default, order)
     above = b.call(aten.add.Scalar, order, 1.0)
@@ -241,7 +255,7 @@ def _polygamma(b: Builder, order: Any, x: Any) -> Any:
 
 
 @rule("zeta")
-def _zeta(b: Builder, x: Any, q: Any) -> Any:
+def _zeta(b: Builder, x: fx.Proxy, q: fx.Proxy) -> Any:
     return b.call(aten.special_zeta.default, x, q)
 
 
@@ -249,11 +263,11 @@ def _zeta(b: Builder, x: Any, q: Any) -> Any:
 
 
 @rule("convert_element_type")
-def _convert(b: Builder, x: Any, new_dtype: Any, **_: Any) -> Any:
+def _convert(b: Builder, x: fx.Proxy, new_dtype: DType, **_: object) -> Any:
     return converted(b, x, b.avals[0].dtype, new_dtype)
 
 
-def converted(b: Builder, x: Any, old: Any, new: Any) -> Any:
+def converted(b: Builder, x: fx.Proxy, old: DType, new: DType) -> Any:
     """The elements as XLA converts them: floats saturate, NaN becomes 0."""
     if old == new:
         return x
@@ -270,7 +284,7 @@ def converted(b: Builder, x: Any, old: Any, new: Any) -> Any:
     return masked(b, b.convert(x, carrier(new)), new)
 
 
-def _saturated(b: Builder, x: Any, old: Any, new: Any) -> Any:
+def _saturated(b: Builder, x: fx.Proxy, old: DType, new: DType) -> Any:
     bits = new.itemsize * 8
     unsigned = d.is_unsigned(new)
     low, high = (0, 2**bits - 1) if unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
@@ -294,7 +308,7 @@ def _saturated(b: Builder, x: Any, old: Any, new: Any) -> Any:
     return b.call(aten.masked_fill.Scalar, whole, too_high, top)
 
 
-def _wide_to_float(b: Builder, x: Any, new: Any) -> Any:
+def _wide_to_float(b: Builder, x: fx.Proxy, new: DType) -> Any:
     """Numbers from 2**63 on are halved (keeping a one that was shifted out), and doubled again."""
     half = b.call(
         aten.bitwise_and.Scalar, b.call(aten.bitwise_right_shift.Tensor_Scalar, x, 1), 2**63 - 1
@@ -306,12 +320,12 @@ def _wide_to_float(b: Builder, x: Any, new: Any) -> Any:
 
 
 @rule("copy")
-def _copy(b: Builder, x: Any) -> Any:
+def _copy(b: Builder, x: fx.Proxy) -> Any:
     return b.call(aten.clone.default, x)
 
 
 @rule("bitcast_convert_type")
-def _bitcast(b: Builder, x: Any, new_dtype: Any) -> Any:
+def _bitcast(b: Builder, x: fx.Proxy, new_dtype: DType) -> Any:
     old = b.avals[0].dtype
     if old == new_dtype:
         return x
@@ -332,7 +346,7 @@ def _bitcast(b: Builder, x: Any, new_dtype: Any) -> Any:
 
 
 @rule("reduce_precision")
-def _reduce_precision(b: Builder, x: Any, exponent_bits: int, mantissa_bits: int) -> Any:
+def _reduce_precision(b: Builder, x: fx.Proxy, exponent_bits: int, mantissa_bits: int) -> Any:
     dtype = b.aval.dtype
     formats = {
         (8, 7): torch.bfloat16,

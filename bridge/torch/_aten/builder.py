@@ -18,7 +18,7 @@ from tracebridge.core.ir.aval import stored
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lowering.blocks import on_blocks
 from tracebridge.core.symbolic.evaluate import dims_evaluate
-from tracebridge.torch._aten.carriers import carrier, host_bits, number
+from tracebridge.torch._aten.carriers import DType, carrier, host_bits, number
 from tracebridge.torch._aten.finish import finished
 
 if TYPE_CHECKING:
@@ -28,9 +28,12 @@ if TYPE_CHECKING:
 
 aten = torch.ops.aten
 
+# What rules are given: Python numbers in the place of literals where they ask for them.
+Operand = fx.Proxy | bool | int | float | complex
+
 RULES: dict[str, Rule] = {}
-# What writes equations without a rule: ``(b, app, operands)``; see definition.py.
-FALLBACK: list[Callable[..., Any]] = []
+# The name under which there is what writes all other equations; see definition.py.
+OTHERS = "others"
 
 
 @final
@@ -70,23 +73,23 @@ class SizeOps:
         return a + b
 
     @staticmethod
-    def mul(a: Any, b: Any) -> Any:
+    def mul(a: fx.Proxy, b: Any) -> Any:
         return a * b
 
     @staticmethod
-    def floordiv(a: Any, b: Any) -> Any:
+    def floordiv(a: fx.Proxy, b: Any) -> Any:
         return a // b
 
     @staticmethod
-    def mod(a: Any, b: Any) -> Any:
+    def mod(a: fx.Proxy, b: Any) -> Any:
         return a % b
 
     @staticmethod
-    def max(a: Any, b: Any) -> Any:
+    def max(a: fx.Proxy, b: Any) -> Any:
         return _call_on_sizes(torch.sym_max, a, b)
 
     @staticmethod
-    def min(a: Any, b: Any) -> Any:
+    def min(a: fx.Proxy, b: Any) -> Any:
         return _call_on_sizes(torch.sym_min, a, b)
 
 
@@ -130,20 +133,24 @@ class Builder:
         """The next input of the graph."""
         return fx.Proxy(self.graph.placeholder(name), self.tracer)
 
-    def call(self, target: Any, *args: Any, **kwargs: Any) -> fx.Proxy:
+    def call(self, target: Callable[..., Any], *args: object, **kwargs: object) -> fx.Proxy:
         """The result of a function that does not write proxies itself."""
         return self.tracer.create_proxy("call_function", target, args, kwargs)
 
-    def call_all(self, target: Any, count: int, *args: Any, **kwargs: Any) -> list[fx.Proxy]:
+    def call_all(
+        self, target: Callable[..., Any], count: int, *args: object, **kwargs: object
+    ) -> list[fx.Proxy]:
         """The results of a function with ``count`` of them."""
-        found = self.call(target, *args, **kwargs)
+        found: Any = self.call(target, *args, **kwargs)
         return [found[i] for i in range(count)]
 
     def full(self, shape: Sequence[Any], value: Any, dtype: torch.dtype) -> fx.Proxy:
         """A tensor of equal elements."""
+        if not shape:
+            return self.call(aten.scalar_tensor.default, value, dtype=dtype, device=self.device)
         return self.call(aten.full.default, [*shape], value, dtype=dtype, device=self.device)
 
-    def filled(self, value: Any, aval: ShapedArray) -> fx.Proxy:
+    def filled(self, value: object, aval: ShapedArray) -> fx.Proxy:
         """An array of the type ``aval`` with equal elements."""
         return self.full(self.shape(aval), number(value, aval.dtype), carrier(aval.dtype))
 
@@ -151,7 +158,7 @@ class Builder:
         """The integers below ``n``."""
         return self.call(aten.arange.default, n, dtype=dtype, device=self.device)
 
-    def constant(self, array: Any) -> fx.Proxy:
+    def constant(self, array: object) -> fx.Proxy:
         """An array that is part of the program, as a buffer of the module."""
         found = self._constants.get(id(array))
         if found is None:
@@ -160,7 +167,7 @@ class Builder:
             found = self._constants[id(array)] = (array, proxy)  # keeps the array, and so its id
         return found[1]
 
-    def submodule(self, name: str, value: Any) -> fx.Proxy:
+    def submodule(self, name: str, value: torch.Tensor | torch.nn.Module) -> fx.Proxy:
         """A buffer or a graph inside the module, under a name that is free."""
         at = len([n for n in dir(self.root) if n.startswith(f"{name}_")])
         target = f"{name}_{at}"
@@ -170,19 +177,20 @@ class Builder:
             self.root.add_module(target, value)
         return self.tracer.create_proxy("get_attr", target, (), {})
 
-    def size(self, dim: Any) -> Any:
+    def size(self, dim: object) -> Any:
         """A dimension as an int, or as a size inside the graph."""
         return dim if type(dim) is int else dims_evaluate(dim, self.sizes, SizeOps)
 
-    def shape(self, aval: Any) -> list[Any]:
+    def shape(self, aval: ShapedArray | Sequence[object]) -> list[Any]:
         """The sizes of an aval (or of a shape) inside the graph."""
-        return [self.size(n) for n in getattr(aval, "shape", aval)]
+        sizes: Any = getattr(aval, "shape", aval)
+        return [self.size(n) for n in sizes]
 
-    def own(self, x: Any) -> Any:
+    def own(self, x: fx.Proxy) -> Any:
         """A copy in memory of its own, with the elements in order."""
         return self.call(aten.clone.default, x, memory_format=torch.contiguous_format)
 
-    def convert(self, x: Any, dtype: torch.dtype) -> Any:
+    def convert(self, x: fx.Proxy, dtype: torch.dtype) -> Any:
         """``x`` with another dtype of torch, by its rules."""
         return self.call(aten._to_copy.default, x, dtype=dtype)
 
@@ -200,7 +208,7 @@ class Builder:
                 env.append(result)
         return [self.tensor(env[i]) for i in jaxpr.outs]
 
-    def tensor(self, value: Any) -> Any:
+    def tensor(self, value: object) -> Any:
         """A value as a proxy: literals and constants are written at their use."""
         if type(value) is Literal:
             return self.filled(value.value, value.aval)
@@ -232,14 +240,13 @@ class Builder:
 
     def _written(self, name: str, app: Application, operands: Sequence[Any]) -> Any:
         xs = [self.tensor(x) for x in operands]
-        found = RULES.get(name)
-        if found is None:
-            return FALLBACK[0](self, app, xs)
+        others = RULES[OTHERS]
+        found = RULES.get(name, others)
         if found.numbers:
             xs = _with_numbers(xs, operands)
         result = found.emit(self, *xs, **app.params)
-        if result is NotImplemented:
-            result = FALLBACK[0](self, app, xs)
+        if result is NotImplemented and found is not others:
+            result = others.emit(self, *xs, **app.params)
         return result
 
     def traced(self, fun: Callable[..., Any], xs: Sequence[Any], avals: Sequence[Any]) -> list[Any]:
@@ -251,7 +258,7 @@ class Builder:
         """Whether operand ``i`` is an array of keys, held by its words."""
         return is_extended(self.declared[i].dtype)
 
-    def tensor_of(self, value: Any, dtype: Any) -> Any:
+    def tensor_of(self, value: Operand, dtype: DType) -> Any:
         """A Python number as a scalar; tensors as they are."""
         return value if isinstance(value, fx.Proxy) else self.full([], value, carrier(dtype))
 

@@ -16,6 +16,9 @@ from tracebridge.core.dtypes import dtypes as d
 from tracebridge.core.dtypes.dtypes import is_complex, is_float
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 
+# A dtype of NumPy: one of ours.
+DType = np.dtype[Any]
+
 EXACT: dict[np.dtype[Any], torch.dtype] = {
     d.bool_: torch.bool,
     d.int8: torch.int8,
@@ -40,7 +43,7 @@ BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 LEAST = -(2**63)
 
 
-def exact(dtype: Any) -> torch.dtype:
+def exact(dtype: DType) -> torch.dtype:
     """The dtype of torch with the same elements."""
     found = EXACT.get(dtype)
     if found is None:
@@ -49,23 +52,23 @@ def exact(dtype: Any) -> torch.dtype:
     return found
 
 
-def carrier(dtype: Any) -> torch.dtype:
+def carrier(dtype: DType) -> torch.dtype:
     """The dtype of torch that holds elements of ``dtype`` inside graphs."""
     found = _WIDER.get(dtype)
     return exact(dtype) if found is None else found
 
 
-def is_carried(dtype: Any) -> bool:
+def is_carried(dtype: DType) -> bool:
     """Whether another dtype of torch holds the elements."""
     return dtype in _WIDER
 
 
-def is_wide_unsigned(dtype: Any) -> bool:
+def is_wide_unsigned(dtype: DType) -> bool:
     """Whether ``int64`` holds the bits of unsigned numbers, so that order needs care."""
     return dtype == d.uint64
 
 
-def number(value: Any, dtype: Any) -> bool | int | float | complex:
+def number(value: object, dtype: DType) -> bool | int | float | complex:
     """A Python number as arrays of ``dtype`` hold it inside graphs."""
     element = np.asarray(value).astype(dtype)
     if dtype == d.bool_:
@@ -78,14 +81,14 @@ def number(value: Any, dtype: Any) -> bool | int | float | complex:
     return found - 2**64 if is_wide_unsigned(dtype) and found >= 2**63 else found
 
 
-def smallest(dtype: Any) -> bool | int | float:
+def smallest(dtype: DType) -> bool | int | float:
     """The least element, as graphs hold it; -inf of floats."""
     if dtype == d.bool_:
         return False
     return -float("inf") if is_float(dtype) else int(np.iinfo(dtype).min)
 
 
-def largest(dtype: Any) -> bool | int | float:
+def largest(dtype: DType) -> bool | int | float:
     """The greatest element, as graphs hold it; inf of floats."""
     if dtype == d.bool_:
         return True

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import fx
 
+from tracebridge.core.lax.ad_util import stop_gradient_p, unchosen_p
 from tracebridge.torch._aten.builder import Builder, aten, rule
 from tracebridge.torch._aten.carriers import carrier
 from tracebridge.torch._aten.derivatives import has_tangent
@@ -15,9 +17,11 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.jaxpr import Jaxpr
 
 hop = torch.ops.higher_order
+# Their results have no derivative.
+_STILL = (stop_gradient_p, unchosen_p)
 
 
-def _inlined(b: Builder, *xs: Any, jaxpr: Jaxpr, **_: Any) -> list[Any]:
+def _inlined(b: Builder, *xs: fx.Proxy, jaxpr: Jaxpr, **_: object) -> list[Any]:
     return b.inline(jaxpr, xs)
 
 
@@ -36,23 +40,27 @@ for _name in (
 
 
 @rule("platform_dependent")
-def _platform_dependent(b: Builder, *xs: Any, branches: Any, platforms: Any, **_: Any) -> Any:
+def _platform_dependent(
+    b: Builder, *xs: fx.Proxy, branches: Any, platforms: Any, **_: object
+) -> Any:
     """The branch for a platform that nobody named, or that for the CPU."""
     named = {p: branch for ps, branch in zip(platforms, branches, strict=False) for p in (ps or ())}
     chosen = branches[-1] if platforms[-1] is None else named.get("cpu")
     return NotImplemented if chosen is None else b.inline(chosen, xs[-chosen.n_in :])
 
 
-# branches ------------------------------------------------------------------------------------------
+# branches ----------------------------------------------------------------------------------------
 
 
 @rule("cond")
-def _cond(b: Builder, which: Any, *xs: Any, branches: Sequence[Jaxpr], **_: Any) -> list[Any]:
+def _cond(
+    b: Builder, which: fx.Proxy, *xs: fx.Proxy, branches: Sequence[Jaxpr], **_: object
+) -> list[Any]:
     return _chosen(b, which, xs, branches, 0)
 
 
 def _chosen(
-    b: Builder, which: Any, xs: Sequence[Any], branches: Sequence[Jaxpr], first: int
+    b: Builder, which: fx.Proxy, xs: Sequence[Any], branches: Sequence[Jaxpr], first: int
 ) -> list[Any]:
     """A tree of choices between two; indices out of range take the end branches."""
     if len(branches) == 1:
@@ -73,18 +81,18 @@ def _chosen(
     )
 
 
-# loops ---------------------------------------------------------------------------------------------
+# loops -------------------------------------------------------------------------------------------
 
 
 @rule("while")
 def _while(
     b: Builder,
-    *xs: Any,
+    *xs: fx.Proxy,
     cond_jaxpr: Jaxpr,
     body_jaxpr: Jaxpr,
     cond_nconsts: int,
     body_nconsts: int,
-    **_: Any,
+    **_: object,
 ) -> list[Any]:
     second = cond_nconsts + body_nconsts
     carry = xs[second:]
@@ -106,13 +114,13 @@ def _while(
 @rule("scan")
 def _scan(
     b: Builder,
-    *xs: Any,
+    *xs: fx.Proxy,
     jaxpr: Jaxpr,
     length: Any,
     reverse: bool,
     num_consts: int,
     num_carry: int,
-    **_: Any,
+    **_: object,
 ) -> list[Any]:
     consts, carry = xs[:num_consts], xs[num_consts : num_consts + num_carry]
     rows = list(xs[num_consts + num_carry :])
@@ -162,7 +170,7 @@ def _scan(
     return [*found[:num_carry], *ys]
 
 
-def _held(b: Builder, x: Any, aval: Any) -> Any:
+def _held(b: Builder, x: fx.Proxy, aval: Any) -> Any:
     """``x`` as a float: the backward pass of torch's scan knows no other results."""
     if has_tangent(aval):
         return x
@@ -171,7 +179,7 @@ def _held(b: Builder, x: Any, aval: Any) -> Any:
     return b.convert(x, torch.float64)
 
 
-def _free(b: Builder, x: Any, aval: Any) -> Any:
+def _free(b: Builder, x: fx.Proxy, aval: Any) -> Any:
     """What ``_held`` holds."""
     if has_tangent(aval):
         return x
@@ -196,13 +204,14 @@ def _connected(
         return list(outs)
     moving = _moving(jaxpr)
     connected: list[Any] = []
-    for out, a, moves in zip(outs, jaxpr.out_avals, moving, strict=True):
+    for result, a, moves in zip(outs, jaxpr.out_avals, moving, strict=True):
         if (every or has_tangent(a)) and not moves:
             one = b.call(aten.select.int, b.call(aten.reshape.default, floats[0], [-1]), 0, 0)
             one = b.convert(one, carrier(a.dtype) if has_tangent(a) else torch.float64)
             never = b.full([], value=False, dtype=torch.bool)
-            out = b.call(aten.where.self, never, one, out)
-        connected.append(out)
+            connected.append(b.call(aten.where.self, never, one, result))
+        else:
+            connected.append(result)
     return connected
 
 
@@ -210,9 +219,6 @@ def _moving(jaxpr: Jaxpr) -> list[bool]:
     """Which results depend on an input through floats alone."""
     env = [has_tangent(a) for a in jaxpr.in_avals] + [False] * len(jaxpr.consts)
     for app, idx in jaxpr.equations:
-        moves = app.primitive.name not in _STILL and any([env[i] for i in idx])
+        moves = app.primitive not in _STILL and any([env[i] for i in idx])
         env.extend([moves and has_tangent(a) for a in app.outs])
     return [env[i] for i in jaxpr.outs]
-
-
-_STILL = ("stop_gradient", "unchosen", "select_and_scatter")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
-from tracebridge.core.interpreters.staging import stage
-from tracebridge.torch._aten.builder import FALLBACK, Builder, aten
+from torch import fx
+
+from tracebridge.torch._aten.builder import OTHERS, Builder, aten, rule
 from tracebridge.torch._aten.derivatives import with_rule
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Definition:
         self.aval_out = app.outs[0] if app.outs else None
 
     def lower_fun(
-        self, fun: Callable[..., Any], *xs: Any, avals_in: Any = None, **params: Any
+        self, fun: Callable[..., Any], *xs: fx.Proxy, avals_in: Any = None, **params: Any
     ) -> Any:
         """The results of ``fun``, a function of values of ours."""
         avals = self.avals_in if avals_in is None else avals_in
@@ -53,17 +53,19 @@ class Definition:
         del name
         return self._b.inline(jaxpr, xs)
 
-    def broadcast_in_dim(self, x: Any, aval: Any, dims: Any) -> Any:
+    def broadcast_in_dim(self, x: fx.Proxy, aval: Any, dims: Sequence[int]) -> Any:
         """``x`` repeated; scalars only."""
         del dims
         return self._b.call(aten.expand.default, x, self._b.shape(aval))
 
 
-def by_definition(b: Builder, app: Application, xs: Sequence[Any]) -> Any:
+@rule(OTHERS)
+def _by_definition(b: Builder, *xs: fx.Proxy, **params: object) -> Any:
     """An equation by the operations that its lowering consists of; NotImplemented: others."""
+    app = b.app
 
     def run(values: Sequence[Any]) -> list[Any]:
-        found = app.primitive.lower(Definition(b, app), *values, **app.params)
+        found = app.primitive.lower(Definition(b, app), *values, **params)
         return list(found) if isinstance(found, list | tuple) else [found]
 
     try:
@@ -73,6 +75,3 @@ def by_definition(b: Builder, app: Application, xs: Sequence[Any]) -> Any:
             raise
         return NotImplemented
     return outs if app.multiple else outs[0]
-
-
-FALLBACK.append(by_definition)

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from torch import fx
+
 from tracebridge._api.derivatives.vjp import linear_transpose, vjp
 from tracebridge.core.dtypes.dtypes import is_extended, is_inexact
 from tracebridge.core.errors.base import TracebridgeError
@@ -26,6 +28,7 @@ from tracebridge.torch._aten.builder import Builder, aten, rule
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Application
     from tracebridge.core.ir.jaxpr import Jaxpr
+    from tracebridge.core.ir.value import Value
 
 Evaluate = Callable[[Sequence[Any]], Any]
 
@@ -70,7 +73,7 @@ def with_rule(
     ]
 
 
-def _moved(b: Builder, out: Any, change: Any) -> Any:
+def _moved(b: Builder, out: fx.Proxy, change: fx.Proxy) -> Any:
     """``out + change``, where the change is the zero that it should be; an infinity is none."""
     is_zero = b.call(aten.eq.Scalar, change, 0)
     moved = b.call(aten.add.Tensor, out, change)
@@ -81,7 +84,7 @@ def _forward(app: Application, smooth: Sequence[bool]) -> Jaxpr:
     """Operands and their tangents -> tangents of the results, by the jvp rule."""
     n = len(app.avals)
 
-    def run(*xs: Any) -> list[Any]:
+    def run(*xs: Value) -> list[Any]:
         out = app.primitive.bind(*xs, **app.params)
         return list(out) if app.multiple else [out]
 
@@ -137,7 +140,7 @@ def _linear_backward(app: Application, smooth: Sequence[bool]) -> Jaxpr:
 
 @rule("custom_jvp_call")
 def _custom_jvp(
-    b: Builder, *xs: Any, call_jaxpr: Jaxpr, num_consts: int = 0, **_: Any
+    b: Builder, *xs: fx.Proxy, call_jaxpr: Jaxpr, num_consts: int = 0, **_: object
 ) -> list[Any]:
     def run(values: Sequence[Any]) -> list[Any]:
         return b.inline(call_jaxpr, values)
@@ -148,7 +151,9 @@ def _custom_jvp(
 
 
 @rule("custom_vjp_call")
-def _custom_vjp(b: Builder, *xs: Any, call_jaxpr: Jaxpr, num_consts: int = 0, **_: Any) -> Any:
+def _custom_vjp(
+    b: Builder, *xs: fx.Proxy, call_jaxpr: Jaxpr, num_consts: int = 0, **_: object
+) -> Any:
     def run(values: Sequence[Any]) -> list[Any]:
         return b.inline(call_jaxpr, values)
 
@@ -161,7 +166,7 @@ _AS_COMPUTED = ("_softmax", "_log_softmax", "softmax", "log_softmax")
 
 @rule("custom_linear_solve")
 def _custom_linear_solve(
-    b: Builder, *xs: Any, const_counts: Any, matvec: Jaxpr, solve: Jaxpr, **_: Any
+    b: Builder, *xs: fx.Proxy, const_counts: Any, matvec: Jaxpr, solve: Jaxpr, **_: object
 ) -> list[Any]:
     """Two steps of refinement from the solution: they have its first and second derivatives.
 

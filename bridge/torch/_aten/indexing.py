@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import fx
 
 from tracebridge.core import lax
+from tracebridge.core.dtypes import dtypes as d
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lax.indexing.gather import default_fill
 from tracebridge.torch._aten.builder import Builder, aten, rule
-from tracebridge.torch._aten.carriers import carrier, is_wide_unsigned, largest, number, smallest
+from tracebridge.torch._aten.carriers import carrier, is_wide_unsigned, number
 from tracebridge.torch._aten.integers import in_order, masked
-from tracebridge.core.dtypes import dtypes as d
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.application import Params
 
 
-def _start(b: Builder, i: int, start: Any, room: Any) -> Any:
+def _start(b: Builder, i: int, start: fx.Proxy, room: Any) -> Any:
     """Where a slice starts, moved so that it fits: an int where it is known."""
     literal = b.literals[i]
     if type(literal) is Literal and isinstance(room, int):
@@ -36,7 +40,9 @@ def _start(b: Builder, i: int, start: Any, room: Any) -> Any:
 
 
 @rule("dynamic_slice")
-def _dynamic_slice(b: Builder, x: Any, *starts: Any, slice_sizes: Any) -> Any:
+def _dynamic_slice(
+    b: Builder, x: fx.Proxy, *starts: fx.Proxy, slice_sizes: Sequence[object]
+) -> Any:
     shape = b.avals[0].shape
     for axis, (start, n, size) in enumerate(zip(starts, shape, slice_sizes, strict=True)):
         if n is size or n == size:
@@ -52,7 +58,7 @@ def _dynamic_slice(b: Builder, x: Any, *starts: Any, slice_sizes: Any) -> Any:
 
 
 @rule("dynamic_update_slice")
-def _dynamic_update_slice(b: Builder, x: Any, update: Any, *starts: Any) -> Any:
+def _dynamic_update_slice(b: Builder, x: fx.Proxy, update: fx.Proxy, *starts: fx.Proxy) -> Any:
     shape, sizes = b.avals[0].shape, b.avals[1].shape
     ndim = len(shape)
     partial = [a for a in range(ndim) if shape[a] != sizes[a]]
@@ -82,7 +88,7 @@ def _dynamic_update_slice(b: Builder, x: Any, update: Any, *starts: Any) -> Any:
 # gather and scatter -------------------------------------------------------------------------------
 
 
-def _positions(b: Builder, indices: Any, aval: Any) -> Any:
+def _positions(b: Builder, indices: fx.Proxy, aval: Any) -> Any:
     """Index vectors as ``int64``, those that no signed number holds far outside."""
     indices = b.convert(indices, torch.int64)
     if is_wide_unsigned(aval.dtype):
@@ -91,7 +97,7 @@ def _positions(b: Builder, indices: Any, aval: Any) -> Any:
     return indices
 
 
-def _column(b: Builder, indices: Any, at: int, axes: list[int], ndim: int) -> Any:
+def _column(b: Builder, indices: fx.Proxy, at: int, axes: list[int], ndim: int) -> Any:
     """One entry of each index vector, with the axes of the vectors at ``axes`` of ``ndim``."""
     column = b.call(aten.select.int, indices, -1, at)
     for axis in range(ndim):
@@ -109,10 +115,10 @@ def _along(b: Builder, n: Any, axis: int, ndim: int) -> Any:
 
 def _window_starts(
     b: Builder,
-    indices: Any,
-    shape: Any,
-    sizes: Any,
-    index_map: Any,
+    indices: fx.Proxy,
+    shape: Sequence[object],
+    sizes: Sequence[object],
+    index_map: Sequence[int],
     axes: list[int],
     ndim: int,
 ) -> tuple[dict[int, Any], Any]:
@@ -138,13 +144,13 @@ def _window_starts(
 @rule("gather")
 def _gather(
     b: Builder,
-    x: Any,
-    indices: Any,
+    x: fx.Proxy,
+    indices: fx.Proxy,
     dimension_numbers: Any,
-    slice_sizes: Any,
+    slice_sizes: Sequence[object],
     mode: Any = None,
     fill_value: Any = None,
-    **_: Any,
+    **_: object,
 ) -> Any:
     numbers, shape, out = dimension_numbers, b.avals[0].shape, b.aval
     ndim = out.ndim
@@ -183,7 +189,13 @@ def _gather(
 
 
 def _taken(
-    b: Builder, x: Any, positions: Any, indexed: Any, whole: Any, first: Any, last: Any
+    b: Builder,
+    x: fx.Proxy,
+    positions: Sequence[fx.Proxy],
+    indexed: Sequence[int],
+    whole: Sequence[int],
+    first: Sequence[int],
+    last: Sequence[int],
 ) -> Any:
     """``x`` at ``positions`` of its axes ``indexed``; results have those axes at ``first``."""
     out_shape = b.shape([b.aval.shape[i] for i in first])
@@ -203,7 +215,7 @@ def _taken(
     return b.call(aten.permute.default, moved, [order.index(i) for i in range(len(order))])
 
 
-def _flat_positions(b: Builder, indices: Any, numbers: Any, mode: Any) -> Any:
+def _flat_positions(b: Builder, indices: fx.Proxy, numbers: Any, mode: Any) -> Any:
     """The position of each update in the flat operand; one past its end for those dropped."""
     shape, update = b.avals[0].shape, b.avals[2]
     ndim = update.ndim
@@ -240,17 +252,12 @@ def _flat_positions(b: Builder, indices: Any, numbers: Any, mode: Any) -> Any:
 
 
 def _scatter(
-    b: Builder,
-    x: Any,
-    indices: Any,
-    updates: Any,
-    combine: Any,
-    dimension_numbers: Any = None,
-    mode: Any = None,
-    **_: Any,
-) -> Any:
+    b: Builder, xs: Sequence[fx.Proxy], combine: Callable[..., fx.Proxy], params: Params
+) -> fx.Proxy:
+    """All scatters: one place more at the end of the flat operand takes what is dropped."""
+    x, indices, updates = xs
     indices = _positions(b, indices, b.avals[1])
-    positions, _ = _flat_positions(b, indices, dimension_numbers, mode)
+    positions, _ = _flat_positions(b, indices, params["dimension_numbers"], params["mode"])
     flat = b.call(aten.reshape.default, x, [-1])
     flat = b.call(aten.constant_pad_nd.default, flat, [0, 1], 0)
     out = combine(flat, positions, b.call(aten.reshape.default, updates, [-1]))
@@ -259,38 +266,38 @@ def _scatter(
 
 
 @rule("scatter")
-def _scatter_set(b: Builder, *xs: Any, **params: Any) -> Any:
-    def combine(flat: Any, positions: Any, updates: Any) -> Any:
+def _scatter_set(b: Builder, *xs: fx.Proxy, **params: Any) -> Any:
+    def combine(flat: fx.Proxy, positions: fx.Proxy, updates: fx.Proxy) -> Any:
         return b.call(aten.scatter.src, flat, 0, positions, updates)
 
-    return _scatter(b, *xs, combine, **_of_scatter(params))
+    return _scatter(b, xs, combine, params)
 
 
 @rule("scatter_add")
-def _scatter_add(b: Builder, *xs: Any, **params: Any) -> Any:
-    def combine(flat: Any, positions: Any, updates: Any) -> Any:
+def _scatter_add(b: Builder, *xs: fx.Proxy, **params: Any) -> Any:
+    def combine(flat: fx.Proxy, positions: fx.Proxy, updates: fx.Proxy) -> Any:
         return b.call(aten.scatter_add.default, flat, 0, positions, updates)
 
-    return masked(b, _scatter(b, *xs, combine, **_of_scatter(params)), b.aval.dtype)
+    return masked(b, _scatter(b, xs, combine, params), b.aval.dtype)
 
 
 @rule("scatter_sub")
-def _scatter_sub(b: Builder, *xs: Any, **params: Any) -> Any:
-    def combine(flat: Any, positions: Any, updates: Any) -> Any:
+def _scatter_sub(b: Builder, *xs: fx.Proxy, **params: Any) -> Any:
+    def combine(flat: fx.Proxy, positions: fx.Proxy, updates: fx.Proxy) -> Any:
         minus = b.call(aten.neg.default, updates)
         return b.call(aten.scatter_add.default, flat, 0, positions, minus)
 
-    return masked(b, _scatter(b, *xs, combine, **_of_scatter(params)), b.aval.dtype)
+    return masked(b, _scatter(b, xs, combine, params), b.aval.dtype)
 
 
 def _reducing(kind: str) -> Any:
-    def emit(b: Builder, *xs: Any, **params: Any) -> Any:
+    def emit(b: Builder, *xs: fx.Proxy, **params: Any) -> Any:
         dtype = b.aval.dtype
         if d.is_complex(dtype):
             return NotImplemented
         turned = is_wide_unsigned(dtype) and kind != "prod"
 
-        def combine(flat: Any, positions: Any, updates: Any) -> Any:
+        def combine(flat: fx.Proxy, positions: fx.Proxy, updates: fx.Proxy) -> Any:
             if turned:
                 flat, updates = in_order(b, flat), in_order(b, updates)
             out = b.call(
@@ -298,7 +305,7 @@ def _reducing(kind: str) -> Any:
             )
             return in_order(b, out) if turned else out
 
-        return masked(b, _scatter(b, *xs, combine, **_of_scatter(params)), dtype)
+        return masked(b, _scatter(b, xs, combine, params), dtype)
 
     return emit
 
@@ -306,10 +313,3 @@ def _reducing(kind: str) -> Any:
 rule("scatter_mul")(_reducing("prod"))
 rule("scatter_max")(_reducing("amax"))
 rule("scatter_min")(_reducing("amin"))
-
-
-def _of_scatter(params: Any) -> dict[str, Any]:
-    return {name: params[name] for name in ("dimension_numbers", "mode")}
-
-
-_ = (math, largest, smallest)

@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
+from torch import fx
 
 from tracebridge.core.dtypes import dtypes as d
 from tracebridge.core.dtypes.dtypes import is_bool, is_float
-from tracebridge.torch._aten.builder import Builder, aten, rule
-from tracebridge.torch._aten.carriers import BITS, LEAST, carrier, is_carried, is_wide_unsigned
+from tracebridge.torch._aten.builder import Builder, Operand, aten, rule
+from tracebridge.torch._aten.carriers import (
+    BITS,
+    LEAST,
+    DType,
+    carrier,
+    is_carried,
+    is_wide_unsigned,
+)
 
 _MASKS = {d.uint16: 2**16 - 1, d.uint32: 2**32 - 1}
 
 
-def masked(b: Builder, x: Any, dtype: Any) -> Any:
+def masked(b: Builder, x: fx.Proxy, dtype: DType) -> Any:
     """``x`` modulo the range of an unsigned dtype that a wider one holds."""
     mask = _MASKS.get(dtype)
     return x if mask is None else b.call(aten.bitwise_and.Scalar, x, mask)
 
 
-def in_order(b: Builder, x: Any) -> Any:
+def in_order(b: Builder, x: fx.Proxy) -> Any:
     """64 unsigned bits as signed numbers in the same order, and back."""
     return b.call(aten.bitwise_xor.Scalar, x, LEAST)
 
 
-def exact_bits(b: Builder, x: Any, dtype: Any) -> Any:
+def exact_bits(b: Builder, x: fx.Proxy, dtype: DType) -> Any:
     """The elements in the width of their dtype, where torch can view them as another one."""
     if is_carried(dtype):
         # Narrowing keeps the low bits.
@@ -33,7 +41,7 @@ def exact_bits(b: Builder, x: Any, dtype: Any) -> Any:
     return x
 
 
-def bit_patterns(b: Builder, x: Any, dtype: Any) -> Any:
+def bit_patterns(b: Builder, x: fx.Proxy, dtype: DType) -> Any:
     """Integers as ``int64`` with the bits of their dtype, and zeros above them."""
     if dtype.itemsize == 8 or is_carried(dtype):
         return b.convert(x, torch.int64)
@@ -41,12 +49,12 @@ def bit_patterns(b: Builder, x: Any, dtype: Any) -> Any:
     return b.call(aten.bitwise_and.Scalar, wide, 2 ** (8 * dtype.itemsize) - 1)
 
 
-def narrowed(b: Builder, x: Any, dtype: Any) -> Any:
+def narrowed(b: Builder, x: fx.Proxy, dtype: DType) -> Any:
     """``int64`` bits as elements of ``dtype``: the high ones fall away."""
     return masked(b, b.convert(x, carrier(dtype)), dtype)
 
 
-def _logical_right(b: Builder, x: Any, count: Any) -> Any:
+def _logical_right(b: Builder, x: fx.Proxy, count: int) -> Any:
     """``int64`` shifted by a Python number of 1 to 63, with zeros coming in."""
     shifted = b.call(aten.bitwise_right_shift.Tensor_Scalar, x, count)
     return b.call(aten.bitwise_and.Scalar, shifted, 2 ** (64 - count) - 1)
@@ -56,26 +64,26 @@ def _logical_right(b: Builder, x: Any, count: Any) -> Any:
 
 
 @rule("and")
-def _and(b: Builder, x: Any, y: Any) -> Any:
+def _and(b: Builder, x: fx.Proxy, y: fx.Proxy) -> Any:
     return b.call(aten.bitwise_and.Tensor, x, y)
 
 
 @rule("or")
-def _or(b: Builder, x: Any, y: Any) -> Any:
+def _or(b: Builder, x: fx.Proxy, y: fx.Proxy) -> Any:
     return b.call(aten.bitwise_or.Tensor, x, y)
 
 
 @rule("xor")
-def _xor(b: Builder, x: Any, y: Any) -> Any:
+def _xor(b: Builder, x: fx.Proxy, y: fx.Proxy) -> Any:
     return b.call(aten.bitwise_xor.Tensor, x, y)
 
 
 @rule("not")
-def _not(b: Builder, x: Any) -> Any:
+def _not(b: Builder, x: fx.Proxy) -> Any:
     return masked(b, b.call(aten.bitwise_not.default, x), b.aval.dtype)
 
 
-def _in_range(b: Builder, count: Any) -> tuple[Any, Any]:
+def _in_range(b: Builder, count: fx.Proxy) -> tuple[Any, Any]:
     """Whether counts of bits are below the width, and the counts with 0 where they are not."""
     bits = 8 * b.aval.dtype.itemsize
     inside = b.call(
@@ -87,7 +95,7 @@ def _in_range(b: Builder, count: Any) -> tuple[Any, Any]:
 
 
 @rule("shift_left")
-def _shift_left(b: Builder, x: Any, count: Any) -> Any:
+def _shift_left(b: Builder, x: fx.Proxy, count: fx.Proxy) -> Any:
     inside, count = _in_range(b, count)
     wide = b.convert(x, torch.int64)
     moved = b.call(aten.bitwise_left_shift.Tensor, wide, b.convert(count, torch.int64))
@@ -96,7 +104,7 @@ def _shift_left(b: Builder, x: Any, count: Any) -> Any:
 
 
 @rule("shift_right_logical")
-def _shift_right_logical(b: Builder, x: Any, count: Any) -> Any:
+def _shift_right_logical(b: Builder, x: fx.Proxy, count: fx.Proxy) -> Any:
     inside, count = _in_range(b, count)
     count = b.convert(count, torch.int64)
     dtype = b.aval.dtype
@@ -114,7 +122,7 @@ def _shift_right_logical(b: Builder, x: Any, count: Any) -> Any:
 
 
 @rule("shift_right_arithmetic")
-def _shift_right_arithmetic(b: Builder, x: Any, count: Any) -> Any:
+def _shift_right_arithmetic(b: Builder, x: fx.Proxy, count: fx.Proxy) -> Any:
     inside, count = _in_range(b, count)
     dtype = b.aval.dtype
     most = 8 * dtype.itemsize - 1
@@ -124,7 +132,7 @@ def _shift_right_arithmetic(b: Builder, x: Any, count: Any) -> Any:
     return narrowed(b, b.call(aten.bitwise_right_shift.Tensor, signed, count), dtype)
 
 
-def _ones(b: Builder, x: Any) -> Any:
+def _ones(b: Builder, x: fx.Proxy) -> Any:
     """How many bits of ``int64`` are set."""
     total = None
     for half in (b.call(aten.bitwise_and.Scalar, x, 2**32 - 1), _logical_right(b, x, 32)):
@@ -141,18 +149,18 @@ def _ones(b: Builder, x: Any) -> Any:
     return total
 
 
-def _right(b: Builder, x: Any, count: int) -> Any:
+def _right(b: Builder, x: fx.Proxy, count: int) -> Any:
     return b.call(aten.bitwise_right_shift.Tensor_Scalar, x, count)
 
 
 @rule("population_count")
-def _population_count(b: Builder, x: Any) -> Any:
+def _population_count(b: Builder, x: fx.Proxy) -> Any:
     dtype = b.aval.dtype
     return b.convert(_ones(b, bit_patterns(b, x, dtype)), carrier(dtype))
 
 
 @rule("clz")
-def _clz(b: Builder, x: Any) -> Any:
+def _clz(b: Builder, x: fx.Proxy) -> Any:
     dtype = b.aval.dtype
     bits = bit_patterns(b, x, dtype)
     for count in (1, 2, 4, 8, 16, 32):
@@ -165,7 +173,7 @@ def _clz(b: Builder, x: Any) -> Any:
 
 
 @rule("mulhi")
-def _mulhi(b: Builder, x: Any, y: Any) -> Any:
+def _mulhi(b: Builder, x: fx.Proxy, y: fx.Proxy) -> Any:
     dtype = b.aval.dtype
     bits = 8 * dtype.itemsize
     if bits < 64:
@@ -183,15 +191,15 @@ def _mulhi(b: Builder, x: Any, y: Any) -> Any:
     return high
 
 
-def _unsigned_mulhi(b: Builder, x: Any, y: Any) -> Any:
+def _unsigned_mulhi(b: Builder, x: fx.Proxy, y: fx.Proxy) -> Any:
     (x0, x1), (y0, y1) = (
         (b.call(aten.bitwise_and.Scalar, v, 2**32 - 1), _logical_right(b, v, 32)) for v in (x, y)
     )
 
-    def times(p: Any, q: Any) -> Any:
+    def times(p: Any, q: fx.Proxy) -> Any:
         return b.call(aten.mul.Tensor, p, q)
 
-    def plus(p: Any, q: Any) -> Any:
+    def plus(p: Any, q: fx.Proxy) -> Any:
         return b.call(aten.add.Tensor, p, q)
 
     low = _logical_right(b, times(x0, y0), 32)
@@ -200,7 +208,7 @@ def _unsigned_mulhi(b: Builder, x: Any, y: Any) -> Any:
     return plus(times(x1, y1), plus(_logical_right(b, middle, 32), _logical_right(b, part, 32)))
 
 
-def divided(b: Builder, x: Any, y: Any, dtype: Any) -> Any:
+def divided(b: Builder, x: fx.Proxy, y: fx.Proxy, dtype: DType) -> Any:
     """The quotient towards zero; all bits are set where the divisor is 0."""
     zero = b.call(aten.eq.Scalar, y, 0)
     safe = b.call(aten.masked_fill.Scalar, y, zero, 1)
@@ -218,7 +226,7 @@ def divided(b: Builder, x: Any, y: Any, dtype: Any) -> Any:
     return b.call(aten.masked_fill.Scalar, quotient, zero, top)
 
 
-def remainder(b: Builder, x: Any, y: Any, dtype: Any) -> Any:
+def remainder(b: Builder, x: fx.Proxy, y: fx.Proxy, dtype: DType) -> Any:
     """The remainder with the sign of ``x``; ``x`` itself where the divisor is 0."""
     zero = b.call(aten.eq.Scalar, y, 0)
     safe = b.call(aten.masked_fill.Scalar, y, zero, 1)
@@ -233,7 +241,7 @@ def remainder(b: Builder, x: Any, y: Any, dtype: Any) -> Any:
     return b.call(aten.where.self, zero, x, rest)
 
 
-def _wide_quotient(b: Builder, x: Any, y: Any) -> Any:
+def _wide_quotient(b: Builder, x: fx.Proxy, y: fx.Proxy) -> Any:
     """Quotients of 64 unsigned bits, by a signed division of halves that is one off at most."""
     half = b.call(
         aten.div.Tensor_mode, _logical_right(b, x, 1), _at_least_one(b, y), rounding_mode="trunc"
@@ -246,7 +254,7 @@ def _wide_quotient(b: Builder, x: Any, y: Any) -> Any:
     return b.call(aten.where.self, b.call(aten.lt.Scalar, y, 0), fits, quotient)
 
 
-def _at_least_one(b: Builder, y: Any) -> Any:
+def _at_least_one(b: Builder, y: fx.Proxy) -> Any:
     return b.call(aten.masked_fill.Scalar, y, b.call(aten.le.Scalar, y, 0), 1)
 
 
@@ -256,7 +264,7 @@ def _at_least_one(b: Builder, y: Any) -> Any:
 _TURNED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
 
 
-def compared(b: Builder, name: str, x: Any, y: Any, dtype: Any) -> Any:
+def compared(b: Builder, name: str, x: Operand, y: Operand, dtype: DType) -> Any:
     """Comparison ``eq``, ``ne``, ``lt``, ``le``, ``gt`` or ``ge``."""
     if is_wide_unsigned(dtype) and name not in ("eq", "ne"):
         x, y = (in_order(b, b.tensor_of(v, dtype)) for v in (x, y))
@@ -266,13 +274,13 @@ def compared(b: Builder, name: str, x: Any, y: Any, dtype: Any) -> Any:
     return b.call(target.Scalar if is_number(y) else target.Tensor, x, y)
 
 
-def is_number(x: Any) -> bool:
+def is_number(x: object) -> TypeGuard[bool | int | float | complex]:
     """Whether an operand is a Python number."""
     return isinstance(x, bool | int | float | complex)
 
 
 def _comparison(name: str) -> Any:
-    def emit(b: Builder, x: Any, y: Any) -> Any:
+    def emit(b: Builder, x: Operand, y: Operand) -> Any:
         dtype = b.avals[0].dtype
         if b.is_key(0):
             same = compared(b, name, x, y, d.uint32)
@@ -286,7 +294,7 @@ for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
     rule(_name, numbers=True)(_comparison(_name))
 
 
-def total_order(b: Builder, x: Any, dtype: Any) -> Any:
+def total_order(b: Builder, x: fx.Proxy, dtype: DType) -> Any:
     """Integers in the order of the elements: of floats by sign and size, NaNs outermost."""
     if is_wide_unsigned(dtype):
         return in_order(b, x)
@@ -298,7 +306,7 @@ def total_order(b: Builder, x: Any, dtype: Any) -> Any:
 
 
 def _total(name: str) -> Any:
-    def emit(b: Builder, x: Any, y: Any) -> Any:
+    def emit(b: Builder, x: fx.Proxy, y: fx.Proxy) -> Any:
         dtype = b.avals[0].dtype
         keys = [total_order(b, v, dtype) for v in (x, y)]
         return b.call(getattr(aten, name).Tensor, *keys)

@@ -6,20 +6,20 @@ import math
 from typing import Any
 
 import torch
+from torch import fx
 
 from tracebridge.core.dtypes.dtypes import is_complex
-from tracebridge.torch._aten.arithmetic import converted
 from tracebridge.torch._aten.builder import Builder, aten, rule
 
 
-def _nan_where(b: Builder, failed: Any, x: Any, more: int = 2) -> Any:
+def _nan_where(b: Builder, failed: fx.Proxy, x: fx.Proxy, more: int = 2) -> Any:
     """``x`` with NaN where the flag of its matrix is set."""
     for _ in range(more):
         failed = b.call(aten.unsqueeze.default, failed, -1)
     return b.call(aten.masked_fill.Scalar, x, failed, math.nan)
 
 
-def _adjoint(b: Builder, x: Any, *, conjugate: bool = True) -> Any:
+def _adjoint(b: Builder, x: fx.Proxy, *, conjugate: bool = True) -> Any:
     x = b.call(aten.transpose.int, x, -2, -1)
     return b.call(aten.conj_physical.default, x) if conjugate else x
 
@@ -29,14 +29,14 @@ def _is_empty(b: Builder) -> bool:
 
 
 @rule("cholesky")
-def _cholesky(b: Builder, x: Any, **_: Any) -> Any:
+def _cholesky(b: Builder, x: fx.Proxy, **_: object) -> Any:
     factor, info = b.call_all(aten.linalg_cholesky_ex.default, 2, x)
     failed = b.call(aten.ne.Scalar, info, 0)
     return b.call(aten.tril.default, _nan_where(b, failed, factor))
 
 
 @rule("lu")
-def _lu(b: Builder, x: Any, **_: Any) -> Any:
+def _lu(b: Builder, x: fx.Proxy, **_: object) -> Any:
     if _is_empty(b):
         return NotImplemented
     factors, pivots, _info = b.call_all(aten.linalg_lu_factor_ex.default, 3, x)
@@ -48,14 +48,14 @@ def _lu(b: Builder, x: Any, **_: Any) -> Any:
 
 
 @rule("qr")
-def _qr(b: Builder, x: Any, full_matrices: bool, pivoting: bool = False, **_: Any) -> Any:
+def _qr(b: Builder, x: fx.Proxy, full_matrices: bool, pivoting: bool = False, **_: object) -> Any:
     if pivoting or _is_empty(b):
         return NotImplemented
     return b.call_all(aten.linalg_qr.default, 2, x, "complete" if full_matrices else "reduced")
 
 
 @rule("eigh")
-def _eigh(b: Builder, x: Any, lower: bool, subset_by_index: Any = None, **_: Any) -> Any:
+def _eigh(b: Builder, x: fx.Proxy, lower: bool, subset_by_index: Any = None, **_: object) -> Any:
     if _is_empty(b):
         return NotImplemented
     w, v = b.call_all(aten.linalg_eigh.default, 2, x, "L" if lower else "U")
@@ -68,11 +68,11 @@ def _eigh(b: Builder, x: Any, lower: bool, subset_by_index: Any = None, **_: Any
 @rule("svd")
 def _svd(
     b: Builder,
-    x: Any,
+    x: fx.Proxy,
     compute_uv: bool,
     full_matrices: bool = True,
     subset_by_index: Any = None,
-    **_: Any,
+    **_: object,
 ) -> Any:
     if _is_empty(b) or subset_by_index is not None:
         return NotImplemented
@@ -84,7 +84,11 @@ def _svd(
 
 @rule("eig")
 def _eig(
-    b: Builder, x: Any, compute_left_eigenvectors: bool, compute_right_eigenvectors: bool, **_: Any
+    b: Builder,
+    x: fx.Proxy,
+    compute_left_eigenvectors: bool,
+    compute_right_eigenvectors: bool,
+    **_: object,
 ) -> Any:
     if compute_left_eigenvectors or _is_empty(b):
         return NotImplemented
@@ -96,14 +100,14 @@ def _eig(
 @rule("triangular_solve")
 def _triangular_solve(
     b: Builder,
-    a: Any,
-    y: Any,
+    a: fx.Proxy,
+    y: fx.Proxy,
     left_side: bool,
     lower: bool,
     transpose_a: bool,
     conjugate_a: bool,
     unit_diagonal: bool,
-    **_: Any,
+    **_: object,
 ) -> Any:
     if conjugate_a and is_complex(b.avals[0].dtype):
         a = b.call(aten.conj_physical.default, a)
@@ -123,22 +127,21 @@ def _triangular_solve(
 
 
 @rule("det")
-def _det(b: Builder, x: Any, **_: Any) -> Any:
+def _det(b: Builder, x: fx.Proxy, **_: object) -> Any:
     return b.call(aten.linalg_det.default, x)
 
 
 @rule("householder_product")
-def _householder_product(b: Builder, a: Any, taus: Any, **_: Any) -> Any:
+def _householder_product(b: Builder, a: fx.Proxy, taus: fx.Proxy, **_: object) -> Any:
     return (
         NotImplemented if _is_empty(b) else b.call(aten.linalg_householder_product.default, a, taus)
     )
 
 
 @rule("symmetric_product")
-def _symmetric_product(b: Builder, a: Any, c: Any, alpha: float, beta: float, **_: Any) -> Any:
+def _symmetric_product(
+    b: Builder, a: fx.Proxy, c: fx.Proxy, alpha: float, beta: float, **_: object
+) -> Any:
     product = b.call(aten.matmul.default, a, _adjoint(b, a, conjugate=False))
     product = b.call(aten.mul.Scalar, product, alpha)
     return b.call(aten.add.Tensor, product, b.call(aten.mul.Scalar, c, beta))
-
-
-_ = converted

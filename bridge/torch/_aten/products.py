@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import fx
 
 from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_integer
 from tracebridge.torch._aten.arithmetic import converted
 from tracebridge.torch._aten.builder import Builder, aten, rule
-from tracebridge.torch._aten.carriers import carrier
+from tracebridge.torch._aten.carriers import DType, carrier
 from tracebridge.torch._aten.integers import masked
 from tracebridge.torch._aten.shapes import permuted, reshaped, with_padding
 
 
-def _operand(b: Builder, x: Any, i: int, out: Any) -> Any:
+def _operand(b: Builder, x: fx.Proxy, i: int, out: DType) -> Any:
     """An operand in the dtype of the result, where that is wider or of another kind."""
     dtype = b.avals[i].dtype
     return converted(b, x, dtype, out) if dtype != out else x
@@ -23,7 +25,12 @@ def _operand(b: Builder, x: Any, i: int, out: Any) -> Any:
 
 @rule("dot_general")
 def _dot_general(
-    b: Builder, x: Any, y: Any, dimension_numbers: Any, preferred_element_type: Any = None, **_: Any
+    b: Builder,
+    x: fx.Proxy,
+    y: fx.Proxy,
+    dimension_numbers: Any,
+    preferred_element_type: Any = None,
+    **_: object,
 ) -> Any:
     del preferred_element_type
     out = b.aval.dtype
@@ -52,8 +59,8 @@ def _dot_general(
 @rule("conv_general_dilated")
 def _convolution(
     b: Builder,
-    x: Any,
-    w: Any,
+    x: fx.Proxy,
+    w: fx.Proxy,
     window_strides: Any,
     padding: Any,
     lhs_dilation: Any,
@@ -61,7 +68,7 @@ def _convolution(
     dimension_numbers: Any,
     feature_group_count: int = 1,
     batch_group_count: int = 1,
-    **_: Any,
+    **_: object,
 ) -> Any:
     out = b.aval.dtype
     ndim = len(window_strides)
@@ -109,13 +116,13 @@ def _convolution(
     return masked(b, found, out)
 
 
-def _padded(b: Builder, x: Any, config: Any, shape: Any) -> Any:
+def _padded(b: Builder, x: fx.Proxy, config: Any, shape: Sequence[object]) -> Any:
     """Padding of a convolution: zeros between elements first, then around them, or less of them."""
     return with_padding(b, x, 0, config, shape)
 
 
 @rule("fft")
-def _fft(b: Builder, x: Any, fft_type: Any, fft_lengths: Any) -> Any:
+def _fft(b: Builder, x: fx.Proxy, fft_type: Any, fft_lengths: Any) -> Any:
     kind = getattr(fft_type, "name", str(fft_type)).rpartition(".")[2].upper()
     lengths = b.shape(fft_lengths)
     axes = list(range(-len(lengths), 0))

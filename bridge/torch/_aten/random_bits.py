@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from torch import fx
+
 from tracebridge.core.dtypes import dtypes as d
 from tracebridge.torch._aten.builder import Builder, aten, rule
 from tracebridge.torch._aten.integers import masked
@@ -12,15 +14,15 @@ _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
 
 @rule("threefry2x32")
-def _threefry(b: Builder, k1: Any, k2: Any, x1: Any, x2: Any) -> list[Any]:
+def _threefry(b: Builder, k1: fx.Proxy, k2: fx.Proxy, x1: fx.Proxy, x2: fx.Proxy) -> list[Any]:
     """Twenty rounds, five times four (Salmon et al., 2011)."""
     parity = b.call(aten.bitwise_xor.Tensor, k1, k2)
     keys = [k1, k2, b.call(aten.bitwise_xor.Scalar, parity, 0x1BD11BDA)]
 
-    def plus(x: Any, y: Any) -> Any:
+    def plus(x: fx.Proxy, y: fx.Proxy) -> Any:
         return masked(b, b.call(aten.add.Tensor, x, y), d.uint32)
 
-    def turned(x: Any, by: int) -> Any:
+    def turned(x: fx.Proxy, by: int) -> Any:
         left = masked(b, b.call(aten.bitwise_left_shift.Tensor_Scalar, x, by), d.uint32)
         right = b.call(aten.bitwise_right_shift.Tensor_Scalar, x, 32 - by)
         return b.call(aten.bitwise_or.Tensor, left, right)

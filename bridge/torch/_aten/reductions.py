@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import fx
 
-from tracebridge.core.dtypes import dtypes as d
 from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_float
 from tracebridge.torch._aten.builder import Builder, aten, rule
-from tracebridge.torch._aten.carriers import carrier, is_wide_unsigned, largest, smallest
+from tracebridge.torch._aten.carriers import DType, carrier, is_wide_unsigned, largest, smallest
 from tracebridge.torch._aten.integers import in_order, masked
 
 
 @rule("reduce_sum")
-def _sum(b: Builder, x: Any, axes: Any, **_: Any) -> Any:
+def _sum(b: Builder, x: fx.Proxy, axes: Sequence[int], **_: object) -> Any:
     if not axes:
         return x
     dtype = b.aval.dtype
@@ -23,7 +24,7 @@ def _sum(b: Builder, x: Any, axes: Any, **_: Any) -> Any:
 
 
 @rule("reduce_prod")
-def _prod(b: Builder, x: Any, axes: Any, **_: Any) -> Any:
+def _prod(b: Builder, x: fx.Proxy, axes: Sequence[int], **_: object) -> Any:
     dtype = b.aval.dtype
     for axis in sorted(axes, reverse=True):
         x = b.call(aten.prod.dim_int, x, axis, False, dtype=carrier(dtype))
@@ -31,16 +32,16 @@ def _prod(b: Builder, x: Any, axes: Any, **_: Any) -> Any:
 
 
 @rule("reduce_max")
-def _reduce_max(b: Builder, x: Any, axes: Any, **_: Any) -> Any:
+def _reduce_max(b: Builder, x: fx.Proxy, axes: Sequence[int], **_: object) -> Any:
     return extreme(b, x, axes, aten.amax.default, b.avals[0])
 
 
 @rule("reduce_min")
-def _reduce_min(b: Builder, x: Any, axes: Any, **_: Any) -> Any:
+def _reduce_min(b: Builder, x: fx.Proxy, axes: Sequence[int], **_: object) -> Any:
     return extreme(b, x, axes, aten.amin.default, b.avals[0])
 
 
-def extreme(b: Builder, x: Any, axes: Any, target: Any, aval: Any) -> Any:
+def extreme(b: Builder, x: fx.Proxy, axes: Sequence[int], target: Any, aval: Any) -> Any:
     """The largest or least elements along ``axes``."""
     if not axes:
         return x
@@ -58,7 +59,7 @@ def extreme(b: Builder, x: Any, axes: Any, target: Any, aval: Any) -> Any:
     return b.call(target, x, list(axes))
 
 
-def _all_or_any(b: Builder, x: Any, axes: Any, target: Any, fold: Any) -> Any:
+def _all_or_any(b: Builder, x: fx.Proxy, axes: Sequence[int], target: Any, fold: Any) -> Any:
     if not axes:
         return x
     if is_bool(b.aval.dtype):
@@ -66,7 +67,7 @@ def _all_or_any(b: Builder, x: Any, axes: Any, target: Any, fold: Any) -> Any:
     return _by_bits(b, x, axes, fold)
 
 
-def _by_bits(b: Builder, x: Any, axes: Any, fold: Any) -> Any:
+def _by_bits(b: Builder, x: fx.Proxy, axes: Sequence[int], fold: Any) -> Any:
     """Integers reduced bit by bit; ``fold`` reduces arrays of zeros and ones along axes."""
     dtype = b.aval.dtype
     n = 8 * dtype.itemsize
@@ -81,24 +82,24 @@ def _by_bits(b: Builder, x: Any, axes: Any, fold: Any) -> Any:
 
 
 @rule("reduce_and")
-def _reduce_and(b: Builder, x: Any, axes: Any, **_: Any) -> Any:
-    def fold(bits: Any, along: list[int]) -> Any:
+def _reduce_and(b: Builder, x: fx.Proxy, axes: Sequence[int], **_: object) -> Any:
+    def fold(bits: fx.Proxy, along: list[int]) -> Any:
         return b.convert(b.call(aten.all.dims, b.call(aten.ne.Scalar, bits, 0), along), torch.int64)
 
     return _all_or_any(b, x, axes, aten.all.dims, fold)
 
 
 @rule("reduce_or")
-def _reduce_or(b: Builder, x: Any, axes: Any, **_: Any) -> Any:
-    def fold(bits: Any, along: list[int]) -> Any:
+def _reduce_or(b: Builder, x: fx.Proxy, axes: Sequence[int], **_: object) -> Any:
+    def fold(bits: fx.Proxy, along: list[int]) -> Any:
         return b.convert(b.call(aten.any.dims, b.call(aten.ne.Scalar, bits, 0), along), torch.int64)
 
     return _all_or_any(b, x, axes, aten.any.dims, fold)
 
 
 @rule("reduce_xor")
-def _reduce_xor(b: Builder, x: Any, axes: Any, **_: Any) -> Any:
-    def fold(bits: Any, along: list[int]) -> Any:
+def _reduce_xor(b: Builder, x: fx.Proxy, axes: Sequence[int], **_: object) -> Any:
+    def fold(bits: fx.Proxy, along: list[int]) -> Any:
         return b.call(aten.bitwise_and.Scalar, b.call(aten.sum.dim_IntList, bits, along), 1)
 
     if not axes:
@@ -109,16 +110,16 @@ def _reduce_xor(b: Builder, x: Any, axes: Any, **_: Any) -> Any:
 
 
 @rule("argmax")
-def _argmax(b: Builder, x: Any, axes: Any, index_dtype: Any) -> Any:
+def _argmax(b: Builder, x: fx.Proxy, axes: Sequence[int], index_dtype: DType) -> Any:
     return _arg(b, x, axes, index_dtype, aten.argmax.default)
 
 
 @rule("argmin")
-def _argmin(b: Builder, x: Any, axes: Any, index_dtype: Any) -> Any:
+def _argmin(b: Builder, x: fx.Proxy, axes: Sequence[int], index_dtype: DType) -> Any:
     return _arg(b, x, axes, index_dtype, aten.argmin.default)
 
 
-def _arg(b: Builder, x: Any, axes: Any, index_dtype: Any, target: Any) -> Any:
+def _arg(b: Builder, x: fx.Proxy, axes: Sequence[int], index_dtype: DType, target: Any) -> Any:
     dtype = b.avals[0].dtype
     if is_complex(dtype):
         return NotImplemented
@@ -133,7 +134,7 @@ def _arg(b: Builder, x: Any, axes: Any, index_dtype: Any, target: Any) -> Any:
 # running reductions -------------------------------------------------------------------------------
 
 
-def _running(b: Builder, x: Any, axis: int, reverse: bool, emit: Any) -> Any:
+def _running(b: Builder, x: fx.Proxy, axis: int, reverse: bool, emit: Any) -> Any:
     if reverse:
         x = b.call(aten.flip.default, x, [axis])
     x = emit(x)
@@ -141,36 +142,36 @@ def _running(b: Builder, x: Any, axis: int, reverse: bool, emit: Any) -> Any:
 
 
 @rule("cumsum")
-def _cumsum(b: Builder, x: Any, axis: int, reverse: bool) -> Any:
+def _cumsum(b: Builder, x: fx.Proxy, axis: int, reverse: bool) -> Any:
     dtype = b.aval.dtype
 
-    def emit(x: Any) -> Any:
+    def emit(x: fx.Proxy) -> Any:
         return masked(b, b.call(aten.cumsum.default, x, axis, dtype=carrier(dtype)), dtype)
 
     return _running(b, x, axis, reverse, emit)
 
 
 @rule("cumprod")
-def _cumprod(b: Builder, x: Any, axis: int, reverse: bool) -> Any:
+def _cumprod(b: Builder, x: fx.Proxy, axis: int, reverse: bool) -> Any:
     dtype = b.aval.dtype
 
-    def emit(x: Any) -> Any:
+    def emit(x: fx.Proxy) -> Any:
         return masked(b, b.call(aten.cumprod.default, x, axis, dtype=carrier(dtype)), dtype)
 
     return _running(b, x, axis, reverse, emit)
 
 
 @rule("cummax")
-def _cummax(b: Builder, x: Any, axis: int, reverse: bool) -> Any:
+def _cummax(b: Builder, x: fx.Proxy, axis: int, reverse: bool) -> Any:
     return _cumulative_extreme(b, x, axis, reverse, aten.cummax.default)
 
 
 @rule("cummin")
-def _cummin(b: Builder, x: Any, axis: int, reverse: bool) -> Any:
+def _cummin(b: Builder, x: fx.Proxy, axis: int, reverse: bool) -> Any:
     return _cumulative_extreme(b, x, axis, reverse, aten.cummin.default)
 
 
-def _cumulative_extreme(b: Builder, x: Any, axis: int, reverse: bool, target: Any) -> Any:
+def _cumulative_extreme(b: Builder, x: fx.Proxy, axis: int, reverse: bool, target: Any) -> Any:
     dtype = b.aval.dtype
     if is_complex(dtype):
         return NotImplemented
@@ -181,12 +182,12 @@ def _cumulative_extreme(b: Builder, x: Any, axis: int, reverse: bool, target: An
 
 
 @rule("cumlogsumexp")
-def _cumlogsumexp(b: Builder, x: Any, axis: int, reverse: bool) -> Any:
+def _cumlogsumexp(b: Builder, x: fx.Proxy, axis: int, reverse: bool) -> Any:
     return _running(b, x, axis, reverse, lambda x: b.call(aten.logcumsumexp.default, x, axis))
 
 
 @rule("linear_recurrence")
-def _linear_recurrence(b: Builder, a: Any, y: Any, axis: int, reverse: bool) -> Any:
+def _linear_recurrence(b: Builder, a: fx.Proxy, y: fx.Proxy, axis: int, reverse: bool) -> Any:
     """By doubling: after each step an element has the terms of twice as many before it."""
     n = b.aval.shape[axis]
     if type(n) is not int:
@@ -212,7 +213,9 @@ def _linear_recurrence(b: Builder, a: Any, y: Any, axis: int, reverse: bool) -> 
 
 
 @rule("sort")
-def _sort(b: Builder, *xs: Any, dimension: int, num_keys: int, is_stable: bool = True) -> list[Any]:
+def _sort(
+    b: Builder, *xs: fx.Proxy, dimension: int, num_keys: int, is_stable: bool = True
+) -> list[Any]:
     del is_stable
     axis, order = dimension, None
     if len(xs) == 1 and not is_complex(b.aval.dtype) and not is_wide_unsigned(b.aval.dtype):
@@ -226,18 +229,18 @@ def _sort(b: Builder, *xs: Any, dimension: int, num_keys: int, is_stable: bool =
     return [b.call(aten.gather.default, x, axis, order) for x in xs]
 
 
-def _keys(b: Builder, x: Any, dtype: Any) -> list[Any]:
+def _keys(b: Builder, x: fx.Proxy, dtype: DType) -> list[Any]:
     if is_complex(dtype):
         return [b.call(aten.real.default, x), b.call(aten.imag.default, x)]
     return [in_order(b, x) if is_wide_unsigned(dtype) else x]
 
 
 @rule("top_k")
-def _top_k(b: Builder, x: Any, k: int, axis: int, **_: Any) -> list[Any]:
+def _top_k(b: Builder, x: fx.Proxy, k: int, axis: int, **_: object) -> list[Any]:
     return _best(b, x, k, axis, descending=True)
 
 
-def _best(b: Builder, x: Any, k: int, axis: int, *, descending: bool) -> list[Any]:
+def _best(b: Builder, x: fx.Proxy, k: int, axis: int, *, descending: bool) -> list[Any]:
     dtype = b.avals[0].dtype
     key = in_order(b, x) if is_wide_unsigned(dtype) else x
     order = b.call_all(
@@ -255,9 +258,6 @@ def _best(b: Builder, x: Any, k: int, axis: int, *, descending: bool) -> list[An
 
 @rule("approx_top_k")
 def _approx_top_k(
-    b: Builder, x: Any, k: int, reduction_dimension: int, is_max_k: bool, **_: Any
+    b: Builder, x: fx.Proxy, k: int, reduction_dimension: int, is_max_k: bool, **_: object
 ) -> list[Any]:
     return _best(b, x, k, reduction_dimension, descending=is_max_k)
-
-
-_ = d

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import fx
 
+from tracebridge.core.dtypes import dtypes as d
 from tracebridge.core.ir.values import Literal
 from tracebridge.torch._aten.arithmetic import converted
 from tracebridge.torch._aten.builder import Builder, aten, rule
-from tracebridge.torch._aten.carriers import carrier
+from tracebridge.torch._aten.carriers import DType, carrier
 from tracebridge.torch._aten.integers import compared, narrowed
-from tracebridge.core.dtypes import dtypes as d
 
 _SAME = (
     "stop_gradient",
@@ -29,7 +31,7 @@ _SAME = (
 )
 
 
-def _same(b: Builder, x: Any, **_: Any) -> Any:
+def _same(b: Builder, x: fx.Proxy, **_: object) -> Any:
     del b
     return x
 
@@ -39,18 +41,18 @@ for _name in _SAME:
 
 
 @rule("stop_gradient", "unchosen")
-def _stop_gradient(b: Builder, x: Any, **_: Any) -> Any:
+def _stop_gradient(b: Builder, x: fx.Proxy, **_: object) -> Any:
     return b.call(aten.detach.default, x)
 
 
 @rule("optimization_barrier")
-def _barrier(b: Builder, *xs: Any) -> list[Any]:
+def _barrier(b: Builder, *xs: fx.Proxy) -> list[Any]:
     del b
     return list(xs)
 
 
 @rule("select_n")
-def _select_n(b: Builder, which: Any, *cases: Any) -> Any:
+def _select_n(b: Builder, which: fx.Proxy, *cases: fx.Proxy) -> Any:
     if b.avals[0].dtype == d.bool_:
         if len(cases) == 1:
             return cases[0]
@@ -62,7 +64,7 @@ def _select_n(b: Builder, which: Any, *cases: Any) -> Any:
 
 
 @rule("clamp")
-def _clamp(b: Builder, low: Any, x: Any, high: Any) -> Any:
+def _clamp(b: Builder, low: Any, x: fx.Proxy, high: Any) -> Any:
     dtype = b.aval.dtype
     if not d.is_float(dtype):
         above = _larger(b, x, low, dtype)
@@ -84,7 +86,7 @@ def _clamp(b: Builder, low: Any, x: Any, high: Any) -> Any:
     return b.call(aten.where.self, b.call(aten.gt.Tensor, x, high), high, found)
 
 
-def _larger(b: Builder, x: Any, y: Any, dtype: Any) -> Any:
+def _larger(b: Builder, x: fx.Proxy, y: fx.Proxy, dtype: DType) -> Any:
     if d.is_bool(dtype):
         return b.call(aten.gt.Tensor, x, y)
     return compared(b, "gt", x, y, dtype)
@@ -94,11 +96,13 @@ def _larger(b: Builder, x: Any, y: Any, dtype: Any) -> Any:
 
 
 @rule("broadcast_in_dim")
-def _broadcast_in_dim(b: Builder, x: Any, shape: Any, broadcast_dimensions: Any) -> Any:
+def _broadcast_in_dim(
+    b: Builder, x: fx.Proxy, shape: Sequence[object], broadcast_dimensions: Sequence[int]
+) -> Any:
     return broadcast(b, x, shape, broadcast_dimensions)
 
 
-def broadcast(b: Builder, x: Any, shape: Any, dims: Any) -> Any:
+def broadcast(b: Builder, x: fx.Proxy, shape: Sequence[object], dims: Sequence[int]) -> Any:
     """``x`` with its axes at ``dims`` of ``shape``, repeated along the others."""
     for axis in range(len(shape)):
         if axis not in dims and len(dims):
@@ -107,64 +111,70 @@ def broadcast(b: Builder, x: Any, shape: Any, dims: Any) -> Any:
 
 
 @rule("reshape")
-def _reshape(b: Builder, x: Any, new_sizes: Any, **_: Any) -> Any:
+def _reshape(b: Builder, x: fx.Proxy, new_sizes: Sequence[object], **_: object) -> Any:
     return b.call(aten.reshape.default, x, b.shape(new_sizes))
 
 
-def permuted(b: Builder, x: Any, order: Any) -> Any:
+def permuted(b: Builder, x: fx.Proxy, order: Sequence[int]) -> Any:
     """``x`` with its axes in another order."""
     order = [int(a) for a in order]
     return x if order == list(range(len(order))) else b.call(aten.permute.default, x, order)
 
 
-def reshaped(b: Builder, x: Any, old: Any, new: Any) -> Any:
+def reshaped(b: Builder, x: fx.Proxy, old: Sequence[object], new: Sequence[object]) -> Any:
     """``x`` of shape ``old`` with shape ``new``."""
     return x if tuple(old) == tuple(new) else b.call(aten.reshape.default, x, b.shape(new))
 
 
 @rule("squeeze")
-def _squeeze(b: Builder, x: Any, dimensions: Any) -> Any:
+def _squeeze(b: Builder, x: fx.Proxy, dimensions: Sequence[int]) -> Any:
     axes = [int(a) for a in dimensions]
     return b.call(aten.squeeze.dims, x, axes) if axes else x
 
 
 @rule("transpose")
-def _transpose(b: Builder, x: Any, permutation: Any) -> Any:
+def _transpose(b: Builder, x: fx.Proxy, permutation: Sequence[int]) -> Any:
     return permuted(b, x, permutation)
 
 
 @rule("rev")
-def _rev(b: Builder, x: Any, dimensions: Any) -> Any:
+def _rev(b: Builder, x: fx.Proxy, dimensions: Sequence[int]) -> Any:
     return b.call(aten.flip.default, x, [int(a) for a in dimensions])
 
 
 @rule("concatenate")
-def _concatenate(b: Builder, *xs: Any, dimension: int) -> Any:
+def _concatenate(b: Builder, *xs: fx.Proxy, dimension: int) -> Any:
     return b.call(aten.cat.default, list(xs), dimension)
 
 
 @rule("stack")
-def _stack(b: Builder, *xs: Any, axis: int) -> Any:
+def _stack(b: Builder, *xs: fx.Proxy, axis: int) -> Any:
     return b.call(aten.stack.default, list(xs), axis)
 
 
 @rule("unstack")
-def _unstack(b: Builder, x: Any, axis: int) -> list[Any]:
+def _unstack(b: Builder, x: fx.Proxy, axis: int) -> list[Any]:
     return b.call_all(aten.unbind.int, len(b.outs), x, axis)
 
 
 @rule("split")
-def _split(b: Builder, x: Any, sizes: Any, axis: int) -> list[Any]:
+def _split(b: Builder, x: fx.Proxy, sizes: Sequence[object], axis: int) -> list[Any]:
     return b.call_all(aten.split_with_sizes.default, len(b.outs), x, b.shape(sizes), axis)
 
 
 @rule("tile")
-def _tile(b: Builder, x: Any, reps: Any) -> Any:
+def _tile(b: Builder, x: fx.Proxy, reps: Sequence[object]) -> Any:
     return b.call(aten.repeat.default, x, b.shape(reps))
 
 
 @rule("slice")
-def _slice(b: Builder, x: Any, start_indices: Any, limit_indices: Any, strides: Any = None) -> Any:
+def _slice(
+    b: Builder,
+    x: fx.Proxy,
+    start_indices: Sequence[object],
+    limit_indices: Sequence[object],
+    strides: Any = None,
+) -> Any:
     steps = strides if strides is not None else (1,) * len(start_indices)
     shape = b.avals[0].shape
     for axis, (low, high, step) in enumerate(zip(start_indices, limit_indices, steps, strict=True)):
@@ -175,7 +185,7 @@ def _slice(b: Builder, x: Any, start_indices: Any, limit_indices: Any, strides: 
 
 
 @rule("pad")
-def _pad(b: Builder, x: Any, value: Any, padding_config: Any) -> Any:
+def _pad(b: Builder, x: fx.Proxy, value: fx.Proxy, padding_config: Any) -> Any:
     config = [tuple(b.shape(entry)) for entry in padding_config]
     padded = with_padding(b, x, 0, config, b.avals[0].shape)
     literal = b.literals[1]
@@ -186,7 +196,9 @@ def _pad(b: Builder, x: Any, value: Any, padding_config: Any) -> Any:
     return b.call(aten.where.self, inside, padded, value)
 
 
-def with_padding(b: Builder, x: Any, value: Any, config: Any, shape: Any) -> Any:
+def with_padding(
+    b: Builder, x: fx.Proxy, value: float, config: Any, shape: Sequence[object]
+) -> Any:
     """``x`` with copies of a number around its elements and between them."""
     for axis, (_, _, inner) in enumerate(config):
         n = shape[axis]
@@ -210,29 +222,31 @@ def with_padding(b: Builder, x: Any, value: Any, config: Any, shape: Any) -> Any
 
 
 @rule("iota")
-def _iota(b: Builder, *_: Any, dtype: Any, shape: Any, dimension: int, **__: Any) -> Any:
+def _iota(
+    b: Builder, *_: object, dtype: DType, shape: Sequence[object], dimension: int, **__: object
+) -> Any:
     row = b.arange(b.size(shape[dimension]))
     row = narrowed(b, row, dtype) if d.is_integer(dtype) else converted(b, row, d.int64, dtype)
     return broadcast(b, row, shape, (dimension,))
 
 
 @rule("dimension_size")
-def _dimension_size(b: Builder, dim: Any, dtype: Any, **_: Any) -> Any:
+def _dimension_size(b: Builder, dim: Any, dtype: DType, **_: object) -> Any:
     size = b.size(dim)
     return b.call(aten.full.default, [], size, dtype=carrier(dtype), device=b.device)
 
 
 @rule("create_token")
-def _create_token(b: Builder, *_: Any, **__: Any) -> Any:
+def _create_token(b: Builder, *_: object, **__: object) -> Any:
     return b.full([0], value=False, dtype=torch.bool)
 
 
 @rule("after_all")
-def _after_all(b: Builder, *_: Any, **__: Any) -> Any:
+def _after_all(b: Builder, *_: object, **__: object) -> Any:
     return b.full([0], value=False, dtype=torch.bool)
 
 
 @rule("key_use")
-def _key_use(b: Builder, x: Any, **_: Any) -> Any:
+def _key_use(b: Builder, x: fx.Proxy, **_: object) -> Any:
     del b
     return x

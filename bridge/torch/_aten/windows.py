@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import fx
 
 from tracebridge.core.dtypes.dtypes import is_complex
+from tracebridge.core.interpreters.batching import batch_jaxpr
 from tracebridge.core.windows.geometry import Windows, windows_of
 from tracebridge.torch._aten.builder import Builder, aten, rule
 from tracebridge.torch._aten.carriers import carrier, is_wide_unsigned, largest, smallest
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 _MOST = 256  # elements of a window that are combined one after the other
 
 
-def _patches(b: Builder, x: Any, fill: Any, shape: Any, w: Windows) -> Any:
+def _patches(b: Builder, x: fx.Proxy, fill: Any, shape: Sequence[object], w: Windows) -> Any:
     """All windows of ``x``: their axes come last, as one."""
     config = [
         (low, high, step - 1) for (low, high), step in zip(w.padding, w.base_dilation, strict=True)
@@ -35,7 +37,7 @@ def _patches(b: Builder, x: Any, fill: Any, shape: Any, w: Windows) -> Any:
     return x
 
 
-def _flat(b: Builder, x: Any, ndim: int) -> Any:
+def _flat(b: Builder, x: fx.Proxy, ndim: int) -> Any:
     return b.call(aten.flatten.using_ints, x, ndim, 2 * ndim - 1)
 
 
@@ -52,7 +54,7 @@ def _usable(b: Builder, w: Windows) -> bool:
 
 
 @rule("reduce_window_sum")
-def _window_sum(b: Builder, x: Any, **params: Any) -> Any:
+def _window_sum(b: Builder, x: fx.Proxy, **params: Any) -> Any:
     w, dtype = windows_of(params), b.aval.dtype
     if not _usable(b, w):
         return x if not b.aval.ndim else b.filled(0, b.aval)
@@ -62,7 +64,7 @@ def _window_sum(b: Builder, x: Any, **params: Any) -> Any:
     return masked(b, b.call(aten.sum.dim_IntList, x, axes, False, dtype=carrier(dtype)), dtype)
 
 
-def _winners(b: Builder, x: Any, w: Windows, *, most: bool, valid: bool = False) -> Any:
+def _winners(b: Builder, x: fx.Proxy, w: Windows, *, most: bool) -> Any:
     """Values and positions of the first largest or least element of each window."""
     aval = b.avals[-1]
     dtype = aval.dtype
@@ -73,13 +75,12 @@ def _winners(b: Builder, x: Any, w: Windows, *, most: bool, valid: bool = False)
         x, fill = b.convert(x, torch.uint8), int(fill)
     ndim = aval.ndim
     patches = _flat(b, _patches(b, x, fill, aval.shape, w), ndim)
-    del valid
     return b.call_all(aten.max.dim if most else aten.min.dim, 2, patches, -1)
 
 
 def _extreme_rule(name: str, *, most: bool) -> None:
     @rule(name)
-    def emit(b: Builder, x: Any, **params: Any) -> Any:
+    def emit(b: Builder, x: fx.Proxy, **params: Any) -> Any:
         w, dtype = windows_of(params), b.aval.dtype
         if is_complex(dtype):
             return NotImplemented
@@ -104,7 +105,7 @@ def _is_most(select_prim: Any) -> bool:
     return str(getattr(select_prim, "name", select_prim)) == "ge"
 
 
-def _places(b: Builder, operand: Any, w: Windows, *, most: bool) -> Any:
+def _places(b: Builder, operand: fx.Proxy, w: Windows, *, most: bool) -> Any:
     """The position in the flat operand of the winner of each window; padding never wins."""
     aval = b.avals[1]
     ndim, count = aval.ndim, 1
@@ -126,14 +127,16 @@ def _places(b: Builder, operand: Any, w: Windows, *, most: bool) -> Any:
     return b.call(aten.squeeze.dim, b.call(aten.gather.default, numbers, -1, first), -1)
 
 
-def _both_nan(b: Builder, x: Any, y: Any) -> Any:
+def _both_nan(b: Builder, x: fx.Proxy, y: fx.Proxy) -> Any:
     return b.call(
         aten.logical_and.default, b.call(aten.ne.Tensor, x, x), b.call(aten.ne.Tensor, y, y)
     )
 
 
 @rule("select_and_gather_add")
-def _select_and_gather_add(b: Builder, t: Any, x: Any, select_prim: Any, **params: Any) -> Any:
+def _select_and_gather_add(
+    b: Builder, t: fx.Proxy, x: fx.Proxy, select_prim: Any, **params: Any
+) -> Any:
     w = _of_selection(params)
     if not _usable(b, w) or is_complex(b.avals[1].dtype):
         return NotImplemented
@@ -144,7 +147,9 @@ def _select_and_gather_add(b: Builder, t: Any, x: Any, select_prim: Any, **param
 
 
 @rule("select_and_scatter_add")
-def _select_and_scatter_add(b: Builder, t: Any, x: Any, select_prim: Any, **params: Any) -> Any:
+def _select_and_scatter_add(
+    b: Builder, t: fx.Proxy, x: fx.Proxy, select_prim: Any, **params: Any
+) -> Any:
     w = _of_selection(params)
     aval = b.avals[1]
     if not aval.ndim or not _is_static(aval.shape) or is_complex(aval.dtype):
@@ -187,7 +192,7 @@ def _folded(
 
 
 @rule("reduce_window")
-def _reduce_window(b: Builder, *xs: Any, jaxpr: Jaxpr, **params: Any) -> Any:
+def _reduce_window(b: Builder, *xs: fx.Proxy, jaxpr: Jaxpr, **params: Any) -> Any:
     w = windows_of(params)
     n = len(xs) // 2
     aval = b.avals[0]
@@ -213,7 +218,7 @@ def _reduce_window(b: Builder, *xs: Any, jaxpr: Jaxpr, **params: Any) -> Any:
 
 
 @rule("reduce")
-def _reduce(b: Builder, *xs: Any, jaxpr: Jaxpr, dimensions: Any, **_: Any) -> Any:
+def _reduce(b: Builder, *xs: fx.Proxy, jaxpr: Jaxpr, dimensions: Sequence[int], **_: object) -> Any:
     n = len(xs) // 2
     aval = b.avals[0]
     count = 1
@@ -241,8 +246,6 @@ def _reduce(b: Builder, *xs: Any, jaxpr: Jaxpr, dimensions: Any, **_: Any) -> An
 
 def _elementwise(jaxpr: Jaxpr, outs: Sequence[Any]) -> Jaxpr:
     """A computation on scalars as one on arrays of the shape of ``outs``."""
-    from tracebridge.core.interpreters.batching import batch_jaxpr
-
     for n in reversed(outs[0].shape):
         dims = (0,) * jaxpr.n_in
         jaxpr = batch_jaxpr(jaxpr, n, None, dims, (True,) * len(jaxpr.out_avals))[0]
