@@ -161,6 +161,16 @@ def summary(found: Sequence[Figure]) -> str:
     )
 
 
+def first_calls(found: Sequence[Figure]) -> str:
+    """First calls, tracing and compiling with it: ours beside torch.compile without its caches."""
+    rows = [
+        [f.kernel, duration(f.first), duration(f.compiled_first), f"{ratio:.2f}"]
+        for f in {f.kernel: f for f in found}.values()
+        if f.compiled_first and (ratio := f.first / f.compiled_first)
+    ]
+    return as_table(("kernel", "tracebridge", "torch.compile", "ratio"), rows)
+
+
 def readme_table(found: Sequence[Figure]) -> str:
     """A choice of rows for readers in a hurry."""
     rows = [f.cells for f in found if f.kernel.startswith(README_ROWS)]
@@ -228,6 +238,8 @@ def main(argv: list[str]) -> None:
     if options.record:
         text = as_table(header, [f.cells for f in found]) + summary(found)
         record(options.record, f"kernels on {options.cores or 'all'} cores", text)
+        if not options.cores:
+            record(options.record, "first calls of kernels", first_calls(found))
     if options.readme:
         record(options.readme, "kernels", readme_table(found))
     if options.chart:
