@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     import numpy as np
@@ -51,7 +51,7 @@ class LoweringContext(Protocol):
     inspections: list[Any]
     keepalives: list[Any]
     tokens: dict[Effect, Any]
-    rules: dict[Any, Any]
+    rules: Mapping[tuple[Any, str], Callable[..., Any]]
     create: Callable[..., Any]
 
     @property
@@ -212,13 +212,13 @@ class LoweringContext(Protocol):
 
     def by_rules(
         self,
-        rules: Sequence[Any],
+        rules: Sequence[Callable[..., Any] | None],
         operands: Sequence[object],
-        params: dict[str, Any],
+        params: Mapping[str, Any],
         *,
         multiple: bool,
     ) -> Any:
-        """The current equation by one rule for each of ``platforms``."""
+        """Lower the current equation by one rule for each of ``platforms``."""
         ...
 
     # programs ------------------------------------------------------------------------------------

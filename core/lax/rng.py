@@ -151,7 +151,7 @@ class RngBitGenerator(Primitive):
         all_bits = bits.update(shape=(count, *shape))
         one_key, one_draw = keys.update(shape=keys.shape[1:]), bits.update(shape=shape)
 
-        def condition(values: Sequence[Any]) -> Any:
+        def condition(values: Sequence[IrValue]) -> Any:
             flag = ShapedArray((), np.dtype(np.bool_))
             return ctx.compare(values[0], ctx.splat(count, _I32), flag, "LT")
 

@@ -92,7 +92,7 @@ def split_operand(call: str, ctx: LoweringContext, x: Any, sharding: NamedShardi
     axes_of_dims = None if mesh is None else over_mesh(mesh, sharding.on_mesh(mesh), ndim)
     if axes_of_dims is None:
         msg = f"{call}: {sharding} is about other devices than the program, which runs on "
-        raise DevicePlacementError(f"{msg}{ctx.mesh}", hint="use one mesh in a program")
+        raise DevicePlacementError(f"{msg}{mesh}", hint="use one mesh in a program")
     operation = ctx.create(
         "sdy.sharding_constraint",
         results=[x.type],

@@ -8,7 +8,7 @@ with everything and costs some 30 us more.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import torch
 from torch.autograd import forward_ad
@@ -32,6 +32,9 @@ from tracebridge.torch._eager.late import late_leaves
 from tracebridge.torch._eager.nodes import Compiled, Node
 from tracebridge.torch._eager.through_operator import apply_operator
 from tracebridge.torch._graphs.roots import resolve
+
+if TYPE_CHECKING:
+    from tracebridge.torch._contexts import CallContext
 
 MAX_RUNS = 4096  # of one family
 transforms_active = torch._C._are_functorch_transforms_active
@@ -60,7 +63,7 @@ class Call(torch.autograd.Function):
     """One call with gradients. Applied by ``apply_call``, never by ``Call.apply``."""
 
     @staticmethod
-    def forward(ctx: Any, node: Node, *leaves: Any) -> tuple[torch.Tensor, ...]:
+    def forward(ctx: CallContext, node: Node, *leaves: Any) -> tuple[torch.Tensor, ...]:
         outs = node.forward(leaves)
         n_out = node.n_out
         parts = node.parts
@@ -82,7 +85,7 @@ class Call(torch.autograd.Function):
         return tuple(outs[:n_out])
 
     @staticmethod
-    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+    def backward(ctx: CallContext, *grads: Any) -> tuple[Any, ...]:
         node: Node = ctx.node
         saved = ctx.saved_tensors
         if is_compiling():
@@ -102,13 +105,15 @@ class LateCall(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, node_and_originals: tuple[Node, Sequence[Any]], *leaves: Any) -> Any:
+    def forward(
+        ctx: CallContext, node_and_originals: tuple[Node, Sequence[Any]], *leaves: Any
+    ) -> Any:
         node, originals = node_and_originals
         ctx.late = [x is not y for x, y in zip(leaves, originals, strict=True)]
         return Call.forward(ctx, node, *originals)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+    def backward(ctx: CallContext, *grads: Any) -> tuple[Any, ...]:
         if is_compiling() or grad_enabled() or is_special():
             return Call.backward(ctx, *grads)
         try:
@@ -122,7 +127,7 @@ apply_call = super(torch.autograd.Function, Call).apply  # pyright: ignore[repor
 _apply_late_call = super(torch.autograd.Function, LateCall).apply  # pyright: ignore[reportAttributeAccessIssue] - of torch._C, no stubs
 
 
-def _late_gradients(ctx: Any, grads: Sequence[Any]) -> tuple[Any, ...]:
+def _late_gradients(ctx: CallContext, grads: Sequence[Any]) -> tuple[Any, ...]:
     """``_gradients_of`` with some gradients that are not computed yet."""
     node: Node = ctx.node
     saved, numbers = ctx.saved_tensors, ctx.numbers

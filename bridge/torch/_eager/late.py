@@ -9,12 +9,15 @@ it to ``.grad`` and frees it.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, NamedTuple, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import torch
 from torch.utils._pytree import tree_map_only
 
 from tracebridge.core.errors.filtering import hide_internal_frames
+
+if TYPE_CHECKING:
+    from tracebridge.torch._contexts import AutogradContext
 
 Run = Callable[[Sequence[Any]], Sequence[torch.Tensor]]
 
@@ -96,12 +99,12 @@ class Late(torch.autograd.Function):
     """The identity; its backward pass computes what was left for later."""
 
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: AutogradContext, x: torch.Tensor) -> torch.Tensor:
         ctx.set_materialize_grads(False)
         return x.detach()
 
     @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
+    def backward(ctx: AutogradContext, *grads: Any) -> Any:
         del ctx
         (grad,) = grads
         if type(grad) is not LateGradient:

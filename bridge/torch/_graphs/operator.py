@@ -12,7 +12,7 @@ asserts each of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import torch
 from torch._functorch.utils import enable_single_level_autograd_function
@@ -42,6 +42,9 @@ from tracebridge.torch._crossing.symbolic import has_symbolic
 from tracebridge.torch._eager import autograd
 from tracebridge.torch._eager.through_operator import avals_for_trace
 from tracebridge.torch._graphs.roots import resolve
+
+if TYPE_CHECKING:
+    from tracebridge.torch._contexts import OperatorContext
 
 _library = torch.library.Library("tracebridge", "DEF")
 _library.define(
@@ -206,7 +209,7 @@ class Node(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, h: str, active: Mask, paths: Paths, *xs: torch.Tensor
+        ctx: OperatorContext, h: str, active: Mask, paths: Paths, *xs: torch.Tensor
     ) -> tuple[torch.Tensor, ...]:
         ctx.h, ctx.active, ctx.paths = h, active, paths
         # No graph of torch holds the handle, so nothing else keeps the family until backward.
@@ -247,14 +250,14 @@ class Node(torch.autograd.Function):
         return tuple(outs[:n_out])
 
     @staticmethod
-    def jvp(ctx: Any, *tangents: Any) -> tuple[Any, ...]:
+    def jvp(ctx: OperatorContext, *tangents: Any) -> tuple[Any, ...]:
         inputs, ctx.inputs = ctx.inputs, ()
         primals = [torch._VF._unpack_dual(x, level=0)[0] for x in inputs]
         # The first inputs of the node are no tensors.
         return tuple(_tangents(primals, tangents[3:], ctx.h)[1])
 
     @staticmethod
-    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+    def backward(ctx: OperatorContext, *grads: Any) -> tuple[Any, ...]:
         active: Mask = ctx.active
         mask = tuple([g is not None for g in grads])
         if not any(mask):

@@ -130,7 +130,7 @@ def emit_recurrence(
 def _recurrence(a: Any, b: Any, axis: int, reverse: bool) -> Any:
     """The same by joining affine functions, which needs no order."""
 
-    def join(first: Sequence[object], second: Sequence[object]) -> list[Any]:
+    def join(first: Sequence[IrValue], second: Sequence[IrValue]) -> list[Any]:
         (a, b), (c, d) = first, second
         return [lax.mul(a, c), lax.add(lax.mul(b, c), d)]
 

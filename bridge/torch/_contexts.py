@@ -1,0 +1,51 @@
+"""What the rules of ``torch.autograd.Function`` may ask of the context that torch gives them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import torch
+
+
+class AutogradContext(Protocol):
+    """What torch keeps between ``forward`` and ``backward``; classes add what they keep there."""
+
+    @property
+    def saved_tensors(self) -> tuple[Any, ...]:
+        """What ``save_for_backward`` was given; an error where it was freed or changed."""
+        ...
+
+    def save_for_backward(self, *tensors: torch.Tensor) -> None:
+        """Keep inputs or results; torch frees them and notices changes in place."""
+        ...
+
+    def set_materialize_grads(self, value: bool, /) -> None:
+        """Whether ``backward`` is given zeros, not None, for results without gradients."""
+        ...
+
+    def mark_non_differentiable(self, *results: torch.Tensor) -> None:
+        """Say which results need no gradient."""
+        ...
+
+
+class CallContext(AutogradContext, Protocol):
+    """What an eager call keeps."""
+
+    node: Any
+    numbers: Sequence[Any] | None
+    late: Sequence[bool]
+
+
+class OperatorContext(AutogradContext, Protocol):
+    """What a call of the operator in graphs keeps."""
+
+    h: str
+    active: Any
+    paths: Any
+    family: Any
+    settings: Any
+    recompute: bool
+    inputs: tuple[Any, ...]
