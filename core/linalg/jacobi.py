@@ -40,6 +40,8 @@ from tracebridge.core.linalg.qr import qr_p
 from tracebridge.core.linalg.reflectors import absolute_squares
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tracebridge.core.ir.values import Value
 
 MAX_SWEEPS = 30
@@ -89,16 +91,26 @@ def eigh_by_rotations(a: Value) -> tuple[Any, Any]:
     return nan_unless_finite(take_columns(vectors, order), a), nan_unless_finite(values, a)
 
 
-def svd_by_rotations(a: Value, *, full_matrices: bool) -> tuple[Any, Any, Any]:
-    """``(u, s, v^H)``: one-sided rotations make the columns of R, of QR, orthogonal."""
+def svd_by_rotations(
+    a: Value,
+    *,
+    full_matrices: bool,
+    orthogonalized: Callable[[Value], tuple[Any, Any]] | None = None,
+) -> tuple[Any, Any, Any]:
+    """``(u, s, v^H)``: one-sided rotations make the columns of R, of QR, orthogonal.
+
+    Or what else does: ``orthogonalized`` gives ``r V`` and V.
+    """
     m, n = a.aval.shape[-2:]
     if m < n:
-        u, s, vh = svd_by_rotations(adjoint(a), full_matrices=full_matrices)
+        u, s, vh = svd_by_rotations(
+            adjoint(a), full_matrices=full_matrices, orthogonalized=orthogonalized
+        )
         return adjoint(vh), s, adjoint(u)
     scaled, unit = unit_scaled(a)
     q, r = qr_p.bind(scaled, pivoting=False, full_matrices=full_matrices, use_magma=None)
     r = part(r, (0, n), (0, n))
-    x, v = _orthogonalized(r)
+    x, v = (orthogonalized or _orthogonalized)(r)
     lengths = lax.sqrt(lax.reduce_sum(absolute_squares(x), (x.aval.ndim - 2,)))
     s, order = _sorted(lengths, descending=True)
     x, v = take_columns(x, order), take_columns(v, order)

@@ -13,6 +13,7 @@ import tracebridge.core.lax as lax
 from tracebridge.core.control.loops.while_loop import while_loop
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.lax.ad_util import full_of, zeros_of
+from tracebridge.core.linalg.eigh import eigh_p
 from tracebridge.core.linalg.family import matrices, rounded
 from tracebridge.core.linalg.matrices import (
     INT32,
@@ -23,6 +24,7 @@ from tracebridge.core.linalg.matrices import (
     joined,
     matmul,
     part,
+    per_matrix,
     real_dtype,
     rows_of,
     scalar,
@@ -32,6 +34,9 @@ from tracebridge.core.linalg.qr import qr_p
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.value import Operand, Value
+
+
+MAX_ITERATIONS = 10
 
 
 def qdwh(
@@ -72,22 +77,36 @@ def qdwh(
         shape = a.aval.shape
         inside = lax.bitwise_and(lax.lt(rows_of(shape), rows), lax.lt(columns_of(shape), columns))
         a = lax.select_n(inside, zeros_of(a.aval), a)
-    limit = 10 if max_iterations is None else int(max_iterations)
+    limit = MAX_ITERATIONS if max_iterations is None else int(max_iterations)
     u, count, converged = _iterated(a, limit, eps)
     h = symmetrized(matmul(adjoint(u), a))
     return rounded(u, dtype), rounded(h, dtype), count, converged
 
 
+def orthogonalized(r: Value) -> tuple[Any, Any]:
+    """``r V`` with orthogonal columns, and V: eigenvectors of the Hermitian factor."""
+    u, _, _ = _iterated(r, MAX_ITERATIONS, None)
+    v, _ = eigh_p.bind(
+        symmetrized(matmul(adjoint(u), r)),
+        lower=True,
+        sort_eigenvalues=True,
+        subset_by_index=None,
+        algorithm=None,
+    )
+    return matmul(r, v), v
+
+
 def _iterated(a: Value, limit: int, eps: float | None) -> tuple[Any, Any, Any]:
-    m, n = a.aval.shape
+    *batch, m, n = a.aval.shape
+    last = len(batch)
     kind = real_dtype(a.aval.dtype)
     precision = float(np.finfo(kind).eps) if eps is None else float(eps)
-    unit = eye((n, n), a.aval.dtype)
+    unit = eye((*batch, n, n), a.aval.dtype)
     size = lax.abs(a)
-    largest = [lax.reduce_max(lax.reduce_sum(size, (k,)), (0,)) for k in (0, 1)]
+    largest = [lax.reduce_max(lax.reduce_sum(size, (last + k,)), (last,)) for k in (0, 1)]
     bound = lax.sqrt(lax.mul(largest[0], largest[1]))
     bound = lax.select_n(lax.gt(bound, scalar(bound, 0)), full_of(bound.aval, 1), bound)
-    start = lax.div(a, as_dtype(lax.broadcast_in_dim(bound, (m, n), ()), a.aval.dtype))
+    start = lax.div(a, as_dtype(per_matrix(bound, a.aval.shape), a.aval.dtype))
 
     def step(state: Any) -> Any:
         u, _, low, count = state
@@ -112,7 +131,7 @@ def _iterated(a: Value, limit: int, eps: float | None) -> tuple[Any, Any, Any]:
             lax.mul(low, lax.add(wa, lax.mul(wb, square))), lax.add(one, lax.mul(wc, square))
         )
         low = lax.min(low, one)
-        change = lax.reduce_max(lax.abs(lax.sub(moved, u)), (0, 1))
+        change = lax.reduce_max(lax.abs(lax.sub(moved, u)), tuple(range(last + 2)))
         return moved, change, low, lax.add(count, full_of(count.aval, 1))
 
     def done(change: Value, low: Value) -> Any:
@@ -124,8 +143,9 @@ def _iterated(a: Value, limit: int, eps: float | None) -> tuple[Any, Any, Any]:
         unfinished = lax.bitwise_not(done(change, low))
         return lax.bitwise_and(unfinished, lax.lt(count, full_of(count.aval, limit)))
 
-    low = full_of(bound.aval, float(np.finfo(kind).eps))
-    first = (start, full_of(bound.aval, 1), low, lax.convert_dtype(0, INT32))
+    # One bound for all matrices of a batch: more steps than a matrix needs leave it as it is.
+    low = full_of(bound.aval.update(shape=()), float(np.finfo(kind).eps))
+    first = (start, full_of(low.aval, 1), low, lax.convert_dtype(0, INT32))
     u, change, low, count = while_loop(goes_on, step, first)
     # One step of Newton and Schulz makes the columns orthogonal to the last digit.
     half = scalar(u, 0.5)

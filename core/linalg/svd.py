@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
 
 import tracebridge.core.lax as lax
-from tracebridge.core.errors.argument_errors import ArgumentValueError, UnsupportedArgumentError
+from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.shape_errors import RankError
 from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.linalg.calls import (
@@ -40,6 +40,7 @@ from tracebridge.core.linalg.matrices import (
     scalar,
     scale_columns,
 )
+from tracebridge.core.linalg.polar import orthogonalized
 from tracebridge.core.util.public_path import public_path
 
 if TYPE_CHECKING:
@@ -90,7 +91,10 @@ class Svd(Composed):
         full, subset = params["full_matrices"], params["subset_by_index"]
         if is_empty(a.aval):
             return _of_nothing(a, params)
-        u, s, vh = svd_by_rotations(a, full_matrices=full)
+        by_polar = params["algorithm"] is SvdAlgorithm.POLAR
+        u, s, vh = svd_by_rotations(
+            a, full_matrices=full, orthogonalized=orthogonalized if by_polar else None
+        )
         outs = [s, u, vh] if params["compute_uv"] else [s]
         return _subset(outs, subset)
 
@@ -181,6 +185,9 @@ def _inverse(x: Value) -> Any:
 # libraries ---------------------------------------------------------------------------------------
 
 
+_WITHOUT_LIBRARY = (SvdAlgorithm.JACOBI, SvdAlgorithm.POLAR)
+
+
 def _whole_avals(ctx: LoweringContext, params: dict[str, Any]) -> list[Any]:
     """Those of s, U and V^H without a subset, whether they are wanted or not."""
     (a,) = ctx.avals_in
@@ -190,7 +197,7 @@ def _whole_avals(ctx: LoweringContext, params: dict[str, Any]) -> list[Any]:
 
 def _lower_cpu(ctx: LoweringContext, operand: IrValue, **params: Any) -> list[Any]:
     algorithm = params["algorithm"]
-    if algorithm is SvdAlgorithm.JACOBI:
+    if algorithm in _WITHOUT_LIBRARY:
         return svd_p.lower(ctx, operand, **params)
     (a,) = ctx.avals_in
     outs = _whole_avals(ctx, params)
@@ -231,7 +238,7 @@ def _lower_gpu(ctx: LoweringContext, operand: IrValue, **params: Any) -> list[An
     """Gesvd takes matrices with no more columns than rows; others are read by rows, transposed."""
     (a,) = ctx.avals_in
     m, n = a.shape[-2:]
-    if params["algorithm"] is SvdAlgorithm.JACOBI or not (type(m) is int and type(n) is int):
+    if params["algorithm"] in _WITHOUT_LIBRARY or not (type(m) is int and type(n) is int):
         return svd_p.lower(ctx, operand, **params)
     outs = _whole_avals(ctx, params)
     s, u, vh = outs
@@ -274,7 +281,7 @@ def svd(
         full_matrices: whether U and V are square.
         compute_uv: whether singular vectors are wanted.
         subset_by_index: ``(start, stop)``: which of the descending singular values are wanted.
-        algorithm: see ``SvdAlgorithm``; there is no ``POLAR``.
+        algorithm: see ``SvdAlgorithm``; ``POLAR`` takes eigenvectors of a polar factor.
 
     Returns:
         ``(U, s, V^H)``, or ``s`` alone: real descending singular values of shape ``(*batch, k)``,
@@ -286,7 +293,6 @@ def svd(
         RankError: ``x`` has fewer than 2 axes.
         ArgumentValueError: the subset is no range of singular values, or asked for together with
             full matrices.
-        UnsupportedArgumentError: ``algorithm`` is ``POLAR``.
 
     >>> import tracebridge as tb
     >>> tb.lax.linalg.svd(tb.numpy.array([[3.0, 0.0], [0.0, 4.0]]), compute_uv=False).tolist()
@@ -304,9 +310,6 @@ def svd(
         if full_matrices and compute_uv:
             msg = "svd: subset_by_index together with full_matrices=True"
             raise ArgumentValueError(msg, hint="pass full_matrices=False")
-    if algorithm is SvdAlgorithm.POLAR:
-        msg = "svd: algorithm=POLAR is not available"
-        raise UnsupportedArgumentError(msg, hint="use QR, JACOBI, DIVIDE_AND_CONQUER or None")
     outs = svd_p.bind(
         a,
         full_matrices=bool(full_matrices) and subset is None,

@@ -150,7 +150,7 @@ SCIPY: dict[str, Row] = {
     ),
     "Slerp": (
         lambda v, t: sc.spatial.transform.Slerp.init(
-            [0.0, 1.0], sc.spatial.transform.Rotation.from_rotvec(v)
+            np.array([0.0, 1.0]), sc.spatial.transform.Rotation.from_rotvec(v)
         )(t).as_quat(),
         (np.stack([V[:3], W[:3]]), U),
     ),

@@ -140,7 +140,7 @@ def test_subsets_and_algorithms() -> None:
     """A subset is a part of all; each algorithm gives the same values."""
     a, h = matrix(np.float32, 5, 4), hermitian(np.float32, 4, 4)
     u, s, vh = svd(a, full_matrices=False)
-    for algorithm in (SvdAlgorithm.QR, SvdAlgorithm.JACOBI, SvdAlgorithm.DIVIDE_AND_CONQUER):
+    for algorithm in SvdAlgorithm:
         close(s, svd(a, compute_uv=False, algorithm=algorithm), np.float32)
     some = svd(a, full_matrices=False, subset_by_index=(1, 3))
     for x, y in zip((u[:, 1:3], s[1:3], vh[1:3]), some, strict=True):
@@ -151,8 +151,29 @@ def test_subsets_and_algorithms() -> None:
     close(w, eigh(h, implementation=EighImplementation.JACOBI)[1][2:], np.float32)
     with pytest.raises(ArgumentValueError, match="subset_by_index"):
         eigh(h, subset_by_index=(3, 5))
-    with pytest.raises(UnsupportedArgumentError, match="POLAR"):
-        svd(a, algorithm=SvdAlgorithm.POLAR)
+    with pytest.raises(UnsupportedArgumentError, match="QDWH"):
+        eigh(h, implementation=EighImplementation.QDWH)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex128])
+def test_svd_by_polar_factors(dtype: Any) -> None:
+    """Against the definition: batches of tall and wide matrices, singular and of one value."""
+    rank_1 = np.ones((2, 4, 3), dtype)
+    with enable_x64():
+        for a in (matrix(dtype, 2, 5, 3), matrix(dtype, 3, 5), rank_1, 2 * np.eye(3, dtype=dtype)):
+            for full in (False, True):
+                u, s, vh = [
+                    np.asarray(x) for x in svd(a, full_matrices=full, algorithm=SvdAlgorithm.POLAR)
+                ]
+                k = s.shape[-1]
+                close(np.linalg.svd(a, compute_uv=False), s, dtype, 10)
+                close(a, u[..., :k] * s[..., None, :] @ vh[..., :k, :], dtype, 10)
+                unit = np.broadcast_to(np.eye(u.shape[-1]), (*s.shape[:-1], *u.shape[-1:] * 2))
+                close(unit, adjoint(u) @ u, dtype, 10)
+        bad = np.stack([np.full((3, 3), np.nan, dtype), np.eye(3, dtype=dtype)])
+        s = svd(bad, compute_uv=False, algorithm=SvdAlgorithm.POLAR)
+    assert np.isnan(s[0]).all()
+    close(np.ones(3), np.asarray(s[1]), dtype)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
