@@ -142,6 +142,11 @@ def _rev(b: Builder, x: fx.Proxy, dimensions: Sequence[int]) -> Any:
     return b.call(aten.flip.default, x, [int(a) for a in dimensions])
 
 
+@rule("roll")
+def _roll(b: Builder, x: fx.Proxy, shift: int, dimension: int) -> Any:
+    return b.call(aten.roll.default, x, [shift], [dimension])
+
+
 @rule("concatenate")
 def _concatenate(b: Builder, *xs: fx.Proxy, dimension: int) -> Any:
     return b.call(aten.cat.default, list(xs), dimension)
@@ -234,6 +239,12 @@ def _iota(
 def _dimension_size(b: Builder, dim: Any, dtype: DType, **_: object) -> Any:
     size = b.size(dim)
     return b.call(aten.full.default, [], size, dtype=carrier(dtype), device=b.device)
+
+
+@rule("dce_sink")
+def _dce_sink(b: Builder, *_: object, **__: object) -> list[Any]:
+    del b
+    return []
 
 
 @rule("create_token")

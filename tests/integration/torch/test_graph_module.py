@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import subprocess
 import sys
 from typing import Any
@@ -11,6 +13,7 @@ import torch
 from torch.utils import _pytree as torch_tree
 
 import tracebridge as tb
+import tracebridge.core
 import tracebridge.numpy as tnp
 from tests.core.lax.op_table import TABLE, Op
 from tests.integration.torch.graph_cases import CASES, X, normal
@@ -22,7 +25,9 @@ from tracebridge.core.errors.transform_errors import (
     JaxprTypeError,
     MissingRuleError,
 )
+from tracebridge.core.ir.primitive import all_primitives
 from tracebridge.torch import to_graph_module, to_torch, wrap
+from tracebridge.torch._aten.builder import RULES
 
 pytestmark = [
     pytest.mark.torch,
@@ -138,6 +143,34 @@ def test_second_derivatives_are_those_of_the_rule() -> None:
     hessian = torch.autograd.functional.hessian(lambda x: module(x).sum(), x)
 
     assert torch.equal(torch.diag(9 * x), hessian)
+
+
+# Primitives whose lowering consists of operations of ours.
+BY_DEFINITION = """adjugate beta_density betainc_grad_a betainc_grad_b binomial_count
+cholesky_update
+gamma_density gamma_draw geqrf hessenberg igamma igamma_grad_a igammac log_beta
+lu_pivots_to_permutation lu_solve ormqr poisson_count ragged_rows ragged_sums random_gamma
+random_gamma_grad regularized_incomplete_beta schur tridiagonal tridiagonal_solve true_positions"""
+# Those without counterpart: the error names them.
+WITHOUT = {
+    "devices": "all_gather all_to_all axis_index pmap pmax pmin ppermute psum psum_shared "
+    "reduce_scatter inspect_sharding",
+    "functions of the host": "debug_callback ffi_call foreign_call foreign_tangent io_callback "
+    "pure_callback",
+    "bits that depend on the platform": "rng_bit_generator rng_uniform",
+    "any computation chooses": "select_and_scatter",
+    "made by derivatives or lowerings, or to be handled before": "check custom_lin guarded",
+}
+
+
+def test_every_primitive_is_known() -> None:
+    """Each has a rule, or a definition, or a reason why there is none."""
+    for module in pkgutil.walk_packages(tracebridge.core.__path__, "tracebridge.core."):
+        importlib.import_module(module.name)
+    everything = {p.name for p in all_primitives() if type(p).__module__.startswith("tracebridge")}
+    others = [*BY_DEFINITION.split(), *" ".join(WITHOUT.values()).split()]
+
+    assert sorted(others) == sorted(everything - RULES.keys())
 
 
 def model(p: Any, x: Any) -> Any:
