@@ -80,7 +80,7 @@ class AllGather(Collective):
         moved = move_batch_axis(x, d, 0)
         return self.bind(moved, **{**params, "axis": axis + 1}), 0
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Any], **params: Any) -> Any:
         return self.bind(*primals, **params), self.bind(*tangents, **params)
 
     def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
@@ -131,7 +131,7 @@ class ReduceScatter(Collective):
         moved = move_batch_axis(x, d, 0)
         return self.bind(moved, **{**params, "axis": params["axis"] + 1}), 0
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Any], **params: Any) -> Any:
         return self.bind(*primals, **params), self.bind(*tangents, **params)
 
     def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:

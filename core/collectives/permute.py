@@ -59,7 +59,7 @@ class Ppermute(Collective):
         pairs = [(row[a], row[b]) for row in groups.tolist() for a, b in params["perm"]]
         return permute(ctx, x, ctx.aval_out, pairs)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Any], **params: Any) -> Any:
         return self.bind(*primals, **params), self.bind(*tangents, **params)
 
     def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
@@ -119,7 +119,7 @@ class AllToAll(Collective):
         order.insert(concat, split)
         return ctx.transpose(received, ctx.aval_out, order)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Any], **params: Any) -> Any:
         return self.bind(*primals, **params), self.bind(*tangents, **params)
 
     def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:

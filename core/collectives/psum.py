@@ -110,7 +110,7 @@ class Psum(_AllReduce):
     def of_equal(self, x: Any, size: Any) -> Any:
         return lax.mul(x, size_value(size, x.aval.dtype))
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Any], **params: Any) -> Any:
         return self.bind(*primals, **params), self.bind(*tangents, **params)
 
     def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
@@ -119,7 +119,7 @@ class Psum(_AllReduce):
 
 
 class _Extremum(_AllReduce):
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Any], **params: Any) -> Any:
         """Elements that tie share the derivative evenly, as in reduce_max."""
         (x,), (t,) = primals, tangents
         ans = self.bind(x, **params)

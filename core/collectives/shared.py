@@ -37,7 +37,7 @@ class _BesideValue(Collective):
             return self.bind(x, value, **params), d
         return self.resolve(x, d, ctx, shared=shared is None, **params)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         (x, value), (t, _) = primals, tangents
         out = self.bind(x, value, **params)
         return out, None if t is None else self.bind(t, value, **params)

@@ -25,6 +25,7 @@ from tracebridge.core.util.public_path import public_path
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.primitive import Primitive
+    from tracebridge.core.ir.value import Value
 
 
 __all__ = [
@@ -160,7 +161,7 @@ def _list(primitive: base.Primitive, what: str, x: object) -> list[Any]:
 
 
 def _install_jvp(primitive: base.Primitive, rule: Rule) -> Rule:
-    def jvp(primals: Sequence[Any], tangents: Sequence[object], **params: Any) -> Any:
+    def jvp(primals: Sequence[Value], tangents: Sequence[object], **params: Any) -> Any:
         instantiated = [
             Zero(typeof(p).tangent) if t is None else t
             for p, t in zip(primals, tangents, strict=True)
@@ -312,7 +313,7 @@ def deflinear2(primitive: Primitive, transpose_rule: Rule) -> None:
 
 
 def _linear_jvp(
-    primitive: Any, primals: Sequence[Any], tangents: Sequence[object], **params: Any
+    primitive: Any, primals: Sequence[Value], tangents: Sequence[object], **params: Any
 ) -> Any:
     out = primitive.bind(*primals, **params)
     if all([type(t) is Zero for t in tangents]):
@@ -367,7 +368,7 @@ def defjvp2(primitive: Any, *jvprules: Rule | None) -> None:
     1.0
     """
 
-    def jvp(primals: Sequence[Any], tangents: Sequence[object], **params: Any) -> Any:
+    def jvp(primals: Sequence[Value], tangents: Sequence[object], **params: Any) -> Any:
         out = primitive.bind(*primals, **params)
         total: Any = Zero.from_primal_value(out)
         for rule, tangent in zip(jvprules, tangents, strict=True):

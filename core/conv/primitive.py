@@ -76,7 +76,7 @@ class ConvGeneralDilated(Primitive):
             result = emit_convolution(ctx, x, y, wide, params)
         return result if dtype == out.dtype else ctx.convert(result, out)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         (x, y), (s, t) = primals, tangents
         total = None if s is None else self.bind(s, y, **params)
         if t is not None:

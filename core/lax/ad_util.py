@@ -76,7 +76,7 @@ class _Undifferentiated(Primitive):
         return operands[0]
 
     def jvp(
-        self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: object
+        self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: object
     ) -> Any:
         return self.bind(primals[0]), None
 

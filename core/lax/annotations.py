@@ -31,7 +31,7 @@ class Annotation(Primitive):
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: object) -> Any:
         return operands[0]
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         """The annotation is about the value; its tangent is another one."""
         return self.bind(primals[0], **params), tangents[0]
 
@@ -95,7 +95,7 @@ class Stage(Annotation):
         """Outside traces there is nothing to do."""
         return arrays[0]
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: object) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Any], **params: object) -> Any:
         return self.bind(primals[0]), self.bind(tangents[0])
 
 

@@ -39,7 +39,7 @@ class OptimizationBarrier(Primitive):
         return list(ctx.op("stablehlo.optimization_barrier", operands, ctx.avals_out).results)
 
     def jvp(
-        self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: object
+        self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: object
     ) -> Any:
         """Tangents get a barrier of their own, so that primals do not wait for them."""
         return self.bind(*primals), self._barrier_of_given(tangents)

@@ -265,7 +265,7 @@ class UnaryElementwise(Elementwise):
 
     differentiable: ClassVar[bool] = True
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Any], **params: Any) -> Any:
         (x,), (t,) = primals, tangents
         ans = self.bind(x, **params)
         if not self.differentiable:
@@ -312,7 +312,7 @@ class BinaryElementwise(Elementwise):
 
     differentiable: ClassVar[bool] = True
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         ans = self.bind(*primals, **params)
         if not self.differentiable:
             return ans, None
@@ -352,7 +352,7 @@ class Comparison(BinaryElementwise):
 class Linear(Primitive):
     """One operand, linear in it: the tangent goes through the same primitive."""
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Any], **params: Any) -> Any:
         return self.bind(*primals, **params), self.bind(*tangents, **params)
 
 
@@ -388,7 +388,7 @@ class Sink(Primitive):
     def abstract_eval(self, *avals: ShapedArray, **params: object) -> list[ShapedArray]:
         return []
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         return self.bind(*primals, **params), []
 
     def transpose(self, ct: Value, *args: Value, **params: Any) -> list[Any]:
@@ -410,7 +410,7 @@ class Structural(Linear):
     makes_nan = False
     moves_elements = True
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Any], **params: Any) -> Any:
         x, *rest = primals
         return self.bind(x, *rest, **params), self.bind(tangents[0], *rest, **params)
 

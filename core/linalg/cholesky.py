@@ -68,7 +68,7 @@ class Cholesky(OfMatrices):
         out = ctx.op1("stablehlo.cholesky", operands, ctx.aval_out, {"lower": boolean(True)})
         return ctx.lower_fun(lower_part, out, avals_in=[ctx.aval_out])[0]
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Any], **params: Any) -> Any:
         """With L^-1 dA L^-H = M: dL = L phi(M), the lower half of M with half its diagonal."""
         factor = self.bind(*primals)
         change = hermitian_of(tangents[0], lower=True)
@@ -155,7 +155,7 @@ class CholeskyUpdate(Composed):
         r, w = operands
         return _updated(r, w)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Any], **params: Any) -> Any:
         """As for ``cholesky``, of the sum whose factor it is."""
         (r, w), (dr, dw) = primals, tangents
         out = self.bind(r, w)

@@ -51,7 +51,7 @@ class Det(Composed):
         product = lax.reduce_prod(d, (d.aval.ndim - 1,))
         return lax.mul(product, as_dtype(parity(pivots), product.aval.dtype))
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Any], **params: Any) -> Any:
         """The trace of the adjugate times the change."""
         (a,), (da,) = primals, tangents
         products = lax.mul(swapped(adjugate_p.bind(a)), da)
@@ -101,7 +101,7 @@ class Adjugate(Composed):
         inner = scale_columns(adjoint(vh), _rest(s))
         return lax.mul(matmul(inner, adjoint(u)), unit)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Any], **params: Any) -> Any:
         """Minors of a diagonal matrix that changes by B: products without two of its elements."""
         u, s, vh, unit = _parts(primals[0])
         v = adjoint(vh)

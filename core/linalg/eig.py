@@ -83,7 +83,7 @@ class Eig(Composed):
         left, right = params["compute_left_eigenvectors"], params["compute_right_eigenvectors"]
         return eig_by_sweeps(a, left=left, right=right)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Any], **params: Any) -> Any:
         left, right = params["compute_left_eigenvectors"], params["compute_right_eigenvectors"]
         if (left or right) and not params["enable_eigvec_derivs"]:
             msg = "eig: eigenvectors are differentiated, which they can be only where eigenvalues "

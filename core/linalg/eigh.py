@@ -81,7 +81,7 @@ class Eigh(Composed):
         v, w = eigh_by_rotations(hermitian_of(a, lower=params["lower"]))
         return _subset(v, w, params["subset_by_index"])
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Any], **params: Any) -> Any:
         """Dw is the diagonal of V^H dA V; V turns by its other elements over differences of w.
 
         Vectors of equal eigenvalues are not turned into each other: what depends on the space

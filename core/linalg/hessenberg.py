@@ -71,7 +71,7 @@ class Hessenberg(Composed):
     def compose(self, *operands: Any, **params: Any) -> Any:
         return _reduced(operands[0])
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         return jvp_by_parts(self.compose, primals, tangents, params)
 
 
@@ -162,7 +162,7 @@ class Tridiagonal(Composed):
     def compose(self, *operands: Any, **params: Any) -> Any:
         return _tridiagonal(operands[0], lower=params["lower"])
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         return jvp_by_parts(self.compose, primals, tangents, params)
 
 

@@ -75,7 +75,7 @@ class Lu(Composed):
         (a,) = operands
         return _blocked(a)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Any], **params: Any) -> Any:
         """With L^-1 P dA U^-1 = M: dL = L low(M), dU = up(M) U, the diagonal belongs to U."""
         lu, pivots, permutation = self.bind(*primals)
         *_, m, n = lu.aval.shape

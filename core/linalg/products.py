@@ -19,7 +19,7 @@ from tracebridge.core.linalg.matrices import lower_part, matmul, scalar, swapped
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.aval import ShapedArray
-    from tracebridge.core.ir.value import Operand
+    from tracebridge.core.ir.value import Operand, Value
 
 
 @final
@@ -45,7 +45,7 @@ class SymmetricProduct(Composed):
             return product
         return lax.add(product, lax.mul(c, scalar(c, params["beta"])))
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         (out,), (change,) = jvp_by_parts(self.compose, primals, tangents, params)
         return out, change
 

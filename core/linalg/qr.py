@@ -71,7 +71,7 @@ class Geqrf(Composed):
     def compose(self, *operands: Any, **params: Any) -> Any:
         return triangularized(operands[0], pivoting=params["pivoting"])
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Any], **params: Any) -> Any:
         return jvp_by_parts(self.compose, primals, tangents, params)
 
 
@@ -124,7 +124,7 @@ class HouseholderProduct(Composed):
         a, taus = operands
         return multiplied(a, taus, eye_of(a), left=True, transpose=False)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Any], **params: Any) -> Any:
         (out,), (change,) = jvp_by_parts(self.compose, primals, tangents, params)
         return out, change
 
@@ -193,7 +193,7 @@ class Ormqr(Composed):
     def compose(self, *operands: Any, **params: Any) -> Any:
         return multiplied(*operands, **params)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Any], **params: Any) -> Any:
         """Linear in the matrix, whose tangent goes the same way."""
         a, taus, _ = primals
         da, dtaus, dc = tangents
@@ -293,7 +293,7 @@ class Qr(Composed):
     def compose(self, *operands: Any, **params: Any) -> Any:
         return _factors(operands[0], **params)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Any], **params: Any) -> Any:
         (x,), (dx,) = primals, tangents
         q, r, *order = self.bind(x, **params)
         m, n = x.aval.shape[-2:]

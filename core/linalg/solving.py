@@ -54,7 +54,7 @@ class LuSolve(Composed):
         factors, order, b = operands
         return _by_triangles(factors, order, b, params["transposed"])
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         """Linear in b, whose tangent goes the same way."""
         factors, order, _ = primals
         d_factors, _, db = tangents

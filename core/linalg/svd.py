@@ -98,7 +98,7 @@ class Svd(Composed):
         outs = [s, u, vh] if params["compute_uv"] else [s]
         return _subset(outs, subset)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Any], **params: Any) -> Any:
         """Ds is the diagonal of U^H dA V; U and V turn by the rest of it.
 
         As for ``eigh``, vectors of equal singular values are not turned into each other, nor those

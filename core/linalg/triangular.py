@@ -68,7 +68,7 @@ class TriangularSolve(OfMatrices):
         given["transpose_a"] = mlir.stablehlo.TransposeAttr.get(transpose)
         return ctx.op1("stablehlo.triangular_solve", [a, b], ctx.aval_out, given)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Any], **params: Any) -> Any:
         """A dX = dB - dA X, and likewise from the right."""
         (a, b), (da, db) = primals, tangents
         x = self.bind(a, b, **params)

@@ -58,7 +58,7 @@ class TridiagonalSolve(Composed):
     def compose(self, *operands: Any, **params: Any) -> Any:
         return _solution(*operands, perturb=params["perturb_singular"])
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Any], **params: Any) -> Any:
         """A dx = db - dA x."""
         dl, d, du, _ = primals
         x = self.bind(*primals, **params)

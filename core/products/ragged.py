@@ -53,7 +53,7 @@ class _Ragged(Primitive):
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         return ctx.lower_fun(self.compose, *operands, **params)[0]
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         (x, y, sizes), (s, t, _) = primals, tangents
         ans = self.bind(x, y, sizes, **params)
         total = None if s is None else self.bind(s, y, sizes, **params)

@@ -70,7 +70,7 @@ class Rejection(Elementwise):
         del xs, params
         return number
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         """Numbers are drawn from constant parameters; others say how they depend on them."""
         return self.bind(*primals, **params), None
 

@@ -53,7 +53,7 @@ class Reduce(HigherOrderPrimitive):
         axes = params["dimensions"]
         return ctx.reduce(operands[:n], operands[n:], ctx.avals_out, axes, body)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         """The derivative of the combination by halves, which is the same for associative ones."""
 
         def run(*values: Any) -> list[Any]:

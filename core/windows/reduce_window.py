@@ -62,7 +62,7 @@ class ReduceWindow(HigherOrderPrimitive):
         windows = windows_of(params)
         return emit_reduce_window(ctx, operands[:n], operands[n:], ctx.avals_out, windows, body)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         """The derivative of the combination by halves, which is the same for associative ones."""
         run = _run(params)
         return self.bind(*primals, **params), jvp_flat(run, primals, tangents)[1]
@@ -177,7 +177,7 @@ class ReduceWindowSum(_Monoid):
     name = "reduce_window_sum"
     monoid = "sum"
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Any], **params: Any) -> Any:
         return self.bind(primals[0], **params), self.bind(tangents[0], **params)
 
     def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
@@ -235,7 +235,7 @@ class _Extremum(_Monoid):
     def combine(self, ctx: LoweringContext, a: Any, b: Any, aval: ShapedArray) -> Any:
         return emit_extremum(ctx, a, b, aval, maximum=self.monoid == "max")
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Any], **params: Any) -> Any:
         """The tangent of the first of the elements that are as good as the result."""
         (x,), (t,) = primals, tangents
         select = lax.ge_p if self.monoid == "max" else lax.le_p

@@ -34,7 +34,7 @@ class _Selecting(Primitive):
 
     cost = Cost.OTHER
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         t = tangents[0]
         return self.bind(*primals, **params), (
             None if t is None else self.bind(t, primals[1], **params)

@@ -64,7 +64,7 @@ class Choice(HigherOrderPrimitive):
 
     # differentiation -----------------------------------------------------------------------------
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         nonzero = tuple([t is not None for t in tangents[self.n_lead :]])
         branches, nonzero_out = jvp_branches(params["branches"], nonzero)
         given = [t for t in tangents if t is not None]

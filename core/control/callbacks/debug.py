@@ -44,7 +44,7 @@ class DebugCallback(CallbackPrimitive):
         del avals
         return _ORDERED if params["ordered"] else _UNORDERED
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         del tangents
         return self.bind(*primals, **params), []
 

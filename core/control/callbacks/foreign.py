@@ -62,7 +62,7 @@ class ForeignCall(CallbackPrimitive):
 
     name = "foreign_call"
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         outs = self.bind(*primals, **params)
         return outs, _tangents(params["callback"], params["result_avals"], primals, tangents)
 
@@ -88,7 +88,7 @@ class ForeignTangent(CallbackPrimitive):
 
     name = "foreign_tangent"
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         outs = self.bind(*primals, **params)
         n = len(primals) - len(params["wanted"])
         if any([t is not None for t in tangents[:n]]):
@@ -151,7 +151,7 @@ foreign_tangent_p = ForeignTangent()
 def _tangents(
     function: ForeignFunction,
     result_avals: Sequence[ShapedArray],
-    primals: Sequence[Any],
+    primals: Sequence[Value],
     tangents: Sequence[Value | None],
 ) -> list[Any]:
     """The tangents of the results; those of integers and bools are None."""

@@ -36,7 +36,7 @@ class IOCallback(CallbackPrimitive):
         del avals
         return _ORDERED if params["ordered"] else _UNORDERED
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         raise _no_derivative(params["callback"].name, "differentiation")
 
     def transpose(self, ct: Sequence[Value | None], *args: Value, **params: Any) -> Sequence[Any]:

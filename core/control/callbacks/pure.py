@@ -26,7 +26,7 @@ class PureCallback(CallbackPrimitive):
 
     name = "pure_callback"
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         raise _no_derivative(params["callback"].name, "differentiation")
 
     def transpose(self, ct: Sequence[Value | None], *args: Value, **params: Any) -> Sequence[Any]:

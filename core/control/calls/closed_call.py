@@ -44,7 +44,7 @@ class CallPrimitive(HigherOrderPrimitive):
         name = str(params.get("name") or self.name)
         return ctx.call_jaxpr(params["jaxpr"], operands, name)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         nonzero = tuple([t is not None for t in tangents])
         jaxpr, nonzero_out = jvp_jaxpr(params["jaxpr"], nonzero)
         given = [t for t in tangents if t is not None]

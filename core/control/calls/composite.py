@@ -58,7 +58,7 @@ class Composite(CallPrimitive):
         )
         return list(operation.results)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         return closed_call_p.jvp(primals, tangents, jaxpr=params["jaxpr"])
 
     def linearize(

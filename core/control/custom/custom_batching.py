@@ -141,7 +141,7 @@ class CustomVmapCall(CallPrimitive):
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         return ctx.call_jaxpr(params["jaxpr"], operands, params["jaxpr"].debug.name)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         nonzero = tuple([t is not None for t in tangents])
         jaxpr, nonzero_out = jvp_jaxpr(params["jaxpr"], nonzero)
         rule = DerivativeRule(params["rule"], jaxpr, jvp_jaxpr, nonzero, nonzero_out)

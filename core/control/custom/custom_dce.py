@@ -281,7 +281,7 @@ class CustomDceCall(CallPrimitive):
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         return ctx.call_jaxpr(params["jaxpr"], operands, params["jaxpr"].debug.name)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         jaxpr, rule = params["jaxpr"], params["rule"]
         if params["positions"] is not None:
             return closed_call_p.jvp(primals, tangents, jaxpr=jaxpr)

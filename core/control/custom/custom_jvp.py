@@ -85,7 +85,7 @@ class JvpCall:
         self.memo = memo
 
     def run_rule(
-        self, primals: Sequence[Any], tangents: Sequence[Value | None]
+        self, primals: Sequence[Value], tangents: Sequence[Value | None]
     ) -> tuple[list[Any], list[Any], PyTreeDef]:
         """Results, their tangents (None: zero) and their structure; a tangent None is a zero."""
         filled_tangents = [
@@ -345,7 +345,7 @@ class CustomJvpCall(CustomRuleCall):
         call = JvpCall(flat_function(fun), rule, tree, *names, zeros, owner=fun, memo=None)
         return call_custom_jvp(call, values)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         n = params["num_consts"]
         check_not_closed_over(params["call_jaxpr"].debug.name, tangents[:n])
         nonzero = tuple([t is not None for t in tangents[n:]])

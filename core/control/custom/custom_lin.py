@@ -51,7 +51,7 @@ class CustomLin(Primitive):
         del ctx, operands
         raise forward_mode(params["fun_name"])
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         raise forward_mode(params["fun_name"])
 
     def batch(

@@ -126,7 +126,7 @@ class CustomVjpCall(CustomRuleCall):
         call = flat_vjp_call(functions, len(values), params["out_trees"], zeros)
         return call_custom_vjp(call, values)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         raise forward_mode(params["call_jaxpr"].debug.name)
 
     def linearize(

@@ -27,6 +27,7 @@ from tracebridge.core.util.caching import BoundedCache
 
 if TYPE_CHECKING:
     from tracebridge.core.dtypes.dtypes import DTypeLike
+    from tracebridge.core.ir.value import Value
 
 
 @final
@@ -66,7 +67,7 @@ class VjpCall:
         self.optimize_remat = False
 
     def run_fwd(
-        self, primals: Sequence[Any], perturbed: Sequence[bool]
+        self, primals: Sequence[Value], perturbed: Sequence[bool]
     ) -> tuple[list[Any], list[Any], PyTreeDef, Any]:
         """Results and residuals as values; the results' structure; the ResidualTree."""
         user_primals = [user_value(p) for p in primals]

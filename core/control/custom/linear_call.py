@@ -97,7 +97,7 @@ class CallWithTranspose(HigherOrderPrimitive):
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         return ctx.inline_jaxpr(params["jaxpr"], operands)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         n = params["num_res"]
         if any([t is not None for t in tangents[:n]]):
             msg = "linear_call: a residual is differentiated; only linear arguments can be"

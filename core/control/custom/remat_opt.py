@@ -35,7 +35,7 @@ class RematOpt(CallPrimitive):
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         return ctx.inline_jaxpr(params["jaxpr"], operands)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         return closed_call_p.jvp(primals, tangents, jaxpr=params["jaxpr"])
 
     def linearize(

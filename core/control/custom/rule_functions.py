@@ -52,7 +52,9 @@ def flat_function(fun: Any) -> Callable[..., list[Any]]:
 def flat_jvp_rule(jvp: Any) -> Callable[..., Any]:
     """The rule of two tuples for a function of arguments and tangents in one row."""
 
-    def rule(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    def rule(
+        primals: Sequence[Value], tangents: Sequence[Value | None]
+    ) -> tuple[list[Any], list[Any]]:
         outs = list(jvp.call_wrapped(*primals, *tangents))
         half = len(outs) // 2
         return outs[:half], outs[half:]

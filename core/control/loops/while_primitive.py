@@ -96,7 +96,7 @@ class While(HigherOrderPrimitive):
 
     # differentiation: forward mode only ----------------------------------------------------------
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         return self._joint(primals, tangents, params)
 
     def linearize(

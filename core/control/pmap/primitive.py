@@ -93,7 +93,7 @@ class Pmap(HigherOrderPrimitive):
 
     # transformations -----------------------------------------------------------------------------
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         nonzero = tuple([t is not None for t in tangents])
         with axis_scope(params):
             jaxpr, nonzero_out = jvp_jaxpr(params["jaxpr"], nonzero)

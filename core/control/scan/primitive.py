@@ -100,7 +100,7 @@ class Scan(HigherOrderPrimitive):
             slices = [put_numpy(np.asarray(row[i])) for row in rows]
             carry = walk(params["jaxpr"], [*consts, *carry, *slices])[: len(carry)]
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         return jvp_scan(self, primals, tangents, params)
 
     def staged_linearize(self, app: Application, mask: int) -> Any:
@@ -108,7 +108,7 @@ class Scan(HigherOrderPrimitive):
         return staged_linearize_of_scan(self, app, mask)
 
     def linearize_unstaged(
-        self, trace: Any, primals: Sequence[Any], tangents: Sequence[Any], params: Params
+        self, trace: Any, primals: Sequence[Value], tangents: Sequence[Any], params: Params
     ) -> tuple[list[Any], list[int | None]]:
         """The same two scans: one runs, the other one is recorded on the tape of ``trace``."""
         return linearize_scan(trace, self, primals, tangents, params)

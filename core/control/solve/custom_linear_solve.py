@@ -63,7 +63,7 @@ class LinearSolve(HigherOrderPrimitive):
         groups = _groups(params, operands)
         return ctx.inline_jaxpr(params["solve"], [*groups["solve"], *groups["b"]])
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         values, changes = _groups(params, primals), _groups(params, tangents)
         n = len(values["b"])
         outs = self.bind(*primals, **params)

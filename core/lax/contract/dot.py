@@ -109,7 +109,7 @@ class DotGeneral(Primitive):
         value = ctx.op1("stablehlo.dot_general", converted, out.update(dtype=dtype), attributes)
         return value if dtype == out.dtype else ctx.convert(value, out)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         (x, y), (s, t) = primals, tangents
         ans = self.bind(x, y, **params)
         total = None if s is None else self.bind(s, y, **params)

@@ -109,7 +109,7 @@ class Complex(Elementwise):
         return complex_of(avals[0].dtype)
 
     def jvp(
-        self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: object
+        self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: object
     ) -> Any:
         ans = self.bind(*primals)
         zero = scalar_like(primals[0], 0)

@@ -117,7 +117,7 @@ class BitcastConvertType(Primitive):
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: object) -> Any:
         return ctx.op1("stablehlo.bitcast_convert", list(operands), ctx.aval_out)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         return self.bind(*primals, **params), None
 
     def batch(

@@ -73,7 +73,7 @@ class SelectN(Elementwise):
         return _choose(ctx, which, which_aval, cases, 0, aval)
 
     def jvp(
-        self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: object
+        self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: object
     ) -> Any:
         which = primals[0]
         ans = self.bind(*primals)
@@ -130,7 +130,7 @@ class Clamp(Elementwise):
         return not is_complex(dtype)
 
     def jvp(
-        self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: object
+        self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: object
     ) -> Any:
         low, x, high = primals
         ans = self.bind(*primals)

@@ -130,7 +130,9 @@ class DynamicUpdateSlice(Primitive):
         starts = wide_starts(ctx, starts, 2)
         return ctx.op1("stablehlo.dynamic_update_slice", [x, update, *starts], ctx.aval_out)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: object) -> Any:
+    def jvp(
+        self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: object
+    ) -> Any:
         x, update, *starts = primals
         t_x, t_update, *_ = tangents
         t_x = zeros_of(x.aval.tangent) if t_x is None else t_x

@@ -93,7 +93,7 @@ class Gather(Structural):
         fill = default_fill(result.dtype) if fill is None else fill
         return ctx.select(mask, out, ctx.splat(fill, result.strong), result)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Any], **params: Any) -> Any:
         _, indices = primals
         out = self.bind(*primals, **params)
         if params["mode"] is lax.GatherScatterMode.FILL_OR_DROP:

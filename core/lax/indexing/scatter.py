@@ -175,7 +175,7 @@ class ScatterSet(Scatter):
     def combine(self, ctx: LoweringContext, old: object, new: object, scalar: ShapedArray) -> Any:
         return new
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Any], **params: Any) -> Any:
         x, indices, updates = primals
         t_x, _, t_updates = tangents
         if t_updates is None:
@@ -211,7 +211,7 @@ class _Additive(Scatter):
 
     takes_bool = False
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         x, indices, _ = primals
         t_x, _, t_updates = tangents
         out = self.bind(*primals, **params)
@@ -259,7 +259,7 @@ class ScatterMul(Scatter):
     combiner = "stablehlo.multiply"
     takes_bool = False
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         x, indices, updates = primals
         t_x, _, t_updates = tangents
         out = self.bind(*primals, **params)
@@ -283,7 +283,7 @@ class _Extreme(Scatter):
 
     makes_nan = False
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         x, indices, updates = primals
         t_x, _, t_updates = tangents
         out = self.bind(*primals, **params)

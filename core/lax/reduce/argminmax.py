@@ -77,7 +77,7 @@ class _ArgExtremum(Primitive):
         out = ctx.aval_out
         return index if out.dtype == int32 else ctx.convert(index, out)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         return self.bind(*primals, **params), None
 
     def batch(

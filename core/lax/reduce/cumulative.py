@@ -86,7 +86,7 @@ class _Cumulative(Primitive):
         axis = params["axis"]
         return self.bind(x, axis=axis + (axis >= d), reverse=params["reverse"]), d
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         """By a linear recurrence of the tangents."""
         (x,), (t,) = primals, tangents
         ans = self.bind(x, **params)

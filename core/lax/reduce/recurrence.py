@@ -54,7 +54,7 @@ class LinearRecurrence(Primitive):
         )
         return result if dtype == out.dtype else ctx.convert(result, out)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Any], **params: Any) -> Any:
         (a, b), (s, t) = primals, tangents
         ans = self.bind(a, b, **params)
         if s is not None:

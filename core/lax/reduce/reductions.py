@@ -64,7 +64,7 @@ class ReduceSum(_Arithmetic):
     def combine(self, ctx: LoweringContext, a: Any, b: Any, aval: Any) -> Any:
         return ctx.op1("stablehlo.add", [a, b], aval)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Any], **params: Any) -> Any:
         return self.bind(primals[0], **params), self.bind(tangents[0], **params)
 
     def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
@@ -85,7 +85,7 @@ class ReduceProd(_Arithmetic):
     def combine(self, ctx: LoweringContext, a: Any, b: Any, aval: Any) -> Any:
         return ctx.op1("stablehlo.multiply", [a, b], aval)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         (x,), (t,) = primals, tangents
         return self.bind(x, **params), _product_tangent(x, t, params["axes"])
 
@@ -161,7 +161,7 @@ class _Extremum(Reduction):
         (x,), (aval,) = operands, ctx.avals_in
         return emit_extremes(ctx, x, aval, params["axes"], maximum=self.maximum)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Any], **params: Any) -> Any:
         """Elements that tie share the derivative evenly; beside a NaN all are NaN."""
         (x,), (t,) = primals, tangents
         axes = params["axes"]

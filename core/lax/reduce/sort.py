@@ -73,7 +73,7 @@ class Sort(Primitive):
                 return _lower_packed(ctx, operands, dimension)
         return _emit(ctx, operands, dimension, num_keys, params["is_stable"])
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         """Tangents go where their elements go: an iota is sorted along to say where that is."""
         dimension = params["dimension"]
         iota = lax.broadcasted_iota(_INT32, primals[0].aval.shape, dimension)

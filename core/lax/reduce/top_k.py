@@ -90,7 +90,7 @@ class TopK(Primitive):
                 run = _by_passes
         return ctx.lower_fun(run, *operands, k=k, axis=axis)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         values, positions = self.bind(*primals, **params)
         moved = take_along_axis(tangents[0], positions, params["axis"])
         return [values, positions], [moved, None]
@@ -198,7 +198,7 @@ class ApproxTopK(Primitive):
         axis, largest = params["reduction_dimension"], params["is_max_k"]
         return ctx.lower_fun(_exact, *operands, k=params["k"], axis=axis, largest=largest)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         values, positions = self.bind(*primals, **params)
         moved = take_along_axis(tangents[0], positions, params["reduction_dimension"])
         return [values, positions], [moved, None]

@@ -74,7 +74,7 @@ class Concatenate(Primitive):
         attributes = {"dimension": i64(params["dimension"])}
         return ctx.op1("stablehlo.concatenate", operands, ctx.aval_out, attributes)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         parts = [
             zeros_of(p.aval.tangent) if t is None else t
             for p, t in zip(primals, tangents, strict=True)

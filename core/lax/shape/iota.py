@@ -37,7 +37,7 @@ _I32 = np.dtype(np.int32)
 class _OfSizes(Primitive):
     """No operands, so there is nothing to differentiate, transpose or batch."""
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         return self.bind(**params), None
 
     def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:

@@ -81,7 +81,7 @@ class Pad(Primitive):
         tensors = [ctx.shape_tensor(part) for part in parts]
         return ctx.op1("stablehlo.dynamic_pad", [*operands, *tensors], ctx.aval_out)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         parts = [
             zeros_of(p.aval.tangent) if t is None else t
             for p, t in zip(primals, tangents, strict=True)

@@ -61,7 +61,7 @@ class Split(Primitive):
             pieces.append(ctx.slice(x, out, starts, limits, [1] * aval.ndim))
         return pieces
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Any], **params: Any) -> Any:
         return self.bind(*primals, **params), self.bind(*tangents, **params)
 
     def transpose(self, ct: Any, *args: Value, **params: Any) -> Sequence[Any]:

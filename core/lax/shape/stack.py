@@ -56,7 +56,7 @@ class Stack(Primitive):
         rows = [ctx.broadcast_in_dim(x, one, dims) for x in operands]
         return ctx.op1("stablehlo.concatenate", rows, out, {"dimension": i64(axis)})
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         parts = [
             zeros_of(p.aval.tangent) if t is None else t
             for p, t in zip(primals, tangents, strict=True)
@@ -106,7 +106,7 @@ class Unstack(Primitive):
             rows.append(ctx.reshape(ctx.slice(x, one, starts, limits, [1] * aval.ndim), out))
         return rows
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Any], **params: Any) -> Any:
         return self.bind(*primals, **params), self.bind(*tangents, **params)
 
     def transpose(self, ct: Any, *args: Value, **params: Any) -> Sequence[Any]:
@@ -151,7 +151,7 @@ class Tile(Primitive):
         x = ctx.broadcast_in_dim(x, copies, list(range(1, 2 * aval.ndim, 2)))
         return ctx.reshape(x, ctx.aval_out)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Any], **params: Any) -> Any:
         return self.bind(*primals, **params), self.bind(*tangents, **params)
 
     def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:

@@ -74,7 +74,7 @@ class Check(Primitive):
             msg, hint="apply checkify to the function inside of jit, or to the compiled function"
         )
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         self.bind(*primals, **params)
         return [], []
 
