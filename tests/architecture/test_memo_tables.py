@@ -43,7 +43,6 @@ OTHER_FUNCTIONS = {
     "core/_jaxlib/mlir.py:_register_passes": "done once",
     "core/dtypes/promotion.py:_join": "pairs of a lattice with some twenty points",
     "core/runtime/programs/compilation_cache.py:_machine": "one fact of the installation",
-    "core/runtime/programs/vector_width.py:_has_wide_vectors": "one fact of the installation",
 }
 
 

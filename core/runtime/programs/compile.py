@@ -28,7 +28,6 @@ from tracebridge.core.runtime.programs.compilation_cache import compile_or_load
 from tracebridge.core.runtime.programs.executables import EXECUTABLES
 from tracebridge.core.runtime.programs.program import Program
 from tracebridge.core.runtime.programs.spmd import compile_spmd
-from tracebridge.core.runtime.programs.vector_width import with_vector_width
 
 if TYPE_CHECKING:
     from tracebridge.core.runtime.arrays.placement import Placement
@@ -132,7 +131,6 @@ def compile_lowered(
         return compile_spmd(lowered, placement, out_avals, (), compiler_options)
     with building():
         bytecode = module_to_bytecode(lowered.module)
-    compiler_options = with_vector_width(compiler_options, placement.device.platform)
     own = lowered.callbacks or lowered.keepalives
     key = None if own else (bytecode, placement, compiler_options)
     executable = None if key is None else EXECUTABLES.get(key)
