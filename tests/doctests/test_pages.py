@@ -33,6 +33,7 @@ PAGES = [
 # page -> the frameworks that its examples need
 NEEDS = {
     "torch": ("torch",),
+    "torch_modules": ("torch", "tensorflow"),
     "tensorflow": ("tensorflow",),
     "README": ("torch", "tensorflow"),
     "add_a_framework": ("cupy",),

@@ -21,7 +21,10 @@ REPORTS = {
     "private_gradients": r"not trained on: (8[5-9]|9\d)\.\d%",
     "inverse_kinematics": r"points reached +100\.0%",
     "saved_model": r"batch of 7",
+    "torch_to_tensorflow": r"batch of 7",
 }
+
+FRAMEWORKS = {"saved_model": ["tensorflow"], "torch_to_tensorflow": ["tensorflow", "torch"]}
 
 
 def test_readme_and_tests_know_every_example() -> None:
@@ -38,7 +41,8 @@ def test_readme_and_tests_know_every_example() -> None:
 @pytest.mark.parametrize("name", REPORTS)
 def test_short_run(name: str, tmp_path: Path) -> None:
     """The short run ends well, says what is right, and draws; its bars stay out of logs."""
-    pytest.importorskip("tensorflow" if name == "saved_model" else "torch")
+    for framework in FRAMEWORKS.get(name, ["torch"]):
+        pytest.importorskip(framework)
     pytest.importorskip("sklearn")
     command = [sys.executable, str(EXAMPLES / f"{name}.py"), "--smoke", "--out", str(tmp_path)]
 
