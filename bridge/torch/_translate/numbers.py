@@ -11,6 +11,7 @@ import torch
 import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
 from tracebridge.core.ir.operators import EngineValue
+from tracebridge.core.ir.value import Value
 from tracebridge.interop.torch_adapter import DTYPES, TORCH_DTYPES
 
 DType = np.dtype[Any]
@@ -27,7 +28,7 @@ def as_numpy_dtype(dtype: torch.dtype | None) -> DType:
     return DTYPES[torch.get_default_dtype() if dtype is None else dtype]
 
 
-def dtype_of_number(x: Any) -> torch.dtype:
+def dtype_of_number(x: object) -> torch.dtype:
     """The dtype that torch gives to a Python number or a size."""
     if isinstance(x, bool):
         return torch.bool
@@ -81,13 +82,13 @@ def cast(x: Any, dtype: DType) -> Any:
     return lax.convert_element_type(tnp.asarray(x), dtype)
 
 
-def promoted(*operands: Any, floats: bool = False) -> list[Any]:
+def promoted(*operands: object, floats: bool = False) -> list[Any]:
     """The operands with their common dtype."""
     dtype = common_dtype(*operands, floats=floats)
     return [cast(x, dtype) for x in operands]
 
 
-def wide(x: Any) -> Any:
+def wide(x: Value) -> Any:
     """A float of 16 bits as float32, in which torch accumulates; others as they are."""
     return cast(x, np.dtype(np.float32)) if x.dtype.itemsize == 2 and x.dtype.kind != "i" else x
 

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
+import torch
 
 import tracebridge.numpy as tnp
+from tracebridge.core.ir.value import Value
 from tracebridge.random.selection import permutation
 from tracebridge.random.transforms import bernoulli
 from tracebridge.random.uniform import normal, randint, uniform
@@ -17,7 +19,7 @@ from tracebridge.torch._translate.numbers import Operator, as_numpy_dtype, cast
 INDEX = np.dtype(np.int64)
 
 
-def _dropout(key: Any, x: Any, p: float, train: bool | None = True) -> tuple[Any, Any]:
+def _dropout(key: Value, x: Value, p: float, train: bool | None = True) -> tuple[Any, Any]:
     if train is False or p == 0:
         return x, tnp.ones(x.shape, bool)
     if p == 1:
@@ -27,51 +29,63 @@ def _dropout(key: Any, x: Any, p: float, train: bool | None = True) -> tuple[Any
 
 
 def _drawn(fun: Operator) -> Operator:
-    def run(key: Any, size: Sequence[Any], *, dtype: Any = None, **_: Any) -> Any:
+    def run(
+        key: Value, size: Sequence[Any], *, dtype: torch.dtype | None = None, **_: object
+    ) -> Any:
         return fun(key, tuple(size), as_numpy_dtype(dtype))
 
     return run
 
 
 def _drawn_like(fun: Operator) -> Operator:
-    def run(key: Any, x: Any, *, dtype: Any = None, **_: Any) -> Any:
+    def run(key: Value, x: Value, *, dtype: torch.dtype | None = None, **_: object) -> Any:
         return fun(key, x.shape, x.dtype if dtype is None else as_numpy_dtype(dtype))
 
     return run
 
 
 def _randint(
-    key: Any, low: int, high: int, size: Sequence[Any], *, dtype: Any = None, **_: Any
+    key: Value,
+    low: int,
+    high: int,
+    size: Sequence[Any],
+    *,
+    dtype: torch.dtype | None = None,
+    **_: object,
 ) -> Any:
     kind = INDEX if dtype is None else as_numpy_dtype(dtype)
     return cast(randint(key, tuple(size), low, high, INDEX), kind)
 
 
-def _randint_like(key: Any, x: Any, low: int, high: int, *, dtype: Any = None, **_: Any) -> Any:
+def _randint_like(
+    key: Value, x: Value, low: int, high: int, *, dtype: torch.dtype | None = None, **_: object
+) -> Any:
     kind = x.dtype if dtype is None else as_numpy_dtype(dtype)
     return cast(randint(key, x.shape, low, high, INDEX), kind)
 
 
-def _randperm(key: Any, n: Any, *, dtype: Any = None, **_: Any) -> Any:
+def _randperm(key: Value, n: Any, *, dtype: torch.dtype | None = None, **_: object) -> Any:
     kind = INDEX if dtype is None else as_numpy_dtype(dtype)
     return cast(permutation(key, n), kind)
 
 
 def _uniform(
-    key: Any, x: Any, low: float = 0.0, high: float = 1.0, *, generator: Any = None
+    key: Value, x: Value, low: float = 0.0, high: float = 1.0, *, generator: object = None
 ) -> Any:
     return uniform(key, x.shape, x.dtype, low, high)
 
 
-def _normal(key: Any, x: Any, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Any:
+def _normal(
+    key: Value, x: Value, mean: float = 0.0, std: float = 1.0, *, generator: object = None
+) -> Any:
     return normal(key, x.shape, x.dtype) * cast(std, x.dtype) + cast(mean, x.dtype)
 
 
-def _exponential(key: Any, x: Any, rate: float = 1.0, *, generator: Any = None) -> Any:
+def _exponential(key: Value, x: Value, rate: float = 1.0, *, generator: object = None) -> Any:
     return -tnp.log1p(-uniform(key, x.shape, x.dtype)) / cast(rate, x.dtype)
 
 
-def _bernoulli(key: Any, x: Any, p: Any = None, *, generator: Any = None) -> Any:
+def _bernoulli(key: Value, x: Value, p: Any = None, *, generator: object = None) -> Any:
     if p is None:
         return cast(bernoulli(key, x), x.dtype)
     if isinstance(p, float) and not math.isfinite(p):

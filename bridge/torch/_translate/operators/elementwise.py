@@ -6,10 +6,12 @@ import math
 from typing import Any, Final
 
 import numpy as np
+import torch
 
 import tracebridge.core.lax as lax
 import tracebridge.nn as nn
 import tracebridge.numpy as tnp
+from tracebridge.core.ir.value import Value
 from tracebridge.torch._translate.numbers import (
     DType,
     Operator,
@@ -39,29 +41,29 @@ def _logical(fun: Operator) -> Operator:
     return lambda x, y: fun(_truth(x), _truth(y))
 
 
-def _truth(x: Any) -> Any:
+def _truth(x: Value) -> Any:
     return x if x.dtype == np.bool_ else x != 0
 
 
-def _add(x: Any, y: Any, *, alpha: Any = 1) -> Any:
+def _add(x: Value, y: Value, *, alpha: Any = 1) -> Any:
     x, y = promoted(x, y)
     return tnp.logical_or(x, y) if x.dtype == np.bool_ else x + _times(alpha, y)
 
 
-def _sub(x: Any, y: Any, *, alpha: Any = 1) -> Any:
+def _sub(x: Value, y: Value, *, alpha: Any = 1) -> Any:
     x, y = promoted(x, y)
     return x - _times(alpha, y)
 
 
-def _rsub(x: Any, y: Any, alpha: Any = 1) -> Any:
+def _rsub(x: Value, y: Value, alpha: Any = 1) -> Any:
     return _sub(y, x, alpha=alpha)
 
 
-def _times(alpha: Any, y: Any) -> Any:
+def _times(alpha: Any, y: Value) -> Any:
     return y if isinstance(alpha, int) and alpha == 1 else cast(alpha, y.dtype) * y
 
 
-def _div(x: Any, y: Any, *, rounding_mode: str | None = None) -> Any:
+def _div(x: Value, y: Value, *, rounding_mode: str | None = None) -> Any:
     if rounding_mode is None:
         return tnp.true_divide(*promoted(x, y, floats=True))
     x, y = promoted(x, y)
@@ -72,11 +74,11 @@ def _div(x: Any, y: Any, *, rounding_mode: str | None = None) -> Any:
     return quotient if quotient.dtype.kind in "iu" else tnp.trunc(quotient)
 
 
-def _fmod(x: Any, y: Any) -> Any:
+def _fmod(x: Value, y: Value) -> Any:
     return lax.rem(*tnp.broadcast_arrays(*promoted(x, y)))
 
 
-def _pow(x: Any, y: Any) -> Any:
+def _pow(x: Value, y: Value) -> Any:
     dtype = common_dtype(x, y)
     if is_array(y) or not isinstance(y, int | float):
         return tnp.power(cast(x, dtype), cast(y, dtype))
@@ -86,7 +88,7 @@ def _pow(x: Any, y: Any) -> Any:
     return tnp.sqrt(x) if y == 0.5 else tnp.power(x, cast(y, dtype))
 
 
-def _clamp(x: Any, low: Any = None, high: Any = None) -> Any:
+def _clamp(x: Value, low: Any = None, high: Any = None) -> Any:
     dtype = common_dtype(x, low, high)
     x = cast(x, dtype)
     # Not by maximum and minimum: at a bound torch gives the whole derivative to ``x``.
@@ -97,79 +99,79 @@ def _clamp(x: Any, low: Any = None, high: Any = None) -> Any:
     return x
 
 
-def _hardtanh(x: Any, low: Any = -1.0, high: Any = 1.0) -> Any:
+def _hardtanh(x: Value, low: Any = -1.0, high: Any = 1.0) -> Any:
     # Unlike those of clamp, the derivatives at the bounds are 0.
     low, high = cast(low, x.dtype), cast(high, x.dtype)
     return tnp.where(x <= low, low, tnp.where(x >= high, high, x))
 
 
-def _elu(x: Any, alpha: Any = 1.0, scale: Any = 1.0, input_scale: Any = 1.0) -> Any:
+def _elu(x: Value, alpha: Any = 1.0, scale: Any = 1.0, input_scale: Any = 1.0) -> Any:
     alpha, scale, inner = [cast(v, x.dtype) for v in (alpha, scale, input_scale)]
     safe = tnp.where(x > 0, cast(0, x.dtype), x)
     return tnp.where(x > 0, x * scale, tnp.expm1(safe * inner) * (alpha * scale))
 
 
-def _leaky_relu(x: Any, slope: Any = 0.01) -> Any:
+def _leaky_relu(x: Value, slope: Any = 0.01) -> Any:
     return tnp.where(x > 0, x, x * cast(slope, x.dtype))
 
 
-def _gelu(x: Any, *, approximate: str = "none") -> Any:
+def _gelu(x: Value, *, approximate: str = "none") -> Any:
     return nn.gelu(x, approximate=approximate == "tanh")
 
 
-def _softplus(x: Any, beta: Any = 1, threshold: Any = 20) -> Any:
+def _softplus(x: Value, beta: Any = 1, threshold: Any = 20) -> Any:
     beta = cast(beta, x.dtype)
     linear = x * beta > cast(threshold, x.dtype)
     safe = tnp.where(linear, cast(0, x.dtype), x)
     return tnp.where(linear, x, tnp.log1p(tnp.exp(safe * beta)) / beta)
 
 
-def _round(x: Any, *, decimals: int = 0) -> Any:
+def _round(x: Value, *, decimals: int = 0) -> Any:
     return x if x.dtype.kind in "biu" else tnp.round(x, decimals)
 
 
-def _sign(x: Any) -> Any:
+def _sign(x: Value) -> Any:
     if x.dtype.kind in "fV":  # that of what is no number is 0
         return tnp.where((x > 0) | (x < 0), tnp.sign(x), cast(0, x.dtype))
     return x if x.dtype == np.bool_ else tnp.sign(x)
 
 
-def _abs(x: Any) -> Any:
+def _abs(x: Value) -> Any:
     size = tnp.abs(x)
     return tnp.where(x == 0, cast(0, size.dtype), size)  # the derivative at 0 is 0
 
 
-def _where(condition: Any, x: Any, y: Any) -> Any:
+def _where(condition: Value, x: Value, y: Value) -> Any:
     return tnp.where(condition, *promoted(x, y))
 
 
-def _masked_fill(x: Any, mask: Any, value: Any) -> Any:
+def _masked_fill(x: Value, mask: Value, value: object) -> Any:
     return tnp.where(mask, cast(value, x.dtype), x)
 
 
-def _to_copy(x: Any, *, dtype: Any = None, **_: Any) -> Any:
+def _to_copy(x: Value, *, dtype: torch.dtype | None = None, **_: object) -> Any:
     return x if dtype is None else _converted(x, as_numpy_dtype(dtype))
 
 
-def _converted(x: Any, dtype: DType) -> Any:
+def _converted(x: Value, dtype: DType) -> Any:
     return _truth(x) if dtype == np.bool_ else cast(x, dtype)
 
 
-def _addcmul(x: Any, a: Any, b: Any, *, value: Any = 1) -> Any:
+def _addcmul(x: Value, a: Value, b: Value, *, value: Any = 1) -> Any:
     x, a, b = promoted(x, a, b)
     return x + _times(value, a * b)
 
 
-def _addcdiv(x: Any, a: Any, b: Any, *, value: Any = 1) -> Any:
+def _addcdiv(x: Value, a: Value, b: Value, *, value: Any = 1) -> Any:
     x, a, b = promoted(x, a, b)
     return x + _times(value, a / b)
 
 
-def _same(x: Any, **_: Any) -> Any:
+def _same(x: Value, **_: object) -> Any:
     return x
 
 
-def _copy(x: Any, source: Any, non_blocking: bool = False) -> Any:
+def _copy(x: Value, source: Value, non_blocking: bool = False) -> Any:
     return tnp.broadcast_to(_converted(source, x.dtype), x.shape)
 
 

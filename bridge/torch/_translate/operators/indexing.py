@@ -10,13 +10,14 @@ import numpy as np
 
 import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
+from tracebridge.core.ir.value import Value
 from tracebridge.torch._translate.numbers import Operator, axis_of, cast, is_array
 from tracebridge.torch._translate.operators.shapes import slice_index
 
 
 def _embedding(
-    weight: Any,
-    indices: Any,
+    weight: Value,
+    indices: Value,
     padding_idx: int = -1,
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
@@ -31,11 +32,11 @@ def _index_of(indices: Sequence[Any]) -> tuple[Any, ...]:
     return tuple([slice(None) if i is None else i for i in indices])
 
 
-def _index(x: Any, indices: Sequence[Any]) -> Any:
+def _index(x: Value, indices: Sequence[Any]) -> Any:
     return x[_index_of(indices)]
 
 
-def _index_put(x: Any, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Any:
+def _index_put(x: Value, indices: Sequence[Any], values: Value, accumulate: bool = False) -> Any:
     values = cast(values, x.dtype)
     mask = indices[0]
     if mask is not None and mask.dtype == np.bool_ and len(indices) == 1 and not values.ndim:
@@ -45,13 +46,13 @@ def _index_put(x: Any, indices: Sequence[Any], values: Any, accumulate: bool = F
     return at.add(values) if accumulate else at.set(values)
 
 
-def _gather(x: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:
+def _gather(x: Value, dim: int, index: Value, *, sparse_grad: bool = False) -> Any:
     if not x.ndim or not index.ndim:
         return tnp.reshape(tnp.reshape(x, (-1,))[tnp.reshape(index, (-1,))], index.shape)
     return x[_grid(index, axis_of(dim, x.ndim))]
 
 
-def _grid(index: Any, axis: int) -> tuple[Any, ...]:
+def _grid(index: Value, axis: int) -> tuple[Any, ...]:
     """An index for each axis: ``index`` along ``axis``, elsewhere the own position."""
     return tuple(
         [
@@ -61,13 +62,13 @@ def _grid(index: Any, axis: int) -> tuple[Any, ...]:
     )
 
 
-def _cut(src: Any, index: Any) -> Any:
+def _cut(src: Value, index: Value) -> Any:
     """The part of the source that belongs to an index."""
     return src if src.shape == index.shape else src[tuple([slice(0, n) for n in index.shape])]
 
 
 def _writing(method: str) -> Operator:
-    def run(x: Any, dim: int, index: Any, src: Any) -> Any:
+    def run(x: Value, dim: int, index: Value, src: Value) -> Any:
         if not x.ndim:
             return getattr(tnp.reshape(x, (1,)).at[tnp.reshape(index, (-1,))], method)(
                 tnp.reshape(cast(src, x.dtype), (-1,))
@@ -82,7 +83,7 @@ _REDUCTIONS = {"sum": "add", "prod": "multiply", "amax": "max", "amin": "min", "
 
 
 def _scatter_reduce(
-    x: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True
+    x: Value, dim: int, index: Value, src: Value, reduce: str, *, include_self: bool = True
 ) -> Any:
     where = _grid(index, axis_of(dim, x.ndim))
     src = _cut(src, index)
@@ -108,31 +109,31 @@ def _neutral(reduce: str, dtype: Any) -> Any:
     return -math.inf if reduce == "amax" else math.inf
 
 
-def _index_select(x: Any, dim: int, index: Any) -> Any:
+def _index_select(x: Value, dim: int, index: Value) -> Any:
     return tnp.take(x, index, axis=axis_of(dim, x.ndim), mode="clip") if x.ndim else x
 
 
 def _along(method: str) -> Operator:
     """Writing whole slices at positions of one axis."""
 
-    def run(x: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
+    def run(x: Value, dim: int, index: Value, source: Value, *, alpha: Any = 1) -> Any:
         at = x.at[(slice(None),) * axis_of(dim, x.ndim) + (index,)]
         return getattr(at, method)(source if alpha == 1 else source * cast(alpha, x.dtype))
 
     return run
 
 
-def _select_scatter(x: Any, src: Any, dim: int, index: int) -> Any:
+def _select_scatter(x: Value, src: Value, dim: int, index: int) -> Any:
     return x.at[(slice(None),) * axis_of(dim, x.ndim) + (index,)].set(src)
 
 
 def _slice_scatter(
-    x: Any, src: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+    x: Value, src: Value, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
 ) -> Any:
     return x.at[slice_index(x, dim, start, end, step)].set(src)
 
 
-def _masked_scatter(x: Any, mask: Any, source: Any) -> Any:
+def _masked_scatter(x: Value, mask: Value, source: Value) -> Any:
     mask = tnp.broadcast_to(mask, x.shape)
     places = tnp.cumsum(cast(tnp.reshape(mask, (-1,)), np.dtype(np.int64))) - 1
     values = tnp.take(tnp.reshape(source, (-1,)), tnp.maximum(places, 0), mode="clip")

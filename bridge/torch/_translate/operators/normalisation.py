@@ -8,23 +8,31 @@ from typing import Any, Final
 
 import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
+from tracebridge.core.ir.value import Value
 from tracebridge.torch._translate.numbers import Operator, cast, wide
 
 
-def _moments(x: Any, axes: tuple[int, ...]) -> tuple[Any, Any]:
+def _moments(x: Value, axes: tuple[int, ...]) -> tuple[Any, Any]:
     """Mean and biased variance, with axes of one element."""
     mean = tnp.mean(x, axis=axes, keepdims=True)
     return mean, tnp.mean((x - mean) ** 2, axis=axes, keepdims=True)
 
 
-def _scaled(x: Any, weight: Any, bias: Any, shape: tuple[Any, ...]) -> Any:
+def _scaled(x: Value, weight: Value | None, bias: Value | None, shape: tuple[Any, ...]) -> Any:
     if weight is not None:
         x *= tnp.reshape(wide(weight), shape)
     return x if bias is None else x + tnp.reshape(wide(bias), shape)
 
 
 def _batch_norm(
-    x: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: Any, eps: Any
+    x: Value,
+    weight: Value | None,
+    bias: Value | None,
+    mean: Any,
+    var: Any,
+    training: bool,
+    momentum: Any,
+    eps: Any,
 ) -> tuple[Any, ...]:
     """Results, statistics of the batch, and the new running statistics."""
     exact = wide(x)
@@ -54,25 +62,25 @@ def _ratio(count: Any, dtype: Any) -> Any:
     return cast(count, dtype) / cast(count - 1, dtype)
 
 
-def _moved(running: Any, new: Any, momentum: Any) -> Any:
+def _moved(running: Value, new: Value, momentum: Any) -> Any:
     new = cast(lax.stop_gradient(new), running.dtype)
     return running * cast(1 - momentum, running.dtype) + new * cast(momentum, running.dtype)
 
 
 def _without_stats(
-    x: Any, weight: Any, bias: Any, training: bool, momentum: Any, eps: Any
+    x: Value, weight: Value | None, bias: Value | None, training: bool, momentum: Any, eps: Any
 ) -> tuple[Any, ...]:
     return _batch_norm(x, weight, bias, None, None, True, momentum, eps)[:3]
 
 
 def _no_training(
-    x: Any, weight: Any, bias: Any, mean: Any, var: Any, momentum: Any, eps: Any
+    x: Value, weight: Value | None, bias: Value | None, mean: Any, var: Any, momentum: Any, eps: Any
 ) -> tuple[Any, ...]:
     return _batch_norm(x, weight, bias, mean, var, False, momentum, eps)[:3]
 
 
 def _layer_norm(
-    x: Any, shape: Sequence[Any], weight: Any, bias: Any, eps: Any
+    x: Value, shape: Sequence[Any], weight: Value | None, bias: Value | None, eps: Any
 ) -> tuple[Any, Any, Any]:
     exact = wide(x)
     mean, var = _moments(exact, tuple(range(x.ndim - len(shape), x.ndim)))
@@ -82,10 +90,10 @@ def _layer_norm(
 
 
 def _layer_norm_alone(
-    x: Any,
+    x: Value,
     shape: Sequence[Any],
-    weight: Any = None,
-    bias: Any = None,
+    weight: Value | None = None,
+    bias: Value | None = None,
     eps: Any = 1e-05,
     cudnn_enable: bool = True,
 ) -> Any:
@@ -93,13 +101,25 @@ def _layer_norm_alone(
 
 
 def _group_norm(
-    x: Any, groups: int, weight: Any = None, bias: Any = None, eps: Any = 1e-05, *_: Any
+    x: Value,
+    groups: int,
+    weight: Value | None = None,
+    bias: Value | None = None,
+    eps: Any = 1e-05,
+    *_: object,
 ) -> Any:
     return _native_group_norm(x, weight, bias, None, None, None, groups, eps)[0]
 
 
 def _native_group_norm(
-    x: Any, weight: Any, bias: Any, n: Any, c: Any, hxw: Any, groups: int, eps: Any
+    x: Value,
+    weight: Value | None,
+    bias: Value | None,
+    n: Any,
+    c: Any,
+    hxw: Any,
+    groups: int,
+    eps: Any,
 ) -> tuple[Any, Any, Any]:
     exact = wide(x)
     batch, channels = x.shape[:2]

@@ -6,14 +6,16 @@ import math
 from typing import Any, Final
 
 import numpy as np
+import torch
 
 import tracebridge.nn as nn
 import tracebridge.numpy as tnp
+from tracebridge.core.ir.value import Value
 from tracebridge.random.transforms import bernoulli
 from tracebridge.torch._translate.numbers import Operator, as_numpy_dtype, axes_of, cast, wide
 
 
-def _linear(x: Any, weight: Any, bias: Any = None) -> Any:
+def _linear(x: Value, weight: Value, bias: Value | None = None) -> Any:
     y = tnp.matmul(x, weight.T)
     return y if bias is None else y + bias
 
@@ -21,7 +23,7 @@ def _linear(x: Any, weight: Any, bias: Any = None) -> Any:
 def _plus(fun: Operator) -> Operator:
     """``beta * x + alpha * fun(a, b)``."""
 
-    def run(x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    def run(x: Value, a: Value, b: Value, *, beta: Any = 1, alpha: Any = 1) -> Any:
         y = fun(a, b)
         y = y if alpha == 1 else y * cast(alpha, y.dtype)
         if beta == 0:  # also where x is no number
@@ -32,11 +34,11 @@ def _plus(fun: Operator) -> Operator:
 
 
 def attention(
-    key: Any,
-    q: Any,
-    k: Any,
-    v: Any,
-    attn_mask: Any = None,
+    key: Value,
+    q: Value,
+    k: Value,
+    v: Value,
+    attn_mask: Value | None = None,
     dropout_p: float = 0.0,
     is_causal: bool = False,
     *,
@@ -59,7 +61,14 @@ def attention(
 
 
 def _explicit(
-    key: Any, q: Any, k: Any, v: Any, mask: Any, dropout_p: float, is_causal: bool, scale: Any
+    key: Value,
+    q: Value,
+    k: Value,
+    v: Value,
+    mask: Value | None,
+    dropout_p: float,
+    is_causal: bool,
+    scale: Any,
 ) -> Any:
     """The softmax written out: with dropout, and where a query may see no key at all."""
     if q.ndim > 2 and k.shape[-3] != q.shape[-3]:
@@ -85,16 +94,16 @@ def _explicit(
     return cast(tnp.matmul(weights, wide(v)), v.dtype)
 
 
-def _cdist(x: Any, y: Any, p: float, compute_mode: int | None = None) -> Any:
+def _cdist(x: Value, y: Value, p: float, compute_mode: int | None = None) -> Any:
     return _norm(x[..., :, None, :] - y[..., None, :, :], p)
 
 
-def _pdist(x: Any, p: float = 2.0) -> Any:
+def _pdist(x: Value, p: float = 2.0) -> Any:
     rows, columns = np.triu_indices(x.shape[0], 1)
     return _norm(x[rows] - x[columns], p)
 
 
-def _norm(x: Any, p: Any, axes: Any = -1, *, keepdims: bool = False) -> Any:
+def _norm(x: Value, p: Any, axes: Any = -1, *, keepdims: bool = False) -> Any:
     """The ``p``-norm, with the derivative 0 where it is 0."""
     size = tnp.abs(x)
     if p == 0:
@@ -116,7 +125,12 @@ def _norm(x: Any, p: Any, axes: Any = -1, *, keepdims: bool = False) -> Any:
 
 
 def _vector_norm(
-    x: Any, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+    x: Value,
+    ord: Any = 2,
+    dim: Any = None,
+    keepdim: bool = False,
+    *,
+    dtype: torch.dtype | None = None,
 ) -> Any:
     x = x if dtype is None else cast(x, as_numpy_dtype(dtype))
     return _norm(x, ord, axes_of(dim, x.ndim), keepdims=keepdim)

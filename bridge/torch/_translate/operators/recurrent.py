@@ -8,6 +8,7 @@ from typing import Any, Final
 import tracebridge.lax as public
 import tracebridge.nn as nn
 import tracebridge.numpy as tnp
+from tracebridge.core.ir.value import Value
 from tracebridge.random.keys import fold_in
 from tracebridge.random.transforms import bernoulli
 from tracebridge.torch._translate.numbers import Operator, cast
@@ -17,7 +18,9 @@ Cell = Callable[[Any, Carry, Any, Any, Any], tuple[Carry, Any]]
 """From the inputs' part of the gates, the state, and weights of the state: the new state."""
 
 
-def _lstm_cell(gates: Any, carry: Carry, weight: Any, bias: Any, projection: Any) -> Any:
+def _lstm_cell(
+    gates: Value, carry: Carry, weight: Value, bias: Value | None, projection: Value | None
+) -> Any:
     h, c = carry
     gates += _affine(h, weight, bias)
     i, f, g, o = tnp.split(gates, 4, axis=-1)
@@ -28,7 +31,9 @@ def _lstm_cell(gates: Any, carry: Carry, weight: Any, bias: Any, projection: Any
     return (h, c), h
 
 
-def _gru_cell(gates: Any, carry: Carry, weight: Any, bias: Any, projection: Any) -> Any:
+def _gru_cell(
+    gates: Value, carry: Carry, weight: Value, bias: Value | None, projection: Value | None
+) -> Any:
     (h,) = carry
     r, z, n = tnp.split(gates, 3, axis=-1)
     hr, hz, hn = tnp.split(_affine(h, weight, bias), 3, axis=-1)
@@ -39,20 +44,22 @@ def _gru_cell(gates: Any, carry: Carry, weight: Any, bias: Any, projection: Any)
 
 
 def _simple_cell(activation: Operator) -> Cell:
-    def cell(gates: Any, carry: Carry, weight: Any, bias: Any, projection: Any) -> Any:
+    def cell(
+        gates: Value, carry: Carry, weight: Value, bias: Value | None, projection: Value | None
+    ) -> Any:
         h = activation(gates + _affine(carry[0], weight, bias))
         return (h,), h
 
     return cell
 
 
-def _affine(x: Any, weight: Any, bias: Any) -> Any:
+def _affine(x: Value, weight: Value, bias: Value | None) -> Any:
     y = tnp.matmul(x, weight.T)
     return y if bias is None else y + bias
 
 
 def _direction(
-    cell: Cell, x: Any, carry: Carry, weights: Sequence[Any], reverse: bool
+    cell: Cell, x: Value, carry: Carry, weights: Sequence[Any], reverse: bool
 ) -> tuple[Carry, Any]:
     """One direction of one layer over an input of shape ``(time, ..., size)``."""
     w_in, w_state, b_in, b_state, projection = weights
@@ -66,8 +73,8 @@ def _direction(
 
 def _layers(
     cell: Cell,
-    key: Any,
-    x: Any,
+    key: Value,
+    x: Value,
     states: Sequence[Any],
     params: Sequence[Any],
     has_biases: bool,
@@ -102,7 +109,7 @@ def _layers(
     return (tnp.swapaxes(x, 0, 1) if swap else x, *finals)
 
 
-def _lstm(key: Any, x: Any, states: Sequence[Any], *args: Any) -> tuple[Any, ...]:
+def _lstm(key: Value, x: Value, states: Sequence[Any], *args: Any) -> tuple[Any, ...]:
     return _layers(_lstm_cell, key, x, states, *args)
 
 
@@ -111,14 +118,26 @@ def _one_state(cell: Cell) -> Operator:
 
 
 def _lstm_one(
-    x: Any, states: Sequence[Any], w_in: Any, w_state: Any, b_in: Any = None, b_state: Any = None
+    x: Value,
+    states: Sequence[Any],
+    w_in: Value,
+    w_state: Value,
+    b_in: Value | None = None,
+    b_state: Value | None = None,
 ) -> Any:
     gates = _affine(x, w_in, b_in)
     return _lstm_cell(gates, tuple(states), w_state, b_state, None)[0]
 
 
 def _one(cell: Cell) -> Operator:
-    def run(x: Any, h: Any, w_in: Any, w_state: Any, b_in: Any = None, b_state: Any = None) -> Any:
+    def run(
+        x: Value,
+        h: Value,
+        w_in: Value,
+        w_state: Value,
+        b_in: Value | None = None,
+        b_state: Value | None = None,
+    ) -> Any:
         return cell(_affine(x, w_in, b_in), (h,), w_state, b_state, None)[1]
 
     return run
@@ -138,6 +157,6 @@ KEYED_ROWS: Final[dict[str, Operator]] = {
 }
 
 
-def draws_in_layers(*args: Any, **_: Any) -> bool:
+def draws_in_layers(*args: Any, **_: object) -> bool:
     """Whether a call draws numbers: dropout between layers, while training."""
     return bool(args[6]) and args[5] > 0 and args[4] > 1

@@ -6,10 +6,12 @@ import math
 from typing import Any, Final
 
 import numpy as np
+import torch
 
 import tracebridge.core.lax as lax
 import tracebridge.nn as nn
 import tracebridge.numpy as tnp
+from tracebridge.core.ir.value import Value
 from tracebridge.torch._translate.numbers import (
     Operator,
     as_numpy_dtype,
@@ -22,27 +24,33 @@ from tracebridge.torch._translate.numbers import (
 INDEX = np.dtype(np.int64)
 
 
-def _summed(x: Any, dtype: Any) -> Any:
+def _summed(x: Value, dtype: Any) -> Any:
     """The operand of a sum: integers are added with 64 bits."""
     if dtype is not None:
         return cast(x, as_numpy_dtype(dtype))
     return cast(x, INDEX) if x.dtype.kind in "biu" else x
 
 
-def _sum(x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+def _sum(
+    x: Value, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
+) -> Any:
     return tnp.sum(_summed(x, dtype), axis=axes_of(dim, x.ndim), keepdims=keepdim)
 
 
-def _prod(x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+def _prod(
+    x: Value, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
+) -> Any:
     return tnp.prod(_summed(x, dtype), axis=axes_of(dim, x.ndim), keepdims=keepdim)
 
 
-def _mean(x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+def _mean(
+    x: Value, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
+) -> Any:
     x = x if dtype is None else cast(x, as_numpy_dtype(dtype))
     return tnp.mean(x, axis=axes_of(dim, x.ndim), keepdims=keepdim)
 
 
-def _var(x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+def _var(x: Value, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
     axes = axes_of(dim, x.ndim)
     exact = wide(x)
     count = math.prod([x.shape[a] for a in axes])
@@ -54,12 +62,12 @@ def _var(x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool = Fal
     return cast(squares / cast(left, squares.dtype), tnp.real(x).dtype)
 
 
-def _var_dim(x: Any, dim: Any, unbiased: bool = True, keepdim: bool = False) -> Any:
+def _var_dim(x: Value, dim: Any, unbiased: bool = True, keepdim: bool = False) -> Any:
     return _var(x, dim, correction=int(unbiased), keepdim=keepdim)
 
 
 def _extreme(fun: Operator) -> Operator:
-    def run(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    def run(x: Value, dim: Any = None, keepdim: bool = False) -> Any:
         return fun(x, axis=axes_of(dim, x.ndim), keepdims=keepdim)
 
     return run
@@ -68,7 +76,7 @@ def _extreme(fun: Operator) -> Operator:
 def _extreme_at(fun: Operator) -> Operator:
     """Value and position; the derivative goes to that position alone."""
 
-    def run(x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
+    def run(x: Value, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
         if not x.ndim:
             return x, tnp.zeros((), INDEX)
         axis = axis_of(dim, x.ndim)
@@ -81,7 +89,7 @@ def _extreme_at(fun: Operator) -> Operator:
 
 
 def _position(fun: Operator) -> Operator:
-    def run(x: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+    def run(x: Value, dim: int | None = None, keepdim: bool = False) -> Any:
         if not x.ndim:
             return tnp.zeros((), INDEX)
         axis = None if dim is None else axis_of(dim, x.ndim)
@@ -91,14 +99,14 @@ def _position(fun: Operator) -> Operator:
 
 
 def _truths(fun: Operator) -> Operator:
-    def run(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    def run(x: Value, dim: Any = None, keepdim: bool = False) -> Any:
         return fun(x != 0, axis=axes_of(dim, x.ndim), keepdims=keepdim)
 
     return run
 
 
 def _running(fun: Operator) -> Operator:
-    def run(x: Any, dim: int, *, dtype: Any = None) -> Any:
+    def run(x: Value, dim: int, *, dtype: torch.dtype | None = None) -> Any:
         x = _summed(x, dtype)
         return fun(x, axis=axis_of(dim, x.ndim)) if x.ndim else x
 
@@ -106,14 +114,14 @@ def _running(fun: Operator) -> Operator:
 
 
 def _softmax(fun: Operator) -> Operator:
-    def run(x: Any, dim: int, half_to_float: bool = False) -> Any:
+    def run(x: Value, dim: int, half_to_float: bool = False) -> Any:
         y = fun(wide(x), axis=axis_of(dim, x.ndim)) if x.ndim else fun(wide(x)[None], axis=0)[0]
         return y if half_to_float else cast(y, x.dtype)
 
     return run
 
 
-def _sort(x: Any, dim: int = -1, descending: bool = False) -> tuple[Any, Any]:
+def _sort(x: Value, dim: int = -1, descending: bool = False) -> tuple[Any, Any]:
     if not x.ndim:
         return x, tnp.zeros((), INDEX)
     axis = axis_of(dim, x.ndim)
@@ -123,13 +131,13 @@ def _sort(x: Any, dim: int = -1, descending: bool = False) -> tuple[Any, Any]:
 
 
 def _sort_stable(
-    x: Any, *, stable: bool | None = None, dim: int = -1, descending: bool = False
+    x: Value, *, stable: bool | None = None, dim: int = -1, descending: bool = False
 ) -> tuple[Any, Any]:
     return _sort(x, dim, descending)
 
 
 def _topk(
-    x: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
+    x: Value, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
 ) -> tuple[Any, Any]:
     axis = axis_of(dim, x.ndim)
     if not x.ndim or axis != x.ndim - 1 or not largest:

@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
+import torch
 
 import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
+from tracebridge.core.ir.value import Value
 from tracebridge.torch._translate.numbers import (
     Operator,
     as_numpy_dtype,
@@ -23,7 +25,9 @@ from tracebridge.torch._translate.numbers import (
 # making ---------------------------------------------------------------------------------------
 
 
-def _full(size: Sequence[Any], value: Any, *, dtype: Any = None, **_: Any) -> Any:
+def _full(
+    size: Sequence[Any], value: object, *, dtype: torch.dtype | None = None, **_: object
+) -> Any:
     kind = as_numpy_dtype(dtype_of_number(value) if dtype is None else dtype)
     return tnp.broadcast_to(cast(value, kind), tuple(size))
 
@@ -36,7 +40,7 @@ def _default(dtype: Any) -> Any:
     return dtype_of_number(1.0) if dtype is None else dtype
 
 
-def _full_like(x: Any, value: Any, *, dtype: Any = None, **_: Any) -> Any:
+def _full_like(x: Value, value: object, *, dtype: torch.dtype | None = None, **_: object) -> Any:
     kind = x.dtype if dtype is None else as_numpy_dtype(dtype)
     return tnp.broadcast_to(cast(value, kind), x.shape)
 
@@ -45,7 +49,9 @@ def _filled_like(value: int) -> Operator:
     return lambda x, *, dtype=None, **_: _full_like(x, value, dtype=dtype)
 
 
-def _new_full(x: Any, size: Sequence[Any], value: Any, *, dtype: Any = None, **_: Any) -> Any:
+def _new_full(
+    x: Value, size: Sequence[Any], value: object, *, dtype: torch.dtype | None = None, **_: object
+) -> Any:
     kind = x.dtype if dtype is None else as_numpy_dtype(dtype)
     return tnp.broadcast_to(cast(value, kind), tuple(size))
 
@@ -54,7 +60,9 @@ def _new_filled(value: int) -> Operator:
     return lambda x, size, *, dtype=None, **_: _new_full(x, size, value, dtype=dtype)
 
 
-def _arange(start: Any, end: Any, step: Any = 1, *, dtype: Any = None, **_: Any) -> Any:
+def _arange(
+    start: Any, end: Any, step: Any = 1, *, dtype: torch.dtype | None = None, **_: object
+) -> Any:
     if dtype is None:
         floats = any([isinstance(v, float) for v in (start, end, step)])
         dtype = dtype_of_number(1.0 if floats else 1)
@@ -64,28 +72,28 @@ def _arange(start: Any, end: Any, step: Any = 1, *, dtype: Any = None, **_: Any)
     return cast(tnp.arange(start, end, step), kind)
 
 
-def _scalar_tensor(value: Any, *, dtype: Any = None, **_: Any) -> Any:
+def _scalar_tensor(value: object, *, dtype: torch.dtype | None = None, **_: object) -> Any:
     return tnp.asarray(cast(value, as_numpy_dtype(dtype)))
 
 
 # moving ---------------------------------------------------------------------------------------
 
 
-def _view(x: Any, size: Sequence[Any]) -> Any:
+def _view(x: Value, size: Sequence[Any]) -> Any:
     return tnp.reshape(x, tuple(size))
 
 
-def _expand(x: Any, size: Sequence[Any], *, implicit: bool = False) -> Any:
+def _expand(x: Value, size: Sequence[Any], *, implicit: bool = False) -> Any:
     new = len(size) - x.ndim
     sizes = [x.shape[i - new] if isinstance(n, int) and n == -1 else n for i, n in enumerate(size)]
     return tnp.broadcast_to(x, tuple(sizes))
 
 
-def _transpose(x: Any, first: int, second: int) -> Any:
+def _transpose(x: Value, first: int, second: int) -> Any:
     return tnp.swapaxes(x, first, second) if x.ndim else x
 
 
-def _squeeze(x: Any, axes: Any = None) -> Any:
+def _squeeze(x: Value, axes: Any = None) -> Any:
     if axes is None:
         axes = range(x.ndim)
     elif isinstance(axes, int):
@@ -95,22 +103,22 @@ def _squeeze(x: Any, axes: Any = None) -> Any:
     return tnp.squeeze(x, tuple(gone)) if gone else x
 
 
-def _flip(x: Any, axes: Sequence[int]) -> Any:
+def _flip(x: Value, axes: Sequence[int]) -> Any:
     return tnp.flip(x, tuple(axes)) if axes else x
 
 
-def _roll(x: Any, shifts: Any, axes: Sequence[int] = ()) -> Any:
+def _roll(x: Value, shifts: Any, axes: Sequence[int] = ()) -> Any:
     shifts = shifts if isinstance(shifts, int) else tuple(shifts)
     if not axes:
         return tnp.roll(x, shifts[0] if isinstance(shifts, tuple) else shifts)
     return tnp.roll(x, shifts, tuple(axes))
 
 
-def _repeat(x: Any, repeats: Sequence[Any]) -> Any:
+def _repeat(x: Value, repeats: Sequence[Any]) -> Any:
     return tnp.tile(x, tuple(repeats))
 
 
-def _diagonal(x: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+def _diagonal(x: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
     return tnp.diagonal(x, offset, dim1, dim2)
 
 
@@ -119,7 +127,7 @@ def _triangle(fun: Operator) -> Operator:
 
 
 def _as_strided(
-    x: Any, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+    x: Value, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Any:
     """Elements by their places in memory, which is dense: graphs have no other layouts."""
     places = np.full((), storage_offset or 0)
@@ -131,11 +139,11 @@ def _as_strided(
 # cutting and joining --------------------------------------------------------------------------
 
 
-def _slice(x: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
+def _slice(x: Value, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
     return x[slice_index(x, dim, start, end, step)]
 
 
-def slice_index(x: Any, dim: int, start: Any, end: Any, step: int) -> tuple[slice, ...]:
+def slice_index(x: Value, dim: int, start: Any, end: Any, step: int) -> tuple[slice, ...]:
     """The index of a slice along one axis; ends beyond the array are none."""
     if isinstance(end, int) and end >= sys.maxsize:
         end = None
@@ -144,13 +152,13 @@ def slice_index(x: Any, dim: int, start: Any, end: Any, step: int) -> tuple[slic
     return (slice(None),) * axis_of(dim, x.ndim) + (slice(start, end, step),)
 
 
-def _select(x: Any, dim: int, index: Any) -> Any:
+def _select(x: Value, dim: int, index: Any) -> Any:
     if isinstance(index, int):
         return lax.index_in_dim(x, index, axis_of(dim, x.ndim), keepdims=False)
     return tnp.take(x, tnp.asarray(index), axis=axis_of(dim, x.ndim))
 
 
-def _split_with_sizes(x: Any, sizes: Sequence[Any], dim: int = 0) -> list[Any]:
+def _split_with_sizes(x: Value, sizes: Sequence[Any], dim: int = 0) -> list[Any]:
     parts: list[Any] = []
     start: Any = 0
     for size in sizes:
@@ -159,14 +167,14 @@ def _split_with_sizes(x: Any, sizes: Sequence[Any], dim: int = 0) -> list[Any]:
     return parts
 
 
-def _split(x: Any, size: Any, dim: int = 0) -> list[Any]:
+def _split(x: Value, size: Any, dim: int = 0) -> list[Any]:
     total = x.shape[axis_of(dim, x.ndim)]
     count = max(-(-total // size), 1) if size else 1
     sizes = [size] * (count - 1)
     return _split_with_sizes(x, [*sizes, total - size * (count - 1)], dim)
 
 
-def _unbind(x: Any, dim: int = 0) -> list[Any]:
+def _unbind(x: Value, dim: int = 0) -> list[Any]:
     return [_select(x, dim, i) for i in range(x.shape[axis_of(dim, x.ndim)])]
 
 
@@ -180,7 +188,7 @@ def _stack(xs: Sequence[Any], dim: int = 0) -> Any:
     return tnp.stack(promoted(*xs), axis=dim)
 
 
-def _pad(x: Any, pad: Sequence[Any], value: Any = 0) -> Any:
+def _pad(x: Value, pad: Sequence[Any], value: Any = 0) -> Any:
     """Widths come in pairs from the last axis on; negative ones cut."""
     config = [(0, 0, 0)] * x.ndim
     for i in range(len(pad) // 2):
@@ -191,7 +199,7 @@ def _pad(x: Any, pad: Sequence[Any], value: Any = 0) -> Any:
 def padded_by(mode: str) -> Operator:
     """Padding with elements of the array: ``"reflect"`` or ``"edge"``."""
 
-    def run(x: Any, pad: Sequence[int]) -> Any:
+    def run(x: Value, pad: Sequence[int]) -> Any:
         cut: list[Any] = [slice(None)] * x.ndim
         widths = [(0, 0)] * x.ndim
         for i in range(len(pad) // 2):
@@ -203,7 +211,7 @@ def padded_by(mode: str) -> Operator:
     return run
 
 
-def _numel(x: Any) -> Any:
+def _numel(x: Value) -> Any:
     return math.prod(x.shape)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import tracebridge.core.lax as lax
 import tracebridge.lax as public
 import tracebridge.numpy as tnp
+from tracebridge.core.ir.value import Value
 from tracebridge.torch._translate.numbers import Operator, cast
 
 INDEX = np.dtype(np.int64)
@@ -24,9 +25,9 @@ def _each(values: Any, count: int) -> list[Any]:
 
 
 def _convolution(
-    x: Any,
-    weight: Any,
-    bias: Any,
+    x: Value,
+    weight: Value,
+    bias: Value | None,
     stride: Sequence[int],
     padding: Sequence[int],
     dilation: Sequence[int],
@@ -51,8 +52,8 @@ def _convolution(
 
 
 def _transposed(
-    x: Any,
-    weight: Any,
+    x: Value,
+    weight: Value,
     strides: list[int],
     pads: list[int],
     dilations: list[int],
@@ -104,7 +105,7 @@ def _pool_pads(
 
 
 def _windows(
-    x: Any, n: int, kernel: Any, stride: Any, padding: Any, dilation: Any = 1
+    x: Value, n: int, kernel: Any, stride: Any, padding: Any, dilation: Any = 1
 ) -> list[tuple[int, int, int, int]]:
     kernels = _each(kernel, n)
     rows = [kernels, _each(stride or kernels, n), _each(padding, n), _each(dilation, n)]
@@ -113,7 +114,7 @@ def _windows(
 
 def _max_pool(n: int) -> Operator:
     def run(
-        x: Any,
+        x: Value,
         kernel: Any,
         stride: Any = (),
         padding: Any = 0,
@@ -139,7 +140,7 @@ def _max_pool(n: int) -> Operator:
 
 
 def _winners(
-    x: Any, windows: list[tuple[int, int, int, int]], pads: list[tuple[Any, Any]], low: Any
+    x: Value, windows: list[tuple[int, int, int, int]], pads: list[tuple[Any, Any]], low: Any
 ) -> Any:
     """Places of the largest elements in the flat input; dropped where nobody asks for them."""
     n = len(windows)
@@ -168,7 +169,7 @@ def _winners(
 
 def _avg_pool(n: int) -> Operator:
     def run(
-        x: Any,
+        x: Value,
         kernel: Any,
         stride: Any = (),
         padding: Any = 0,
@@ -193,7 +194,7 @@ def _avg_pool(n: int) -> Operator:
 
 
 def _window_sums(
-    x: Any, windows: list[tuple[int, int, int, int]], pads: list[tuple[Any, Any]]
+    x: Value, windows: list[tuple[int, int, int, int]], pads: list[tuple[Any, Any]]
 ) -> Any:
     front = x.ndim - len(windows)
     return public.reduce_window(
@@ -207,7 +208,7 @@ def _window_sums(
 
 
 def _adaptive_avg_pool(n: int) -> Operator:
-    def run(x: Any, output_size: Sequence[int]) -> Any:
+    def run(x: Value, output_size: Sequence[int]) -> Any:
         for i, count in enumerate(output_size):
             axis = x.ndim - n + i
             weights = cast(_bins(x.shape[axis], count), x.dtype)
@@ -230,7 +231,7 @@ def _bins(size: int, count: int) -> np.ndarray[Any, Any]:
 # resolution -----------------------------------------------------------------------------------
 
 
-def _sizes(x: Any, output_size: Any, factors: Any) -> tuple[list[Any], list[float | None]]:
+def _sizes(x: Value, output_size: Any, factors: Any) -> tuple[list[Any], list[float | None]]:
     """New sizes, and the factors where those are given."""
     if output_size is not None:
         return list(output_size), [None] * len(output_size)
@@ -238,7 +239,7 @@ def _sizes(x: Any, output_size: Any, factors: Any) -> tuple[list[Any], list[floa
     return [int(s * f) for s, f in zip(shape, factors, strict=True)], list(factors)
 
 
-def _nearest(x: Any, output_size: Any, factors: Any) -> Any:
+def _nearest(x: Value, output_size: Any, factors: Any) -> Any:
     sizes, scales = _sizes(x, output_size, factors)
     for i, (size, scale) in enumerate(zip(sizes, scales, strict=True)):
         axis = x.ndim - len(sizes) + i
@@ -248,7 +249,7 @@ def _nearest(x: Any, output_size: Any, factors: Any) -> Any:
     return x
 
 
-def _linear(x: Any, output_size: Any, align_corners: bool, factors: Any) -> Any:
+def _linear(x: Value, output_size: Any, align_corners: bool, factors: Any) -> Any:
     sizes, scales = _sizes(x, output_size, factors)
     for i, (size, scale) in enumerate(zip(sizes, scales, strict=True)):
         axis = x.ndim - len(sizes) + i
