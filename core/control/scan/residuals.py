@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.application import Params
     from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.primitive import Primitive
+    from tracebridge.core.ir.value import Value
 
 
 T = TypeVar("T")
@@ -228,7 +229,7 @@ def stacks_carry(
     )
 
 
-def _of_steps_before(ys: Any, init: Any, reverse: bool) -> Any:
+def _of_steps_before(ys: Value, init: Value, reverse: bool) -> Any:
     """What the steps started with, from what they gave: each has the value of the step before."""
     n = ys.aval.shape[0]
     first = lax.reshape(init, (1, *init.aval.shape))

@@ -15,12 +15,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
 
 from tracebridge.core import lax
 from tracebridge.core.lowering.rewrites.factors import Axes, Factor, Unfolding
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.application import Params
+    from tracebridge.core.ir.value import Value
 
 _LEAST_WORK = 1 << 13  # products; fewer take no time worth mentioning
 
@@ -50,7 +54,7 @@ class SumOfProducts:
         factors: Sequence[Factor],
         out_axes: Axes,
         out_shape: tuple[int, ...],
-        params: dict[str, Any],
+        params: Params,
         *,
         as_pair: bool = False,
     ) -> None:
@@ -163,7 +167,7 @@ class SumOfProducts:
         permutation = tuple([term.axes.index(a) for a in axes])
         return Term(axes, lambda leaves: lax.transpose(term.make(leaves), permutation))
 
-    def _trusted(self, sums: Sequence[Any], out: Any) -> Any:
+    def _trusted(self, sums: Sequence[Value], out: Value) -> Any:
         """Whether no sum is too large, too small or not a number.
 
         A sum of squares that is 0 may have lost numbers: no harm, since the others are moderate.
@@ -176,9 +180,9 @@ class SumOfProducts:
         return trusted
 
 
-def _all(x: Any) -> Any:
+def _all(x: Value) -> Any:
     return lax.reduce_and(x, tuple(range(x.aval.ndim)))
 
 
-def _reshaped(x: Any, shape: tuple[int, ...]) -> Any:
+def _reshaped(x: Value, shape: tuple[int, ...]) -> Any:
     return x if x.aval.shape == shape else lax.reshape(x, shape)

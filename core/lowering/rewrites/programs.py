@@ -36,7 +36,8 @@ from tracebridge.core.lowering.rewrites.factors import (
 from tracebridge.core.lowering.rewrites.guarded import guarded_p
 
 if TYPE_CHECKING:
-    from tracebridge.core.ir.application import Application
+    from tracebridge.core.ir.application import Application, Params
+    from tracebridge.core.ir.value import Value
 
 _REAL = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
 _FUSED = frozenset({Cost.FREE, Cost.MOVES_DATA, Cost.CHEAP, Cost.EXPENSIVE, Cost.COMPOSED})
@@ -93,16 +94,16 @@ class _Pass:
             return None
         return graph.program(inputs, [numbers[i] for i in jaxpr.outs], jaxpr.debug)
 
-    def emit(self, run: Callable[..., Any], args: Sequence[int], source: object) -> int:
+    def emit(self, run: Callable[..., object], args: Sequence[int], source: object) -> int:
         """The equations of a function of values, which has one result."""
         program = self.staged(run, args)
         (number,) = self.graph.inline(program, args, source)
         return number
 
-    def staged(self, run: Callable[..., Any], args: Sequence[int]) -> Jaxpr:
+    def staged(self, run: Callable[..., object], args: Sequence[int]) -> Jaxpr:
         """A function of values as a program."""
 
-        def listed(*values: Any) -> list[Any]:
+        def listed(*values: Value) -> list[Any]:
             out = run(*values)
             return list(out) if isinstance(out, tuple) else [out]
 
@@ -169,7 +170,7 @@ def _contracted(
     found: Unfolding,
     factors: Sequence[Factor],
     kept: Axes,
-    params: dict[str, Any],
+    params: Params,
 ) -> int | None:
     """The sum over all axes but ``kept``, by its factors."""
     if found.failed or len(factors) < 2:
@@ -190,7 +191,7 @@ def _contracted(
 
 
 def _weighted_sum(
-    here: _Pass, app: Application, args: Sequence[int], source: object, params: dict[str, Any]
+    here: _Pass, app: Application, args: Sequence[int], source: object, params: Params
 ) -> int | None:
     """The sum of an array in memory times weights that are the same along some axis."""
     aval = app.avals[0]
@@ -263,7 +264,7 @@ def _transposed_concatenation(
     place = permutation.index(dimension)
     shape = (*app.out.shape[:place], 1, *app.out.shape[place + 1 :])
 
-    def run(*parts: Any) -> Any:
+    def run(*parts: Value) -> Any:
         moved = [lax.reshape(x, shape) for x in parts]
         return lax.concatenate_p.bind(*moved, dimension=place)
 
