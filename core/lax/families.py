@@ -445,7 +445,7 @@ class Reduction(Primitive):
         scalar = aval.update(shape=())
         init = ctx.splat(self.identity(dtype), scalar)
 
-        def body(a: Sequence[object], b: Sequence[object]) -> Sequence[Any]:
+        def body(a: Sequence[IrValue], b: Sequence[IrValue]) -> Sequence[Any]:
             return [self.combine(ctx, a[0], b[0], scalar)]
 
         total = ctx.reduce([x], [init], [aval], params["axes"], body)[0]
@@ -460,7 +460,7 @@ class Reduction(Primitive):
         """The Python scalar that an empty reduction gives."""
 
     @abc.abstractmethod
-    def combine(self, ctx: LoweringContext, a: object, b: object, aval: ShapedArray) -> Any:
+    def combine(self, ctx: LoweringContext, a: IrValue, b: IrValue, aval: ShapedArray) -> Any:
         """Emit the combination of two scalars."""
 
     def batch(

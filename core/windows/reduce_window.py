@@ -156,7 +156,7 @@ class _Monoid(Primitive):
         (found,) = emit_reduce_window(ctx, [x], [init], [wide], windows_of(params), body)
         return found if dtype == out.dtype else ctx.convert(found, out)
 
-    def combine(self, ctx: LoweringContext, a: Any, b: Any, aval: ShapedArray) -> Any:
+    def combine(self, ctx: LoweringContext, a: IrValue, b: IrValue, aval: ShapedArray) -> Any:
         """Emit the combination of two scalars."""
         hlo = {"sum": "add", "and": "and", "or": "or"}[self.monoid]
         return ctx.op1(f"stablehlo.{hlo}", [a, b], aval)
@@ -232,7 +232,7 @@ class _Extremum(_Monoid):
     def accepts(self, dtype: DTypeLike) -> bool:
         return not is_complex(dtype)
 
-    def combine(self, ctx: LoweringContext, a: Any, b: Any, aval: ShapedArray) -> Any:
+    def combine(self, ctx: LoweringContext, a: IrValue, b: IrValue, aval: ShapedArray) -> Any:
         return emit_extremum(ctx, a, b, aval, maximum=self.monoid == "max")
 
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Any], **params: Any) -> Any:

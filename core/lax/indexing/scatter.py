@@ -135,7 +135,7 @@ class Scatter(Primitive):
             ctx.finish([self.combine(ctx, old, new, scalar)])
         return operation.results[0]
 
-    def combine(self, ctx: LoweringContext, old: Any, new: Any, scalar: ShapedArray) -> Any:
+    def combine(self, ctx: LoweringContext, old: IrValue, new: IrValue, scalar: ShapedArray) -> Any:
         """Emit the new element from the old one and an update."""
         return ctx.op1(self.combiner, [old, new], scalar)
 
@@ -172,7 +172,7 @@ class ScatterSet(Scatter):
     makes_nan = False
     moves_elements = True
 
-    def combine(self, ctx: LoweringContext, old: object, new: object, scalar: ShapedArray) -> Any:
+    def combine(self, ctx: LoweringContext, old: IrValue, new: IrValue, scalar: ShapedArray) -> Any:
         return new
 
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Any], **params: Any) -> Any:
@@ -301,7 +301,7 @@ class _Extreme(Scatter):
         start = zeros_of(x.aval.tangent) if total is None else total
         return out, scatter_add_p.bind(start, indices, lax.mul(t_updates, shares), **params)
 
-    def combine(self, ctx: LoweringContext, old: Any, new: Any, scalar: ShapedArray) -> Any:
+    def combine(self, ctx: LoweringContext, old: IrValue, new: IrValue, scalar: ShapedArray) -> Any:
         if not is_complex(scalar.dtype):
             return ctx.op1(self.combiner, [old, new], scalar)
         binary = lax.min if self.combiner == "stablehlo.minimum" else lax.max

@@ -46,7 +46,7 @@ class _Cumulative(Primitive):
         """The Python scalar that changes nothing when combined."""
         raise TypeError(self.name)
 
-    def combine(self, ctx: LoweringContext, a: object, b: object, aval: ShapedArray) -> Any:
+    def combine(self, ctx: LoweringContext, a: IrValue, b: IrValue, aval: ShapedArray) -> Any:
         """Emit the combination of two arrays of ``aval``."""
         raise TypeError(self.name)
 
@@ -58,7 +58,7 @@ class _Cumulative(Primitive):
         return x
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
-        def combine(a: object, b: object, aval: ShapedArray) -> Any:
+        def combine(a: IrValue, b: IrValue, aval: ShapedArray) -> Any:
             return self.combine(ctx, a, b, aval)
 
         (x,) = operands
@@ -107,7 +107,7 @@ class Cumsum(_Cumulative):
     def identity(self, dtype: DTypeLike) -> Any:
         return 0
 
-    def combine(self, ctx: LoweringContext, a: Any, b: Any, aval: ShapedArray) -> Any:
+    def combine(self, ctx: LoweringContext, a: IrValue, b: IrValue, aval: ShapedArray) -> Any:
         return ctx.op1("stablehlo.add", [a, b], aval)
 
     def tangent(self, x: Value, t: Any, ans: Value, axis: int, reverse: bool) -> Any:
@@ -126,7 +126,7 @@ class Cumprod(_Cumulative):
     def identity(self, dtype: DTypeLike) -> Any:
         return 1
 
-    def combine(self, ctx: LoweringContext, a: Any, b: Any, aval: ShapedArray) -> Any:
+    def combine(self, ctx: LoweringContext, a: IrValue, b: IrValue, aval: ShapedArray) -> Any:
         return ctx.op1("stablehlo.multiply", [a, b], aval)
 
     def tangent(self, x: Value, t: Any, ans: Value, axis: int, reverse: bool) -> Any:
@@ -142,7 +142,7 @@ class _CumExtremum(_Cumulative):
     makes_nan = False
     maximum: bool
 
-    def combine(self, ctx: LoweringContext, a: Any, b: Any, aval: ShapedArray) -> Any:
+    def combine(self, ctx: LoweringContext, a: IrValue, b: IrValue, aval: ShapedArray) -> Any:
         return emit_extremum(ctx, a, b, aval, maximum=self.maximum)
 
     def tangent(self, x: Value, t: Any, ans: Value, axis: int, reverse: bool) -> Any:
@@ -194,7 +194,7 @@ class Cumlogsumexp(_Cumulative):
     def identity(self, dtype: DTypeLike) -> Any:
         return -math.inf
 
-    def combine(self, ctx: LoweringContext, a: Any, b: Any, aval: ShapedArray) -> Any:
+    def combine(self, ctx: LoweringContext, a: IrValue, b: IrValue, aval: ShapedArray) -> Any:
         return ctx.lower_fun(_log_of_sum, a, b, avals_in=[aval, aval])[0]
 
     def tangent(self, x: Value, t: Any, ans: Value, axis: int, reverse: bool) -> Any:

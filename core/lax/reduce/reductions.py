@@ -30,6 +30,7 @@ from tracebridge.core.lax.sharding_constraint import constrained_result
 if TYPE_CHECKING:
     from tracebridge.core._jaxlib.mlir import IrValue
     from tracebridge.core.dtypes.dtypes import DTypeLike
+    from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.rule_contexts import LoweringContext
     from tracebridge.core.ir.value import Operand, Value
 
@@ -61,7 +62,7 @@ class ReduceSum(_Arithmetic):
     def identity(self, dtype: DTypeLike) -> Any:
         return 0
 
-    def combine(self, ctx: LoweringContext, a: Any, b: Any, aval: Any) -> Any:
+    def combine(self, ctx: LoweringContext, a: IrValue, b: IrValue, aval: ShapedArray) -> Any:
         return ctx.op1("stablehlo.add", [a, b], aval)
 
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Any], **params: Any) -> Any:
@@ -82,7 +83,7 @@ class ReduceProd(_Arithmetic):
     def identity(self, dtype: DTypeLike) -> Any:
         return 1
 
-    def combine(self, ctx: LoweringContext, a: Any, b: Any, aval: Any) -> Any:
+    def combine(self, ctx: LoweringContext, a: IrValue, b: IrValue, aval: ShapedArray) -> Any:
         return ctx.op1("stablehlo.multiply", [a, b], aval)
 
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
@@ -154,7 +155,7 @@ class _Extremum(Reduction):
     def identity(self, dtype: DTypeLike) -> Any:
         return smallest(dtype) if self.maximum else largest(dtype)
 
-    def combine(self, ctx: LoweringContext, a: Any, b: Any, aval: Any) -> Any:
+    def combine(self, ctx: LoweringContext, a: IrValue, b: IrValue, aval: ShapedArray) -> Any:
         return emit_extremum(ctx, a, b, aval, maximum=self.maximum)
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
@@ -200,7 +201,7 @@ class _Logical(Reduction):
     accepts_text = "booleans and integers"
     hlo: str
 
-    def combine(self, ctx: LoweringContext, a: Any, b: Any, aval: Any) -> Any:
+    def combine(self, ctx: LoweringContext, a: IrValue, b: IrValue, aval: ShapedArray) -> Any:
         return ctx.op1(self.hlo, [a, b], aval)
 
 
