@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
 
@@ -33,6 +33,9 @@ from tracebridge.core.ir.debug_info import name_of
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.ad_util import float0_of
 from tracebridge.core.tree.tree import flatten, leaf_treedef
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.value import Value
 
 __all__ = ["odeint"]
 
@@ -199,7 +202,7 @@ def _times(t: object) -> Any:
     return lax.convert_element_type(times, times.dtype)
 
 
-def _cast(x: Any, dtype: Any) -> Any:
+def _cast(x: Value, dtype: Any) -> Any:
     """``x`` in ``dtype``; a rate may be real where the value is complex, not the other way."""
     if is_complex(x.dtype) and not is_complex(dtype):
         msg = f"odeint: func returned {x.dtype.name} for a value of {np.dtype(dtype).name}"
@@ -327,7 +330,7 @@ def _norm(error: object, before: Any, after: Any, options: _Options) -> Any:
     return _mean_square(error / (options.atol + options.rtol * size))
 
 
-def _mean_square(x: Any) -> Any:
+def _mean_square(x: Value) -> Any:
     """Root of the mean of the squares; 0 for no elements."""
     if x.size == 0:
         return tnp.zeros((), _real_dtype(x.dtype))
@@ -383,7 +386,7 @@ def _forward(
     return ys, (ys, t, args)
 
 
-def _backward(rates: Rates, options: _Options, residuals: Any, ct: Any) -> tuple[Any, ...]:
+def _backward(rates: Rates, options: _Options, residuals: Any, ct: Value) -> tuple[Any, ...]:
     """The adjoint equation, from the last time to the first.
 
     Between two times the adjoint ``a`` obeys ``da/dt = -a df/dy``, and the cotangent of the

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.util.public_path import public_path
 from tracebridge.numpy._promote import as_dtype, normalize_axis
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.value import Value
 
 
 @public_path("tracebridge.image")
@@ -73,7 +76,7 @@ _NAMES = {
 # kernels: the weight of an element at a distance, which is not negative ---------------------------
 
 
-def _triangle(x: Any) -> Any:
+def _triangle(x: Value) -> Any:
     return tnp.maximum(0, 1 - x)
 
 
@@ -145,7 +148,7 @@ def _weights(
 
 
 def _resampled(
-    x: Any,
+    x: Value,
     shape: Sequence[int],
     axes: Sequence[int],
     scales: Any,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.nn.normalization import logsumexp, softmax
 from tracebridge.numpy._promote import as_dtype
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.value import Value
 
 
 @inner_steps()
@@ -112,7 +115,7 @@ def _with_batch(name: str, x: ArrayLike) -> Array:
     return x.reshape((1,) * (4 - x.ndim) + x.shape)
 
 
-def _check(q: Any, k: Any, v: Any) -> None:
+def _check(q: Value, k: Value, v: Value) -> None:
     shapes = f"query {q.shape}, key {k.shape}, value {v.shape}"
     if k.shape != v.shape or q.shape[0] != k.shape[0] or q.shape[3] != k.shape[3]:
         msg = f"dot_product_attention: got {shapes}"

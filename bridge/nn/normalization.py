@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.numpy import _exp_sums
 from tracebridge.numpy._promote import normalize_axis
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.value import Value
 
 
 def logsumexp(
@@ -92,7 +95,7 @@ def _inexact(x: ArrayLike) -> Any:
     return x if tnp.issubdtype(x.dtype, tnp.inexact) else x.astype(tnp.result_type(x.dtype, 0.0))
 
 
-def _log_softmax(x: Any, axis: Any, where: Any) -> Any:
+def _log_softmax(x: Value, axis: Any, where: Any) -> Any:
     # Not the guarded shift of logsumexp: next to infinity all elements are NaN, as in softmax.
     shift = tnp.max(tnp.real(x), axis=axis, where=where, initial=-np.inf, keepdims=True)
     shifted = x - shift if where is None else tnp.where(where, x - shift, 0)
@@ -115,7 +118,7 @@ def _log_softmax_jvp(axis: Any, primals: Any, tangents: Any) -> Any:
     return y, t - total if where is None else tnp.where(where, t - total, 0)
 
 
-def _softmax(x: Any, axis: Any, where: Any) -> Any:
+def _softmax(x: Value, axis: Any, where: Any) -> Any:
     best = tnp.max(x, axis=axis, where=where, initial=-np.inf, keepdims=True)
     shifted = tnp.exp((x if where is None else tnp.where(where, x, -np.inf)) - best)
     result = shifted / tnp.sum(shifted, axis=axis, where=where, keepdims=True)

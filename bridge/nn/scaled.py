@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from tracebridge.core.products.scaled import scaled
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.util.public_path import public_path
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.value import Value
 
 __all__ = ["get_scaled_dot_general_config", "scaled_dot_general", "scaled_matmul"]
 
@@ -171,7 +174,7 @@ def scaled_dot_general(
     return out.reshape((*[x.shape[i] for i in xb], *free_x, *free_y))
 
 
-def _as_rows(x: Any, contracting: Sequence[int], batch: Sequence[int]) -> tuple[Any, list[Any]]:
+def _as_rows(x: Value, contracting: Sequence[int], batch: Sequence[int]) -> tuple[Any, list[Any]]:
     """``x`` with one batch axis, one free axis and one contracting axis; the free sizes."""
     free = [i for i in range(x.ndim) if i not in (*contracting, *batch)]
     sizes = [[x.shape[i] for i in axes] for axes in (batch, free, contracting)]
@@ -212,7 +215,7 @@ def _product(formats: tuple[BlockScaleConfig, ...], dtype: Any) -> Any:
 
 
 def _rounded_product(
-    x: Any, y: Any, of_x: BlockScaleConfig, of_y: BlockScaleConfig, wholes: Any, dtype: Any
+    x: Value, y: Value, of_x: BlockScaleConfig, of_y: BlockScaleConfig, wholes: Any, dtype: Any
 ) -> Any:
     """The product of both operands, rounded to their formats."""
     left, left_scales = _rounded(x, of_x, wholes[0])
@@ -223,7 +226,7 @@ def _rounded_product(
     return out.astype(dtype)
 
 
-def _rounded(x: Any, form: BlockScaleConfig, whole: Any) -> tuple[Any, Any]:
+def _rounded(x: Value, form: BlockScaleConfig, whole: Any) -> tuple[Any, Any]:
     """Elements in a format of few bits, and the scales of their blocks.
 
     Blocks are filled up with zeros, which change no scale and no sum.
@@ -249,7 +252,7 @@ def _rounded(x: Any, form: BlockScaleConfig, whole: Any) -> tuple[Any, Any]:
     return elements.reshape(batch, rows, count * size), scales[..., 0]
 
 
-def _power_of_2_above(x: Any) -> Any:
+def _power_of_2_above(x: Value) -> Any:
     """The least power of 2 that is not below ``x``, as float8_e8m0fnu: the exponent of a float32.
 
     Below the smallest of them comes the smallest; above the largest the largest.

@@ -25,7 +25,6 @@ from tracebridge.core.dtypes.canonicalize import canonicalize, default_float
 from tracebridge.core.dtypes.finfo import finfo as _finfo
 from tracebridge.core.dtypes.finfo import iinfo as _iinfo
 from tracebridge.core.ir.operators import EngineValue
-from tracebridge.core.ir.value import Value
 from tracebridge.core.runtime.arrays.argument_types import DType
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
@@ -41,7 +40,7 @@ class _ScalarType(type):
 
     dtype: np.dtype[Any]
 
-    def __call__(cls, x: Value) -> Any:
+    def __call__(cls, x: Any) -> Any:
         """``x`` as an array of this dtype."""
         return asarray(x, dtype=cls.dtype)
 

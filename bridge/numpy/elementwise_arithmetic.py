@@ -55,7 +55,7 @@ def _absolute(x: Value) -> Any:
     return lax.abs(x)
 
 
-def _square(x: Value) -> Any:
+def _square(x: Any) -> Any:
     return lax.integer_pow(promote_numeric(x)[0], 2)
 
 

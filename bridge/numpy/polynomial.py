@@ -142,7 +142,7 @@ def _full_convolution(a: Value, v: Value) -> Any:
     return out
 
 
-def _convolve(a: Value, v: Value, mode: str, name: str, preferred: DType | None) -> Any:
+def _convolve(a: Any, v: Any, mode: str, name: str, preferred: DType | None) -> Any:
     a, v = promote_inexact(a, v)
     if preferred is not None:
         a, v = lax.convert_dtype(a, preferred), lax.convert_dtype(v, preferred)

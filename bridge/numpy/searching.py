@@ -39,7 +39,7 @@ from tracebridge.numpy.elementwise_logic import truth
 _INT32 = np.dtype(np.int32)
 
 
-def _where(condition: Value, x: Value, y: Value) -> Any:
+def _where(condition: Any, x: Any, y: Any) -> Any:
     x, y = promote_dtypes(x, y)
     condition, x, y = broadcast_operands("where", truth(condition), x, y)
     return lax.select_n(condition, y, x)

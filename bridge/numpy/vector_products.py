@@ -240,7 +240,7 @@ def cross(
     return _cross_staged((a, b), ((first, second, third),))
 
 
-def _trace(x: Value, offset: int, axis1: int, axis2: int, dtype: DType) -> Any:
+def _trace(x: Any, offset: int, axis1: int, axis2: int, dtype: DType) -> Any:
     x = lax.convert_dtype(x, dtype or sum_dtype(x.aval.dtype))
     diagonal = diagonal_of(x, offset, axis1, axis2, "trace")
     return lax.reduce_sum(diagonal, (diagonal.aval.ndim - 1,))

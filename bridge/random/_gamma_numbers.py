@@ -52,7 +52,7 @@ def gamma_numbers(stream: Stream, a: Any, shape: Sizes, dtype: DType, log_space:
     return random_gamma_p.bind(lax.reshape(x, shape), a, log_space=log_space)
 
 
-def _one(stream: Stream, a: Any, log_space: bool) -> Any:
+def _one(stream: Stream, a: Value, log_space: bool) -> Any:
     dtype = a.aval.dtype
 
     def number(x: float) -> Any:

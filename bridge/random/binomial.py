@@ -50,7 +50,7 @@ def _any(x: Value) -> Any:
     return lax.reduce_or_p.bind(x, axes=tuple(range(x.aval.ndim)))
 
 
-def _tail(k: Any) -> Any:
+def _tail(k: Value) -> Any:
     """What Stirling's formula lacks of ``log(k!)``."""
     shape, dtype = k.aval.shape, k.aval.dtype
 

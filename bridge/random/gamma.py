@@ -122,7 +122,13 @@ _STAGED = {
 
 
 def _draw(
-    name: str, key: Any, parameters: tuple[Any, ...], shape: Any, dtype: Any, place: Any, *more: Any
+    name: str,
+    key: Any,
+    parameters: tuple[Any, ...],
+    shape: Any,
+    dtype: Any,
+    place: Any,
+    *more: Any,
 ) -> Array:
     statics = (sizes_of(name, shape), float_dtype(name, dtype), *more)
     return sample(_STAGED[name], key, parameters, statics, place)

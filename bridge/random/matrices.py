@@ -51,7 +51,12 @@ def _factor(covariance: Value, method: str) -> Any:
 
 
 def _multivariate_normal(
-    key: Value, mean: Any, cov: Any, shape: tuple[int, ...] | None, dtype: DType | None, method: str
+    key: Value,
+    mean: Any,
+    cov: Any,
+    shape: tuple[int, ...] | None,
+    dtype: DType | None,
+    method: str,
 ) -> Any:
     mean, cov = promote_inexact(mean, cov)
     if is_complex(mean.aval.dtype):

@@ -41,19 +41,19 @@ def _exponential(key: Value, shape: Sizes, dtype: DType) -> Any:
     return exponentials(stream_of("exponential", key), shape, dtype)
 
 
-def _cauchy(key: Any, shape: Sizes, dtype: Any) -> Any:
+def _cauchy(key: Value, shape: Sizes, dtype: Any) -> Any:
     u = uniforms(stream_of("cauchy", key), shape, dtype, float(finfo(dtype).eps), 1)
     angle = lax.sub(u, constant(0.5, shape, dtype))
     return lax.tan(lax.mul(constant(math.pi, shape, dtype), angle))
 
 
-def _laplace(key: Any, shape: Sizes, dtype: Any) -> Any:
+def _laplace(key: Value, shape: Sizes, dtype: Any) -> Any:
     lowest = float(dtype.type(-1) + dtype.type(finfo(dtype).epsneg))
     u = uniforms(stream_of("laplace", key), shape, dtype, lowest, 1)
     return lax.mul(lax.sign(u), lax.log1p(lax.neg(lax.abs(u))))
 
 
-def _logistic(key: Any, shape: Sizes, dtype: Any) -> Any:
+def _logistic(key: Value, shape: Sizes, dtype: Any) -> Any:
     u = uniforms(stream_of("logistic", key), shape, dtype, float(finfo(dtype).tiny), 1)
     return lax.sub(lax.log(u), lax.log1p(lax.neg(u)))
 

@@ -41,7 +41,7 @@ def _uniform(key: Value, low: Value, high: Value, shape: tuple[int, ...], dtype:
     return uniforms(stream_of("uniform", key), shape, dtype, low, high)
 
 
-def _unit(key: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+def _unit(key: Value, shape: tuple[int, ...], dtype: Any) -> Any:
     return uniforms(stream_of("uniform", key), shape, dtype, 0, 1)
 
 
@@ -59,7 +59,7 @@ def _bound(x: Value, dtype: DType, extra: int) -> Any:
     return lax.clamp(full_of(scalar, low), x, full_of(scalar, high))
 
 
-def _randint(key: Any, low: Any, high: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+def _randint(key: Value, low: Value, high: Value, shape: tuple[int, ...], dtype: Any) -> Any:
     """An offset of twice as many bits as the dtype has, modulo the number of integers."""
     joint_shape("randint", shape, low.aval.shape, high.aval.shape)
     streams = stream_of("randint", key).split()
@@ -87,7 +87,7 @@ def _randint(key: Any, low: Any, high: Any, shape: tuple[int, ...], dtype: Any) 
     return lax.convert_dtype(lax.add(low, lax.convert_dtype(offset, wide)), dtype)
 
 
-def _above(high: Any, dtype: Any) -> Any:
+def _above(high: Value, dtype: Any) -> Any:
     """Whether an upper bound is larger than the largest number of ``dtype``."""
     kind = high.aval.dtype
     if not is_integer(kind) or int(iinfo(kind).max) <= int(iinfo(dtype).max):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import promote_inexact
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.value import Value
 
 MODES = ("full", "same", "valid")
 _UNROLLED = 32  # products that are written out, not looped over
@@ -53,7 +56,9 @@ def check_operands(name: str, a: Any, b: Any) -> None:
         raise RankError(msg)
 
 
-def _window(x: Any, k: Sequence[int], mode: str, axes: Sequence[int], sizes: Sequence[int]) -> Any:
+def _window(
+    x: Value, k: Sequence[int], mode: str, axes: Sequence[int], sizes: Sequence[int]
+) -> Any:
     """What ``mode`` keeps of a full convolution with a kernel of sizes ``k``."""
     if mode == "full":
         return x
@@ -68,7 +73,7 @@ def _window(x: Any, k: Sequence[int], mode: str, axes: Sequence[int], sizes: Seq
 # by products -------------------------------------------------------------------------------------
 
 
-def _direct(a: Any, b: Any, mode: str) -> Any:
+def _direct(a: Value, b: Value, mode: str) -> Any:
     a, b = promote_inexact(a, b)
     shape, kernel = a.aval.shape, b.aval.shape
     if not shape:
@@ -84,7 +89,7 @@ def _direct(a: Any, b: Any, mode: str) -> Any:
     return _sum_of_products(a, lax.rev(b, tuple(range(len(kernel)))), out)
 
 
-def _by_xla(a: Any, b: Any, padding: list[tuple[int, int]]) -> Any:
+def _by_xla(a: Value, b: Value, padding: list[tuple[int, int]]) -> Any:
     """One image of one channel, and one kernel."""
     n = a.aval.ndim
     kernel = lax.expand_dims(lax.rev(b, tuple(range(n))), (0, 1))
@@ -99,7 +104,7 @@ def _padding(k: int, mode: str) -> tuple[int, int]:
     return (0, 0) if mode == "valid" else (k // 2, (k - 1) // 2)
 
 
-def _sum_of_products(a: Any, b: Any, out: tuple[int, ...]) -> Any:
+def _sum_of_products(a: Value, b: Value, out: tuple[int, ...]) -> Any:
     """Sum over the places of ``b`` of the part of ``a`` there, times the element."""
     places = np.indices(b.aval.shape, dtype=np.int32).reshape(b.aval.ndim, -1).T
     flat = lax.reshape(b, (b.aval.size,))
@@ -130,7 +135,7 @@ direct = StagedFunction(_direct, "convolve")
 # by transforms -----------------------------------------------------------------------------------
 
 
-def _by_fft(a: Any, b: Any, mode: str, axes: tuple[int, ...]) -> Any:
+def _by_fft(a: Value, b: Value, mode: str, axes: tuple[int, ...]) -> Any:
     a, b = promote_inexact(a, b)
     dtype = a.aval.dtype
     if not axes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import warnings
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from tracebridge.core.dtypes.dtypes import float32, float64, is_complex, real_of
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.filtering import user_stacklevel
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.value import Value
 
 _BOUNDARIES = ("even", "odd", "constant", "zeros", None)
 
@@ -80,7 +83,7 @@ def _named_window(window: Any, size: int) -> np.ndarray[Any, Any]:
     return importlib.import_module("scipy.signal").get_window(window, size)
 
 
-def _extended(x: Any, how: Any, n: int) -> Any:
+def _extended(x: Value, how: Any, n: int) -> Any:
     """``x`` with ``n`` more samples at both ends of its last axis."""
     pads = [(0, 0)] * (x.ndim - 1) + [(n, n)]
     if how == "zeros":
@@ -90,7 +93,7 @@ def _extended(x: Any, how: Any, n: int) -> Any:
     return tnp.pad(x, pads, mode="reflect", reflect_type="even" if how == "even" else "odd")
 
 
-def _frames(x: Any, cut: Segments) -> Any:
+def _frames(x: Value, cut: Segments) -> Any:
     step = cut.size - cut.overlap
     starts = np.arange(0, x.shape[-1] - cut.size + 1, step)
     return x[..., starts[:, None] + np.arange(cut.size)]

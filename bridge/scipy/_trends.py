@@ -30,7 +30,7 @@ def _detrend(x: Value, axis: int, kind: str, breaks: tuple[int, ...]) -> Any:
     return tnp.moveaxis(tnp.concatenate(parts, -1), -1, axis) if parts else x
 
 
-def _without_trend(x: Any, kind: str) -> Any:
+def _without_trend(x: Value, kind: str) -> Any:
     x = x - x.mean(-1, keepdims=True)
     n = x.shape[-1]
     if kind == "constant" or n < 2:

@@ -70,7 +70,7 @@ def _axes_of(name: str, ndim: int, s: tuple[int, ...] | None, axes: Any) -> tupl
     return order
 
 
-def _resized(x: Any, n: int) -> Any:
+def _resized(x: Value, n: int) -> Any:
     """``x`` with ``n`` elements along its last axis: cut, or with zeros behind."""
     size = x.aval.shape[-1]
     if n < size:
@@ -79,7 +79,7 @@ def _resized(x: Any, n: int) -> Any:
     return lax.pad(x, zero, [*[(0, 0, 0)] * (x.aval.ndim - 1), (0, n - size, 0)])
 
 
-def _last_axis(x: Any, kind: int, norm: str, inverse: bool) -> Any:
+def _last_axis(x: Value, kind: int, norm: str, inverse: bool) -> Any:
     """One transform along the last axis; the matrices are real, so that parts transform alone."""
     if is_complex(x.aval.dtype):
         parts = [_last_axis(p, kind, norm, inverse) for p in (lax.real(x), lax.imag(x))]
@@ -97,13 +97,13 @@ def _last_axis(x: Any, kind: int, norm: str, inverse: bool) -> Any:
     return _scaled_at(y, ends, 1 / root) if used in {1, 2} else y
 
 
-def _scaled_at(x: Any, places: Sequence[int], factor: float) -> Any:
+def _scaled_at(x: Value, places: Sequence[int], factor: float) -> Any:
     factors = np.ones(x.aval.shape[-1])
     factors[list(places)] = factor
     return lax.mul(x, _along_last(factors, x))
 
 
-def _along_last(values: np.ndarray[Any, Any], x: Any, dtype: Any = None) -> Any:
+def _along_last(values: np.ndarray[Any, Any], x: Value, dtype: Any = None) -> Any:
     """Constants along the last axis of an array like ``x``."""
     wanted = x.aval.dtype if dtype is None else dtype
     constant = put_made("dct", lambda: values.astype(wanted))
@@ -111,19 +111,19 @@ def _along_last(values: np.ndarray[Any, Any], x: Any, dtype: Any = None) -> Any:
     return lax.broadcast_in_dim(constant, shape, (x.aval.ndim - 1,))
 
 
-def _turned(x: Any, angles: np.ndarray[Any, Any]) -> Any:
+def _turned(x: Value, angles: np.ndarray[Any, Any]) -> Any:
     """``x`` times the unit numbers of these angles, along the last axis."""
     dtype = complex_of(real_of(x.aval.dtype))
     return lax.mul(lax.convert_dtype(x, dtype), _along_last(np.exp(1j * angles), x, dtype))
 
 
-def _part(x: Any, start: int, stop: int, step: int = 1) -> Any:
+def _part(x: Value, start: int, stop: int, step: int = 1) -> Any:
     axes = x.aval.ndim - 1
     shape = x.aval.shape[:-1]
     return lax.slice(x, (*[0] * axes, start), (*shape, stop), (*[1] * axes, step))
 
 
-def _reversed(x: Any) -> Any:
+def _reversed(x: Value) -> Any:
     return lax.rev(x, (x.aval.ndim - 1,))
 
 
@@ -131,14 +131,14 @@ def _joined(parts: Sequence[Any]) -> Any:
     return lax.concatenate(list(parts), parts[0].aval.ndim - 1)
 
 
-def _type_1(x: Any) -> Any:
+def _type_1(x: Value) -> Any:
     """The spectrum of the even extension, whose period has both ends once."""
     n = x.aval.shape[-1]
     whole = _joined([x, _reversed(_part(x, 1, n - 1))])
     return lax.real(transform(whole, FftType.RFFT, (2 * n - 2,)))
 
 
-def _type_2(x: Any) -> Any:
+def _type_2(x: Value) -> Any:
     """The spectrum of the even samples followed by the odd ones backwards.
 
     Source: Makhoul (1980), IEEE Trans. ASSP 28(1).
@@ -151,7 +151,7 @@ def _type_2(x: Any) -> Any:
     return lax.mul(_joined([lax.real(turned), tail]), 2.0)
 
 
-def _type_3(x: Any) -> Any:
+def _type_3(x: Value) -> Any:
     """The steps of type 2 backwards."""
     n = x.aval.shape[-1]
     if n == 1:
@@ -172,7 +172,7 @@ def _type_3(x: Any) -> Any:
     return _part(lax.reshape(pairs, (*x.aval.shape[:-1], n + n % 2)), 0, n)
 
 
-def _type_4(x: Any) -> Any:
+def _type_4(x: Value) -> Any:
     """Products with both halves of the angles, around a transform of twice the length."""
     n = x.aval.shape[-1]
     steps = np.pi * np.arange(n) / (2 * n)

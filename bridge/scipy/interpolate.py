@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import tracebridge.numpy as tnp
 from tracebridge.core.dtypes.dtypes import is_inexact
@@ -15,6 +15,9 @@ from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.numpy._staging import known_not_to_ascend
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.value import Value
 
 __all__ = ["RegularGridInterpolator"]
 
@@ -154,7 +157,7 @@ def _coordinates(xi: Any, n: int) -> Any:
     return found if is_inexact(found.dtype) else found.astype(float)
 
 
-def _cell(grid: Any, x: Any) -> tuple[Any, Any]:
+def _cell(grid: Any, x: Value) -> tuple[Any, Any]:
     """The number of the grid cell of ``x``, and where in it ``x`` is, from 0 to 1."""
     last = max(grid.shape[0] - 2, 0)
     i = tnp.clip(tnp.searchsorted(grid, x, side="right") - 1, 0, last)

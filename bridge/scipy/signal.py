@@ -307,7 +307,7 @@ def csd(
     return freqs, average_of("csd", result, average)
 
 
-def _same_length(a: Any, b: Any, axis: int) -> tuple[Any, Any]:
+def _same_length(a: Value, b: Value, axis: int) -> tuple[Any, Any]:
     size = max(a.shape[axis], b.shape[axis])
 
     def longer(x: Any) -> Any:

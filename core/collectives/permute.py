@@ -275,7 +275,7 @@ def _described(names: Sequence[object], groups: object) -> str:
 
 
 def _exchange(
-    value: Any,
+    value: Value,
     names: Sequence[object],
     sizes: Sequence[Any],
     split: int,

@@ -63,7 +63,9 @@ class _AllReduce(Collective):
         rest = tuple([a for a in params["axes"] if a != ctx.axis_name])
         return (self.bind(out, axes=rest, axis_index_groups=None) if rest else out), None
 
-    def _in_groups(self, x: Any, d: int | None, ctx: BatchContext, groups: Any) -> tuple[Any, Any]:
+    def _in_groups(
+        self, x: Value, d: int | None, ctx: BatchContext, groups: Any
+    ) -> tuple[Any, Any]:
         """Reduce each group, and give the result to its members."""
         if len({len(g) for g in groups}) != 1:
             return self._in_unequal_groups(to_front(x, d, ctx.size), groups), 0

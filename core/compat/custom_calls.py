@@ -65,7 +65,7 @@ def _function(app: Application, args: Sequence[object]) -> tuple[list[Any], list
     return consts, list(args[n:]), wrap_init(fun, debug_info=jaxpr.debug)
 
 
-def _jvp(app: Application, consts: Sequence[object]) -> Callable[..., list[Any]]:
+def _jvp(app: Application, consts: Sequence[Any]) -> Callable[..., list[Any]]:
     """The rule as a function of arguments and tangents that gives results and tangents."""
 
     def jvp(*primals_and_tangents: object) -> list[Any]:

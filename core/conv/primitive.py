@@ -23,7 +23,6 @@ from tracebridge.core.lowering.context import register_platform_lowering
 from tracebridge.core.mlir.attrs import i64, i64_array
 
 if TYPE_CHECKING:
-    from tracebridge.core._jaxlib.mlir import IrValue
     from tracebridge.core.ir.application import Params
     from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
     from tracebridge.core.ir.value import Value
@@ -59,7 +58,7 @@ class ConvGeneralDilated(Primitive):
             raise DtypeMismatchError(msg, expected="one dtype", hint="say preferred_element_type")
         return result_aval(avals, shape)
 
-    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: Any, **params: Any) -> Any:
         out = ctx.aval_out
         if 0 in (*out.shape, *[n for a in ctx.avals_in for n in a.shape]):
             return ctx.splat(False if is_bool(out.dtype) else 0, out)

@@ -50,7 +50,7 @@ def _finish(out: Any, aval: ShapedArray) -> Any:
     return out if out.aval.dtype == aval.dtype else lax.convert_dtype(out, aval.dtype)
 
 
-def _preferred(a: Any, b: Any, ct: Any) -> Any:
+def _preferred(a: Value, b: Value, ct: Value) -> Any:
     """Cotangents accumulate in their dtype, where the other operand has another one."""
     return None if a.aval.dtype == b.aval.dtype else ct.aval.dtype
 
@@ -153,7 +153,7 @@ def _merged(x: Value, dim: int, axis: int, outer: int) -> Any:
     return lax.reshape(x, (*shape[:axis], size * n, *shape[axis + 1 :]))
 
 
-def _parted(x: Any, axis: int, outer: int, size: Any) -> Any:
+def _parted(x: Value, axis: int, outer: int, size: Any) -> Any:
     """The inverse: the mapped axis is in front."""
     shape = x.aval.shape
     n = shape[axis] // size

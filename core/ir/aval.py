@@ -17,6 +17,7 @@ from tracebridge.core.util.public_path import public_path
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+
 Shape = tuple[Any, ...]
 
 # Types say nothing of places: the mesh of their shardings has no axes.

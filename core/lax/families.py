@@ -150,7 +150,7 @@ class Elementwise(Primitive):
         xs = tuple(full_operands(ctx, xs))
         return self.lower_full(ctx, *xs, **params)
 
-    def lower_full(self, ctx: LoweringContext, *xs: Any, **params: Any) -> Any:
+    def lower_full(self, ctx: LoweringContext, *xs: IrValue, **params: Any) -> Any:
         """Emit the operation for operands that all have the result's shape."""
         return ctx.op1(self.hlo, xs, ctx.aval_out, self.attributes(*ctx.avals_in, **params))
 
@@ -435,7 +435,7 @@ class Reduction(Primitive):
         shape = tuple([d for i, d in enumerate(x.shape) if i not in axes])
         return x.update(shape=shape, dtype=self.result_dtype(x))
 
-    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: Any, **params: Any) -> Any:
         (x,) = operands
         out = ctx.aval_out
         dtype = self.accumulator(out.dtype)

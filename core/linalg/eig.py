@@ -76,7 +76,7 @@ class Eig(Composed):
         n_vectors = params["compute_left_eigenvectors"] + params["compute_right_eigenvectors"]
         return [vectors.update(shape=a.shape[:-1]), *[vectors] * n_vectors]
 
-    def compose(self, *operands: Any, **params: Any) -> Any:
+    def compose(self, *operands: Value, **params: Any) -> Any:
         (a,) = operands
         if is_empty(a.aval):
             return [zeros_of(o) for o in self.abstract_eval(a.aval, **params)]
@@ -211,7 +211,7 @@ class Schur(Composed):
         check_square("schur", a)
         return [a, a] if params["compute_schur_vectors"] else [a]
 
-    def compose(self, *operands: Any, **params: Any) -> Any:
+    def compose(self, *operands: Value, **params: Any) -> Any:
         (a,) = operands
         vectors = params["compute_schur_vectors"]
         if is_empty(a.aval):

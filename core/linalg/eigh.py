@@ -73,7 +73,7 @@ class Eigh(Composed):
         values = a.update(shape=(*batch, count), dtype=real_dtype(a.dtype))
         return [vectors, values]
 
-    def compose(self, *operands: Any, **params: Any) -> Any:
+    def compose(self, *operands: Value, **params: Any) -> Any:
         (a,) = operands
         if is_empty(a.aval):
             outs = self.abstract_eval(a.aval, **params)

@@ -56,7 +56,7 @@ class Composed(OfMatrices):
     """
 
     @abc.abstractmethod
-    def compose(self, *operands: Any, **params: Any) -> Any:
+    def compose(self, *operands: Value, **params: Any) -> Any:
         """The results, by operations of ``lax``."""
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:

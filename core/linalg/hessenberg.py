@@ -68,7 +68,7 @@ class Hessenberg(Composed):
         *batch, n = a.shape[:-1]
         return [a, a.update(shape=(*batch, max(n - 1, 0)))]
 
-    def compose(self, *operands: Any, **params: Any) -> Any:
+    def compose(self, *operands: Value, **params: Any) -> Any:
         return _reduced(operands[0])
 
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
@@ -159,7 +159,7 @@ class Tridiagonal(Composed):
         off = a.update(shape=(*batch, n - 1))
         return [a, a.update(shape=(*batch, n), dtype=dtype), off.update(dtype=dtype), off]
 
-    def compose(self, *operands: Any, **params: Any) -> Any:
+    def compose(self, *operands: Value, **params: Any) -> Any:
         return _tridiagonal(operands[0], lower=params["lower"])
 
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:

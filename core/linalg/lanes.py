@@ -86,7 +86,7 @@ def _across(x: Value, like: Value) -> Any:
     return x if x.aval.ndim == n else lax.broadcast_in_dim(x, like.aval.shape, (n - 1,))
 
 
-def _where(condition: Value, yes: Value, no: Value) -> Any:
+def _where(condition: Any, yes: Any, no: Any) -> Any:
     return lax.select_n(_across(condition, yes), no, yes)
 
 

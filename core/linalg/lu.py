@@ -71,7 +71,7 @@ class Lu(Composed):
         pivots = a.update(shape=(*batch, least(m, n)), dtype=INT32, weak_type=False)
         return [a, pivots, pivots.update(shape=(*batch, m))]
 
-    def compose(self, *operands: Any, **params: Any) -> Any:
+    def compose(self, *operands: Value, **params: Any) -> Any:
         (a,) = operands
         return _blocked(a)
 
@@ -101,7 +101,7 @@ class Lu(Composed):
 lu_p = Lu()
 
 
-def _last(k: Any) -> Any:
+def _last(k: Value) -> Any:
     return lax.sub(lax.convert_dtype(as_value(k), INT32), _int(1))
 
 
@@ -288,7 +288,7 @@ class LuPivotsToPermutation(Composed):
             raise ShapeMismatchError(msg, expected="at most as many exchanges as rows")
         return pivots.update(shape=(*pivots.shape[:-1], size), weak_type=False)
 
-    def compose(self, *operands: Any, **params: Any) -> Any:
+    def compose(self, *operands: Value, **params: Any) -> Any:
         (pivots,) = operands
         return _permutation(pivots, params["permutation_size"])
 
@@ -296,7 +296,7 @@ class LuPivotsToPermutation(Composed):
 lu_pivots_to_permutation_p = LuPivotsToPermutation()
 
 
-def _permutation(pivots: Value, size: Any) -> Any:
+def _permutation(pivots: Any, size: Any) -> Any:
     *batch, k = pivots.aval.shape
     axis = len(batch)
     order = lax.broadcasted_iota(INT32, (*batch, size), axis)

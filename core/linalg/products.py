@@ -38,7 +38,7 @@ class SymmetricProduct(Composed):
             raise ShapeMismatchError(msg, expected="(*batch, m, n) and (*batch, m, m)")
         return c.strong
 
-    def compose(self, *operands: Any, **params: Any) -> Any:
+    def compose(self, *operands: Value, **params: Any) -> Any:
         a, c = operands
         product = lax.mul(matmul(a, swapped(a)), scalar(a, params["alpha"]))
         if params["beta"] == 0:

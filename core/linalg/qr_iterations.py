@@ -226,7 +226,7 @@ def _wilkinson(a: Value, b: Value, c: Value, d: Value) -> Any:
     return lax.sub(d, lax.select_n(none, share, scalar(share, 0)))
 
 
-def _chased(xs: Any, first: Value, k: Any, lo: Any, hi: Any, width: int) -> list[Any]:
+def _chased(xs: Any, first: Value, k: Value, lo: Any, hi: Any, width: int) -> list[Any]:
     """The bulge one row further down."""
     h, *q = xs
     n, size = q[0].aval.shape[0] if q else h.aval.shape[0] - width + 1, h.aval.shape[0]
@@ -261,7 +261,7 @@ def _finished(h: Value, q: tuple[Value, ...], width: int) -> list[Any]:
     return repeated(n - 1, _split, [h, *q])
 
 
-def _split(k: Any, xs: Any) -> list[Any]:
+def _split(k: Value, xs: Any) -> list[Any]:
     """Block ``k``: triangular, or with equal elements on the diagonal and opposite signs beside."""
     h, *q = xs
     zero, after = _index(0), (k, 1)

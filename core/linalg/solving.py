@@ -50,7 +50,7 @@ class LuSolve(Composed):
             raise ShapeMismatchError(msg, expected=f"shape {(*order.shape, 'k')}")
         return b.strong
 
-    def compose(self, *operands: Any, **params: Any) -> Any:
+    def compose(self, *operands: Value, **params: Any) -> Any:
         factors, order, b = operands
         return _by_triangles(factors, order, b, params["transposed"])
 

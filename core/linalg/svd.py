@@ -86,7 +86,7 @@ class Svd(Composed):
         u = a.update(shape=(*batch, m, m if full else k))
         return [s, u, a.update(shape=(*batch, n if full else k, n))]
 
-    def compose(self, *operands: Any, **params: Any) -> Any:
+    def compose(self, *operands: Value, **params: Any) -> Any:
         (a,) = operands
         full, subset = params["full_matrices"], params["subset_by_index"]
         if is_empty(a.aval):
@@ -165,7 +165,7 @@ def _tangents(s: Value, u: Value, vh: Value, change: Value) -> list[Any]:
     return [ds, du, adjoint(dv)]
 
 
-def _completed(u: Value, du: Value, k: Any) -> Any:
+def _completed(u: Value, du: Value, k: Value) -> Any:
     """The tangent of unitary matrices whose first ``k`` columns change by ``du``: the smallest."""
     m, size = u.aval.shape[-2:]
     if size == k:

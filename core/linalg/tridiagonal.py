@@ -55,7 +55,7 @@ class TridiagonalSolve(Composed):
             )
         return b.strong
 
-    def compose(self, *operands: Any, **params: Any) -> Any:
+    def compose(self, *operands: Value, **params: Any) -> Any:
         return _solution(*operands, perturb=params["perturb_singular"])
 
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Any], **params: Any) -> Any:

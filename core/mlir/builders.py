@@ -23,6 +23,7 @@ from tracebridge.core.symbolic.evaluate import dims_evaluate
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+
 _I32 = np.dtype(np.int32)
 _SIZE = ShapedArray((), _I32)
 _FLAG = ShapedArray((), np.dtype(np.bool_))

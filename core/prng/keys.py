@@ -16,6 +16,7 @@ from tracebridge.core.lax.batch_util import move_batch_axis
 from tracebridge.core.prng.implementations import IMPLEMENTATIONS, Implementation
 
 if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
     from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
 
 
@@ -62,7 +63,7 @@ class _Relabelled(Primitive):
     cost = Cost.MOVES_DATA
     makes_nan = False
 
-    def lower(self, ctx: LoweringContext, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         return operands[0]
 
     def batch(

@@ -47,7 +47,7 @@ class _Ragged(Primitive):
     cost = Cost.CONTRACTION
 
     @abc.abstractmethod
-    def compose(self, *operands: Any, **params: Any) -> Any:
+    def compose(self, *operands: Value, **params: Any) -> Any:
         """The result, by operations of ``lax``."""
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
@@ -76,7 +76,7 @@ class RaggedRows(_Ragged):
         x, y, _ = avals
         return result_aval((x, y), (*x.shape[:4], y.shape[4]), params["dtype"], weak_type=False)
 
-    def compose(self, *operands: Any, **params: Any) -> Any:
+    def compose(self, *operands: Value, **params: Any) -> Any:
         x, y, sizes = operands
         p, r, b, inner, _ = x.aval.shape
         n = y.aval.shape[4]
@@ -146,7 +146,7 @@ class RaggedSums(_Ragged):
         shape = (groups, params["sets"], x.shape[2], x.shape[4], y.shape[4])
         return result_aval((x, y), shape, params["dtype"], weak_type=False)
 
-    def compose(self, *operands: Any, **params: Any) -> Any:
+    def compose(self, *operands: Value, **params: Any) -> Any:
         x, y, sizes = operands
         p, _, b, inner, m = x.aval.shape
         n, groups = y.aval.shape[4], sizes.aval.shape[1]

@@ -6,7 +6,7 @@ shape above it: the product with a power of a uniform number.
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core import lax
 from tracebridge.core.control.loops.while_loop import while_loop
@@ -23,6 +23,9 @@ from tracebridge.core.special.lanes import (
 )
 from tracebridge.core.special.rejection import PENDING, Rejection, on_cpu, some, where_needed
 
+if TYPE_CHECKING:
+    from tracebridge.core.ir.value import Value
+
 _NOT_POSITIVE = -2.0
 
 
@@ -30,14 +33,14 @@ def _number(like: Any, x: float) -> Any:
     return full_of(like.aval.strong.update(shape=()), x)
 
 
-def _slope_and_scale(a: Any) -> tuple[Any, Any]:
+def _slope_and_scale(a: Value) -> tuple[Any, Any]:
     """The ``d`` and ``c`` of the source."""
     one, third = _number(a, 1), _number(a, 1 / 3)
     d = lax.sub(lax.select(lax.ge(a, one), a, lax.add(a, one)), third)
     return d, lax.div(third, lax.sqrt(d))
 
 
-def _is_rejected(d: Any, square: Any, v: Any, u: Any) -> Any:
+def _is_rejected(d: Any, square: Any, v: Value, u: Value) -> Any:
     """Whether a normal number of this square, with its cube ``v``, fails against ``u``."""
     one = _number(d, 1)
     slow = lax.ge(u, lax.sub(one, lax.mul(_number(d, 0.0331), lax.mul(square, square))))

@@ -12,6 +12,7 @@ from tracebridge.core.lax.families import Elementwise
 from tracebridge.core.special.incomplete_gamma import random_gamma_grad
 
 if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
     from tracebridge.core.ir.rule_contexts import LoweringContext
     from tracebridge.core.ir.value import Value
 
@@ -30,7 +31,7 @@ class RandomGamma(Elementwise):
     accepts = staticmethod(is_float)
     accepts_text = "floats"
 
-    def lower_full(self, ctx: LoweringContext, *xs: Any, **params: Any) -> Any:
+    def lower_full(self, ctx: LoweringContext, *xs: IrValue, **params: Any) -> Any:
         return xs[0]
 
     def jvp(self, primals: Any, tangents: Any, **params: Any) -> Any:

@@ -290,7 +290,7 @@ def _density(a: Expression, x: Expression) -> Expression:
     )
 
 
-def _without_nan(weight: Any, x: Any) -> Any:
+def _without_nan(weight: Any, x: Value) -> Any:
     """``x``, but 0 where ``weight`` is 0: it goes to 0 faster than the other to infinity."""
     flags = lax.eq(weight, 0.0)
     x = x if x.aval.shape == flags.aval.shape else lax.broadcast_like(x, flags)

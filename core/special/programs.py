@@ -26,6 +26,7 @@ from tracebridge.core.lax.families import Elementwise
 from tracebridge.core.util.caching import BoundedCache
 
 if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
     from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.jaxpr import Jaxpr
     from tracebridge.core.ir.rule_contexts import LoweringContext
@@ -178,7 +179,7 @@ class ByProgram(Elementwise):
     def formula(self, *xs: Expression) -> Expression:
         """The function of operands of one shape, of float32 or float64."""
 
-    def lower_full(self, ctx: LoweringContext, *xs: Any, **params: Any) -> Any:
+    def lower_full(self, ctx: LoweringContext, *xs: IrValue, **params: Any) -> Any:
         jaxpr = self._program(ctx.aval_out.strong, len(xs))
         return ctx.call_jaxpr(jaxpr, xs, self.name)[0]
 

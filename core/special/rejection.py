@@ -83,7 +83,7 @@ class Rejection(Elementwise):
 
         return ctx.lower_fun(run, *operands)[0]
 
-    def lower_cpu(self, ctx: LoweringContext, *operands: Any, **params: Any) -> Any:
+    def lower_cpu(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         """One attempt for all, then more for those that need them."""
         out = ctx.aval_out
         if not is_static(out) or out.size < _LEAST:
@@ -122,7 +122,7 @@ class Rejection(Elementwise):
         return while_loop(lambda c: lax.lt(c[0], total), step, (zero, number))[1]
 
 
-def _taken(x: Any, at: Any) -> Any:
+def _taken(x: Value, at: Any) -> Any:
     """``x[at]``, positions in bounds."""
     numbers = lax.GatherDimensionNumbers(
         offset_dims=(), collapsed_slice_dims=(0,), start_index_map=(0,)

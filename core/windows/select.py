@@ -100,7 +100,7 @@ class SelectAndScatterAdd(_Selecting):
             raise ShapeMismatchError(msg, expected=f"shape {expected.shape}")
         return source.update(shape=x.shape)
 
-    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: Any, **params: Any) -> Any:
         source, x = operands
         s_aval, x_aval = ctx.avals_in
         windows, prim = windows_of(params), params["select_prim"]
@@ -119,7 +119,7 @@ class SelectAndScatterAdd(_Selecting):
         return self._operation(ctx, x, source, prim, windows)
 
     def _operation(
-        self, ctx: LoweringContext, x: Any, source: Any, prim: Primitive, windows: Windows
+        self, ctx: LoweringContext, x: Value, source: Any, prim: Primitive, windows: Windows
     ) -> Any:
         out = ctx.aval_out
         scalar = out.update(shape=())

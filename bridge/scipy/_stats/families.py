@@ -6,12 +6,15 @@ import dataclasses
 import inspect
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tracebridge.numpy as tnp
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.scipy._special.elementwise import floats
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.value import Value
 
 Formula = Callable[..., Any]
 _WORDS = {
@@ -74,7 +77,7 @@ class Distribution:
 
         return run
 
-    def _value(self, kind: str, x: Any, shapes: Any, loc: Any, scale: Any) -> Any:
+    def _value(self, kind: str, x: Value, shapes: Any, loc: Any, scale: Any) -> Any:
         y = (x - loc) / scale
         low, high = self.low(*shapes), self.high(*shapes)
         if kind in ("pdf", "logpdf", "pmf", "logpmf"):
@@ -97,14 +100,14 @@ class Distribution:
         first, last = ends[kind]
         return tnp.where(below, first, tnp.where(above, last, inner))
 
-    def _probability(self, kind: str, y: Any, shapes: Any) -> Any:
+    def _probability(self, kind: str, y: Value, shapes: Any) -> Any:
         if kind in self.functions:
             return self.functions[kind](y, *shapes)
         if kind.startswith("log"):
             return tnp.log(self._probability(kind[3:], y, shapes))
         return 1 - self._probability("cdf" if kind == "sf" else "sf", y, shapes)
 
-    def _quantile(self, kind: str, q: Any, shapes: Any, loc: Any, scale: Any) -> Any:
+    def _quantile(self, kind: str, q: Value, shapes: Any, loc: Any, scale: Any) -> Any:
         inside = (q >= 0) & (q <= 1)
         safe = tnp.where(inside, q, 0.5)
         if kind in self.functions:

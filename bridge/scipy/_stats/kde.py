@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import tracebridge.numpy as tnp
 from tracebridge.core.dtypes.dtypes import is_complex, is_inexact
@@ -29,6 +29,9 @@ from tracebridge.random.selection import choice
 from tracebridge.scipy._special import formulas as f
 from tracebridge.scipy._stats.multivariate import log_normal
 from tracebridge.scipy.special import logsumexp
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.value import Value
 
 __all__ = ["gaussian_kde"]
 
@@ -90,7 +93,7 @@ def _box(low: Any, high: Any, dataset: Any, weights: Any, covariance: Any) -> An
     return ((f.ndtr(high) - f.ndtr(low)) * weights).sum(axis=-1)
 
 
-def _product(a: Any, a_weights: Any, a_cov: Any, b: Any, b_weights: Any, b_cov: Any) -> Any:
+def _product(a: Value, a_weights: Any, a_cov: Any, b: Value, b_weights: Any, b_cov: Any) -> Any:
     a, a_weights, a_cov, b, b_weights, b_cov = promote_inexact(
         a, a_weights, a_cov, b, b_weights, b_cov
     )

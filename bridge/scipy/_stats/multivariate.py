@@ -21,7 +21,7 @@ from tracebridge.scipy._special import formulas as f
 _LOG_2_PI = math.log(2 * math.pi)
 
 
-def _dirichlet(x: Any, alpha: Any) -> Any:
+def _dirichlet(x: Value, alpha: Any) -> Any:
     x, alpha = promote_inexact(x, alpha)
     if alpha.ndim != 1 or x.ndim == 0:
         msg = f"dirichlet: x is {x.aval.str_short()}, alpha {alpha.aval.str_short()}"
@@ -45,7 +45,7 @@ def _dirichlet(x: Any, alpha: Any) -> Any:
     return tnp.where(good, log, math.nan)
 
 
-def _multinomial(x: Any, n: Any, p: Any) -> Any:
+def _multinomial(x: Value, n: Any, p: Any) -> Any:
     (p,) = promote_inexact(p)
     # Counts are whole numbers: strict promotion has nothing to say about them.
     x, n = [v if is_inexact(v.dtype) else v.astype(p.dtype) for v in (x, n)]
@@ -84,7 +84,7 @@ def log_normal(difference: Any, cov: Any) -> Any:
     return -0.5 * ((y * y).sum(axis=-1) + difference.shape[-1] * _LOG_2_PI) - log_root
 
 
-def _multivariate_normal(x: Any, mean: Any, cov: Any) -> Any:
+def _multivariate_normal(x: Value, mean: Any, cov: Any) -> Any:
     x, mean, cov = promote_inexact(x, mean, cov)
     if mean.ndim == 0 and cov.ndim == 0:
         positive = cov > 0

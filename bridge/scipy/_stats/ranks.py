@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.core.util.public_path import public_path
 from tracebridge.numpy._promote import normalize_axis
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.value import Value
 
 __all__ = ["ModeResult", "mode", "rankdata", "sem"]
 
@@ -63,7 +66,7 @@ def _runs(ordered: Any) -> tuple[Any, Any, Any]:
     return begins, first, last
 
 
-def _rankdata(a: Any, method: str, axis: int | None, omit: bool) -> Any:
+def _rankdata(a: Value, method: str, axis: int | None, omit: bool) -> Any:
     if axis is None:
         a, axis = tnp.ravel(a), 0
     axis = normalize_axis(axis, a.ndim, "rankdata")
@@ -91,7 +94,7 @@ def _rankdata(a: Any, method: str, axis: int | None, omit: bool) -> Any:
     return tnp.moveaxis(ranks, -1, axis)
 
 
-def _mode(a: Any, axis: int | None, keepdims: bool, omit: bool) -> list[Any]:
+def _mode(a: Value, axis: int | None, keepdims: bool, omit: bool) -> list[Any]:
     ndim = a.ndim
     if axis is None:
         a, axis = tnp.ravel(a), 0
@@ -118,7 +121,7 @@ def _mode(a: Any, axis: int | None, keepdims: bool, omit: bool) -> list[Any]:
     return [modes.reshape(shape), count.reshape(shape)]
 
 
-def _sem(a: Any, axis: int | None, ddof: int, keepdims: bool, omit: bool) -> Any:
+def _sem(a: Value, axis: int | None, ddof: int, keepdims: bool, omit: bool) -> Any:
     if not is_inexact(a.dtype):
         a = a.astype(default_float())
     if axis is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,6 +27,9 @@ from tracebridge.numpy import linalg
 from tracebridge.numpy._promote import promote_inexact
 from tracebridge.numpy._staging import value_of
 from tracebridge.scipy.linalg._bisection import SMALL, bisected
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.value import Value
 
 
 def inexact(*xs: Any) -> list[Any]:
@@ -206,7 +209,7 @@ def rsf2csf(T: ArrayLike, Z: ArrayLike, check_finite: bool = True) -> tuple[Arra
     return form, tnp.matmul(z, vectors)
 
 
-def _factor(x: Any, method: str, eps: float | None, max_iterations: int | None) -> Any:
+def _factor(x: Value, method: str, eps: float | None, max_iterations: int | None) -> Any:
     if method == "qdwh":
         return qdwh(x, eps=eps, max_iterations=max_iterations)[0]
     u, _, vh = linalg.svd(x, full_matrices=False)

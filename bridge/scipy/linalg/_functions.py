@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.numpy._staging import is_traced
 from tracebridge.scipy.linalg._eigen import inexact
 
+if TYPE_CHECKING:
+    from tracebridge.core.ir.value import Value
+
 
 def _square(name: str, a: Any) -> tuple[Any, Any]:
     (x,) = inexact(a)
@@ -34,12 +37,12 @@ def _square(name: str, a: Any) -> tuple[Any, Any]:
 # Schur's form -------------------------------------------------------------------------------------
 
 
-def _complex_schur(a: Any) -> tuple[Any, Any]:
+def _complex_schur(a: Value) -> tuple[Any, Any]:
     t, z = lax_schur(as_dtype(a, complex_dtype(a.aval.dtype)))
     return t, z
 
 
-def _by_diagonals(t: Any, first: Any, element: Callable[[Any, Any], Any]) -> Any:
+def _by_diagonals(t: Value, first: Any, element: Callable[[Any, Any], Any]) -> Any:
     """A triangular function of ``t``, one diagonal after the other, of those before."""
     n = t.shape[-1]
     distance = np.arange(n)[None, :] - np.arange(n)[:, None]
@@ -94,7 +97,7 @@ def funm(A: ArrayLike, func: Callable[[Array], Array], disp: bool = True) -> Any
     return out, tnp.where(tnp.all(tnp.isfinite(out)), error, np.inf)
 
 
-def _is_real(x: Any) -> bool:
+def _is_real(x: Value) -> bool:
     """Whether imaginary parts are rounding errors; traced values stay complex."""
     if is_traced(x):
         return False
@@ -104,7 +107,7 @@ def _is_real(x: Any) -> bool:
 
 
 @custom_jvp
-def _sqrtm(a: Any) -> Any:
+def _sqrtm(a: Value) -> Any:
     t, z = _complex_schur(a)
     d = tnp.sqrt(tnp.diagonal(t, axis1=-2, axis2=-1))
     rows, columns = _diagonals(d)
@@ -144,7 +147,7 @@ def sqrtm(A: ArrayLike, blocksize: int = 1) -> Array:
     return _sqrtm(as_dtype(a, complex_dtype(a.aval.dtype)))
 
 
-def _sylvester(a: Any, b: Any, c: Any) -> Any:
+def _sylvester(a: Value, b: Value, c: Any) -> Any:
     """All complex. Derivatives solve again, so that they need none of the Schur forms."""
     fixed = [lax.stop_gradient(x) for x in (a, b)]
     forms = [_complex_schur(x) for x in fixed]

@@ -31,7 +31,7 @@ def _vectors(name: str, *xs: Any) -> list[Any]:
     return [broadcast_to(x, (*batch, x.aval.shape[-1])) for x in xs]
 
 
-def _spread(x: Any, index: np.ndarray[Any, Any]) -> Any:
+def _spread(x: Value, index: np.ndarray[Any, Any]) -> Any:
     """The elements of the last axis that a matrix of positions names."""
     if not index.size:
         return tnp.zeros((*x.aval.shape[:-1], *index.shape), x.aval.dtype)

@@ -7,7 +7,7 @@ solve systems with the same matrix, or its transpose, by the same method.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tracebridge.numpy as tnp
 from tracebridge._api.args.ravel import ravel_pytree
@@ -21,6 +21,9 @@ from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.runtime.arrays.argument_types import PyTree
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.tree import tree
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.value import Value
 
 __all__ = ["bicgstab", "cg", "gmres"]
 
@@ -42,7 +45,7 @@ def _operator(name: str, what: str, A: Any) -> Operator:
     raise ArgumentTypeError(msg)
 
 
-def _same(v: Any) -> Any:
+def _same(v: Value) -> Any:
     return v
 
 
@@ -89,7 +92,7 @@ def _inexact(x: Any) -> Any:
     return x if is_inexact(x.dtype) else x.astype(tnp.result_type(x, 1.0))
 
 
-def _check_like(name: str, x: Any, b: Any, what: str = "x0") -> None:
+def _check_like(name: str, x: Value, b: Value, what: str = "x0") -> None:
     """Raise unless both are trees of arrays of the same shapes."""
     leaves, structure = tree.flatten(x)
     others, expected = tree.flatten(b)
@@ -103,20 +106,20 @@ def _check_like(name: str, x: Any, b: Any, what: str = "x0") -> None:
         raise ShapeMismatchError(msg)
 
 
-def _squared(v: Any) -> Any:
+def _squared(v: Value) -> Any:
     return tnp.real(tnp.vdot(v, v))
 
 
-def _limit(b: Any, tol: Any, atol: Any) -> Any:
+def _limit(b: Value, tol: Any, atol: Any) -> Any:
     """The square of the residual's norm that is small enough."""
     return tnp.maximum(tol**2 * _squared(b), atol**2)
 
 
-def _is_zero(x: Any) -> Any:
+def _is_zero(x: Value) -> Any:
     return x == 0
 
 
-def _ratio(a: Any, b: Any) -> Any:
+def _ratio(a: Value, b: Value) -> Any:
     """The quotient; 0 where the divisor is."""
     return tnp.where(_is_zero(b), 0, a / tnp.where(_is_zero(b), 1, b))
 
@@ -257,7 +260,7 @@ def bicgstab(
 # generalised minimal residuals -------------------------------------------------------------------
 
 
-def _givens(a: Any, b: Any) -> tuple[Any, Any]:
+def _givens(a: Value, b: Value) -> tuple[Any, Any]:
     """Cosine and sine of the rotation that turns ``(a, b)`` into ``(., 0)``; ``b`` is real."""
     size = tnp.sqrt(tnp.abs(a) ** 2 + tnp.abs(b) ** 2)
     a_size = tnp.abs(a)
@@ -265,7 +268,7 @@ def _givens(a: Any, b: Any) -> tuple[Any, Any]:
     return _ratio(a_size, size).astype(a.dtype), (phase * _ratio(b, size)).astype(a.dtype)
 
 
-def _cycle(A: Operator, M: Operator, b: Any, x: Any, m: int, small: Any) -> Any:
+def _cycle(A: Operator, M: Operator, b: Value, x: Value, m: int, small: Any) -> Any:
     """Minimise the residual over the Krylov space of ``m`` products, by rotations."""
     r = M(b - A(x))
     beta = tnp.sqrt(_squared(r))

@@ -6,13 +6,16 @@ Every formula has its derivatives at the identity, where lengths of vectors have
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tracebridge.numpy as tnp
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.linalg.eigh import eigh
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import promote_inexact
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.value import Value
 
 # Below this square of an angle, series have the last digit of float64.
 _SMALL = 1e-3
@@ -28,7 +31,7 @@ def columns(name: str, x: Any, *sizes: int) -> Any:
     return x
 
 
-def _wide(x: Any) -> Any:
+def _wide(x: Value) -> Any:
     return tnp.expand_dims(x, -1)
 
 
@@ -43,13 +46,13 @@ def length(v: Any) -> Any:
     return tnp.where(none, 0, tnp.sqrt(tnp.where(none, 1, square)))
 
 
-def _angle(y: Any, x: Any) -> Any:
+def _angle(y: Value, x: Value) -> Any:
     """``arctan2``; its derivative at the origin is 0."""
     none = (x == 0) & (y == 0)
     return tnp.arctan2(y, tnp.where(none, 1, x))
 
 
-def _polynomial(x: Any, *coefficients: float) -> Any:
+def _polynomial(x: Value, *coefficients: float) -> Any:
     total: Any = tnp.zeros_like(x)
     for c in reversed(coefficients):
         total = total * x + c
@@ -163,7 +166,7 @@ def product(p: Any, q: Any) -> Any:
     return tnp.concatenate([vector, b * w - (a * v).sum(axis=-1, keepdims=True)], axis=-1)
 
 
-def _product(p: Any, q: Any) -> Any:
+def _product(p: Any, q: Value) -> Any:
     p, q = promote_inexact(p, q)
     return _normalized(product(p, q))
 

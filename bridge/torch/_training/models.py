@@ -160,9 +160,9 @@ def _translations(module: torch.nn.Module, names: Mapping[str, str]) -> Programs
         found = known.get(key)
         if found is None:
             label = type(module).__name__
-            examples = export_tree((tuple(args), dict(kwargs)), torch_adapter)
+            values, named = export_tree((tuple(args), dict(kwargs)), torch_adapter)
             with torch.enable_grad():
-                graph = exported(label, module, *examples, None)
+                graph = exported(label, module, values, named, None)
             found = known[key] = Program(label, graph, names)
         return found
 

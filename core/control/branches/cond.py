@@ -257,7 +257,7 @@ def _handed_on(branches: Sequence[Jaxpr]) -> list[int | None]:
     ]
 
 
-def _shielded(x: Any, dim: int | None, chosen: Any) -> tuple[Any, int | None]:
+def _shielded(x: Value, dim: int | None, chosen: Any) -> tuple[Any, int | None]:
     """``x`` for a branch that some elements of a batch take, and its batch axis.
 
     The branch runs for the others too, with values that it is not made for: a derivative there may

@@ -95,7 +95,7 @@ def cond(
     return _call("cond", index, (false_fun, true_fun), names, operands)
 
 
-def _with_two_operands(pred: Any, x: Any, true_fun: Any, y: Any, false_fun: Any) -> Any:
+def _with_two_operands(pred: Any, x: Value, true_fun: Any, y: Value, false_fun: Any) -> Any:
     """The form ``cond(pred, x, true_fun, y, false_fun)``: each function has its own operand."""
     return cond(pred, lambda ops: true_fun(ops[0]), lambda ops: false_fun(ops[1]), (x, y))
 

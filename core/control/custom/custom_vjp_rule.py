@@ -237,7 +237,7 @@ class BatchedVjpRule:
             results.append(self._fit(*next(pairs), wanted) if here else None)
         return results
 
-    def _fit(self, ct: Any, dim: int | None, wanted: int | None) -> Any:
+    def _fit(self, ct: Value, dim: int | None, wanted: int | None) -> Any:
         """A cotangent with the batch axis that its argument has; summed if it has none."""
         if dim is None and wanted is None and not any([d is not None for d in self._out_dims]):
             return ct

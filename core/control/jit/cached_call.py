@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -63,6 +63,9 @@ from tracebridge.core.runtime.calls.fastpath import (
 )
 from tracebridge.core.runtime.calls.staged_functions import SCALAR_TYPES, scalar_argument
 from tracebridge.core.tree.tree import flatten, leaf_treedef
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.value import Value
 
 
 @final
@@ -243,7 +246,7 @@ def _reordered(run: Callable[..., Any], places: Sequence[int]) -> Callable[..., 
     return run_reordered
 
 
-def _is_tree(x: Any) -> bool:
+def _is_tree(x: Value) -> bool:
     return flatten(x)[1] != leaf_treedef
 
 

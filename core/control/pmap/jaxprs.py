@@ -23,6 +23,7 @@ from tracebridge.core.lax.batch_util import broadcast_batch, move_batch_axis
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Params
+    from tracebridge.core.ir.value import Value
 
 
 Axes = tuple[int | None, ...]
@@ -160,7 +161,7 @@ def as_replicas(params: Params) -> Jaxpr:
     return cached
 
 
-def _gathered(x: Any, name: Any, size: int, axis: int) -> Any:
+def _gathered(x: Value, name: Any, size: int, axis: int) -> Any:
     return all_gather_p.bind(
         x, axes=(name,), size=size, axis=axis, tiled=False, axis_index_groups=None
     )

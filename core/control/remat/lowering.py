@@ -37,7 +37,7 @@ def lower_with_barrier(ctx: LoweringContext, *operands: IrValue, **params: Any) 
     return ctx.call_jaxpr(jaxpr, values, AGAIN)
 
 
-def lower_with_choice(ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
+def lower_with_choice(ctx: LoweringContext, *operands: Any, **params: Any) -> Any:
     """The second computation is a branch of a conditional, whose other branch is never taken.
 
     XLA on CPU drops barriers before it looks for common subexpressions, but merges nothing across

@@ -40,7 +40,7 @@ def batch_scan(
     return results, [*[0 if b else None for b in carry], *[1 if b else None for b in ys]]
 
 
-def _moved(x: Any, dim: int | None, target: int) -> Any:
+def _moved(x: Value, dim: int | None, target: int) -> Any:
     return x if dim is None else move_batch_axis(x, dim, target)
 
 

@@ -28,6 +28,7 @@ from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.lax.batch_util import to_front
 
 if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
     from tracebridge.core.ir.application import Params
     from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
     from tracebridge.core.ir.value import Value
@@ -59,7 +60,7 @@ class LinearSolve(HigherOrderPrimitive):
         del avals
         return list(params["solve"].out_avals)
 
-    def lower(self, ctx: LoweringContext, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         groups = _groups(params, operands)
         return ctx.inline_jaxpr(params["solve"], [*groups["solve"], *groups["b"]])
 

@@ -32,7 +32,6 @@ from tracebridge.core.lax.contract.small import emit_small_dot, is_small_dot
 from tracebridge.core.lax.sharding_constraint import constrained_result
 
 if TYPE_CHECKING:
-    from tracebridge.core._jaxlib.mlir import IrValue
     from tracebridge.core.ir.application import Params
     from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
     from tracebridge.core.ir.value import Operand, Value
@@ -87,7 +86,7 @@ class DotGeneral(Primitive):
             return None
         return "stablehlo.dot_general", _attributes(x.dtype, y.dtype, out, params)
 
-    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: Any, **params: Any) -> Any:
         out = ctx.aval_out
         x_aval, y_aval = ctx.avals_in
         numbers, precision = params["dimension_numbers"], params["precision"]

@@ -76,7 +76,7 @@ def is_small_dot(x: ShapedArray, y: ShapedArray, out: object, numbers: Any) -> b
 
 def emit_small_dot(
     ctx: LoweringContext,
-    x: IrValue,
+    x: Any,
     y: IrValue,
     avals: tuple[ShapedArray, ...],
     out: ShapedArray,

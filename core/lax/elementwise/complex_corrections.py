@@ -27,20 +27,20 @@ def _parts(z: Value) -> tuple[Any, Any]:
     return lax.real(z), lax.imag(z)
 
 
-def _zero(x: Any) -> Any:
+def _zero(x: Value) -> Any:
     """Where ``x`` is 0 of either sign."""
     return lax.eq(x, 0.0)
 
 
-def _nan(x: Any) -> Any:
+def _nan(x: Value) -> Any:
     return lax.ne(x, x)
 
 
-def _infinite(x: Any) -> Any:
+def _infinite(x: Value) -> Any:
     return lax.eq(lax.abs(x), math.inf)
 
 
-def _unbounded(x: Any) -> Any:
+def _unbounded(x: Value) -> Any:
     """Where ``x`` is infinite or NaN."""
     return lax.bitwise_not(lax.lt(lax.abs(x), math.inf))
 
@@ -52,24 +52,24 @@ def _where(condition: Any, value: Any, otherwise: Any) -> Any:
     return lax.select_n(condition, otherwise, value)
 
 
-def _both(a: Any, b: Any) -> Any:
+def _both(a: Value, b: Value) -> Any:
     return lax.bitwise_and(a, b)
 
 
-def _either(a: Any, b: Any) -> Any:
+def _either(a: Value, b: Value) -> Any:
     return lax.bitwise_or(a, b)
 
 
-def _undefined(x: Any, y: Any) -> Any:
+def _undefined(x: Value, y: Value) -> Any:
     """Where one part is NaN, and the other one is not infinite."""
     return _both(_either(_nan(x), _nan(y)), lax.bitwise_not(_either(_infinite(x), _infinite(y))))
 
 
-def _signed(size: Any, x: Any) -> Any:
+def _signed(size: Any, x: Value) -> Any:
     return with_sign_of(lax.abs(size), x)
 
 
-def sqrt(z: Value, plain: Any) -> Any:
+def sqrt(z: Any, plain: Any) -> Any:
     """The root in the right half plane, on the side of the cut that the sign of 0 says."""
     (x, y), (real, imag) = _parts(z), _parts(plain)
     # An infinite imaginary part outweighs a NaN, and so does an infinite real part.
@@ -100,7 +100,7 @@ def log1p(z: Value, plain: Any) -> Any:
     return lax.complex(_finite_log(x, y, real), imag)
 
 
-def exp(z: Value, plain: Any) -> Any:
+def exp(z: Any, plain: Any) -> Any:
     """A zero imaginary part keeps its sign; infinities beside NaN."""
     (x, y), (real, imag) = _parts(z), _parts(plain)
     far = _unbounded(y)
@@ -123,7 +123,7 @@ def expm1(z: Value, plain: Any) -> Any:
     return lax.complex(real, _where(_zero(y), y, imag))
 
 
-def _odd(u: Any, v: Any) -> tuple[Any, Any]:
+def _odd(u: Value, v: Value) -> tuple[Any, Any]:
     """``(sinh u cos v, cosh u sin v)``, the parts of sinh(u + iv)."""
     first = lax.mul(lax.sinh(u), lax.cos(v))
     second = lax.mul(lax.cosh(u), lax.sin(v))
@@ -165,7 +165,7 @@ def cos(z: Value) -> Any:
     return lax.complex(*_even(lax.neg(y), x))
 
 
-def _tanh_parts(x: Any, y: Any, real: Any, imag: Any) -> tuple[Any, Any]:
+def _tanh_parts(x: Value, y: Value, real: Any, imag: Any) -> tuple[Any, Any]:
     """Zeros keep their signs; the imaginary part vanishes at infinity."""
     imag = _where(_both(_infinite(x), _unbounded(y)), _signed(literal(0.0, x.aval.dtype), y), imag)
     return _where(_zero(x), x, real), _where(_zero(y), y, imag)

@@ -66,7 +66,7 @@ def _rounded(x: Value) -> Any:
     return lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)
 
 
-def _bitcast(x: Any, dtype: Any) -> Any:
+def _bitcast(x: Value, dtype: Any) -> Any:
     """The bits as another dtype, also of 64 bits where users have turned these off."""
     return lax.bitcast_convert_type_p.bind(x, new_dtype=dtype)
 
@@ -103,7 +103,7 @@ def _expm1_parts(x: Value) -> tuple[Any, Any]:
     return n, lax.add(r, lax.mul(lax.mul(r, r), horner(r, _EXPM1[dtype])))
 
 
-def _quarter_expm1(x: Any) -> Any:
+def _quarter_expm1(x: Value) -> Any:
     """``expm1(x) / 4``, finite as long as the hyperbolic functions are."""
     dtype = x.aval.dtype
     low, high = _EXPM1_ENDS[dtype]
@@ -146,7 +146,7 @@ def cosh(x: Value) -> Any:
     return lax.select_n(lax.ne(x, x), value, x)
 
 
-def _log1p_of_normal(x: Any) -> Any:
+def _log1p_of_normal(x: Value) -> Any:
     """``log(1 + x)`` of finite float64 above -1."""
     # A one that XLA does not know: it would turn (1 + x) - 1 into x.
     one = lax.select_n(lax.ne(x, x), literal(1.0, _F64), literal(2.0, _F64))
@@ -192,7 +192,7 @@ def atanh(x: Value) -> Any:
     return with_sign_of(value, x)
 
 
-def _halley(y: Any, a: Any) -> Any:
+def _halley(y: Value, a: Value) -> Any:
     """One step to the cube root of ``a``, as a quotient that does not underflow."""
     cube = lax.mul(lax.mul(y, y), y)
     above, below = lax.add(cube, lax.mul(a, 2.0)), lax.add(lax.mul(cube, 2.0), a)

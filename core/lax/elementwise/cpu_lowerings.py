@@ -108,14 +108,14 @@ def _reduce(x: Operand) -> tuple[Any, Any]:
     return lax.convert_dtype(quarters, _I32), r
 
 
-def _sin_cos_polynomials(t: Any) -> tuple[Any, Any]:
+def _sin_cos_polynomials(t: Value) -> tuple[Any, Any]:
     z = lax.mul(t, t)
     sine = lax.add(t, lax.mul(lax.mul(t, z), horner(z, _SIN)))
     cosine = lax.add(lax.sub(1.0, lax.mul(z, 0.5)), lax.mul(lax.mul(z, z), horner(z, _COS)))
     return sine, cosine
 
 
-def _quadrant_value(quadrant: Any, r: Any) -> Any:
+def _quadrant_value(quadrant: Any, r: Value) -> Any:
     """The sine of ``(quadrant + r) * pi/2``."""
     t = lax.convert_dtype(lax.mul(r, math.pi / 2), _F32)
     sine, cosine = _sin_cos_polynomials(t)

@@ -78,7 +78,7 @@ class Pow(BinaryElementwise):
         return lax.mul(t, lax.select_n(is_zero, slope, scalar_like(slope, 0)))
 
 
-def _slope_in_base(x: Any, y: Any) -> Any:
+def _slope_in_base(x: Value, y: Value) -> Any:
     """``y * x**(y - 1)``, without ``0 * inf`` at ``0**0`` and ``0.5**inf``: 0 there."""
     if not is_complex(y.aval.dtype):
         limit = float(finfo(y.aval.dtype).max)

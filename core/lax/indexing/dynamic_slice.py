@@ -236,7 +236,7 @@ def _start_of_batch(starts: Sequence[Any]) -> Literal:
     return literal(0, starts[0].aval.dtype if starts else _I32)
 
 
-def _batched_at(x: Any, dim: int | None, at: int, size: Any) -> Any:
+def _batched_at(x: Value, dim: int | None, at: int, size: Any) -> Any:
     return broadcast_batch(x, size, at) if dim is None else move_batch_axis(x, dim, at)
 
 

@@ -393,14 +393,18 @@ def winners(x: ShapedArray, indices: Any, updates: ShapedArray, params: Params) 
     return untouched, lax.eq(order, window_of(marks, indices, updates, params))
 
 
-def _put(x: Any, indices: Any, updates: Any, untouched: object, wins: Any, params: Params) -> Any:
+def _put(
+    x: Value, indices: Value, updates: Value, untouched: object, wins: Any, params: Params
+) -> Any:
     """The scatter in which the winning updates stay."""
     zero = scalar_like(x, 0)
     kept = lax.select_n(untouched, zero, x)
     return scatter_add_p.bind(kept, indices, lax.select_n(wins, zero, updates), **params)
 
 
-def _product_tangent(x: Any, indices: Any, updates: Any, t_updates: Any, params: Params) -> Any:
+def _product_tangent(
+    x: Value, indices: Value, updates: Value, t_updates: Any, params: Params
+) -> Any:
     """The tangent of products of several updates, also where some of them are zero.
 
     With the nonzero factors' product P and the sum S of their ``t / u``, one zero factor z with

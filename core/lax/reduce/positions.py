@@ -70,7 +70,7 @@ _NUMBERS = lax.ScatterDimensionNumbers(
 )
 
 
-def _flat(x: Any) -> Any:
+def _flat(x: Value) -> Any:
     n = x.aval.size
     return lax.reshape(x, (n,))
 
@@ -85,7 +85,7 @@ def _in_rows(slots: Any, width: int) -> Any:
     return lax.add(slots, lax.reshape(starts, slots.aval.shape))
 
 
-def _positions(mask: Any, size: int) -> list[Any]:
+def _positions(mask: Value, size: int) -> list[Any]:
     """By a running sum: the k-th true element goes to slot k, false ones out of bounds."""
     *lead, n = mask.aval.shape
     flags = lax.convert_dtype(mask, _INT32)
@@ -144,7 +144,7 @@ def packed_positions(mask: Any, size: int) -> list[Any]:
     return [lax.select_n(missing, packed, full_of(packed.aval, n)), total]
 
 
-def _counts_before(x: Any, block: int) -> Any:
+def _counts_before(x: Value, block: int) -> Any:
     """Sums of the elements before each, and of all, in blocks of the last axis.
 
     Zeros fill the last block. The result has an axis of blocks and one of ``block + 1`` sums.

@@ -25,6 +25,7 @@ from tracebridge.core.symbolic.compare import at_least
 if TYPE_CHECKING:
     from tracebridge.core._jaxlib.mlir import IrValue
     from tracebridge.core.ir.rule_contexts import LoweringContext
+    from tracebridge.core.ir.value import Value
 
 
 _BOOL = np.dtype(np.bool_)
@@ -127,7 +128,7 @@ def emit_recurrence(
     return scan.by_moved_rows([a, b], aval, axis)
 
 
-def _recurrence(a: Any, b: Any, axis: int, reverse: bool) -> Any:
+def _recurrence(a: Value, b: Value, axis: int, reverse: bool) -> Any:
     """The same by joining affine functions, which needs no order."""
 
     def join(first: Sequence[IrValue], second: Sequence[IrValue]) -> list[Any]:

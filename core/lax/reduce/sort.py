@@ -142,7 +142,7 @@ def ordered_bits(x: Value, *, equal_zeros: bool) -> Any:
     return _flip_negative(_bitcast(x, _SIGNED[dtype.itemsize]))
 
 
-def _bitcast(x: Any, dtype: Any) -> Any:
+def _bitcast(x: Value, dtype: Any) -> Any:
     """The bits as ``dtype``, 64-bit ones too whatever the options say."""
     return lax.bitcast_convert_type_p.bind(x, new_dtype=dtype)
 

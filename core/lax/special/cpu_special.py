@@ -123,7 +123,7 @@ _ERF_INV_ENDS = {_F32: 5.0, _F64: 6.25}
 _UPPER_HALF = {_F32: (np.dtype(np.int32), -(1 << 12)), _F64: (np.dtype(np.int64), -(1 << 27))}
 
 
-def _shifted(x: Any, fit: tuple[float, tuple[float, ...]]) -> Any:
+def _shifted(x: Value, fit: tuple[float, tuple[float, ...]]) -> Any:
     """A polynomial in the distance to its centre."""
     centre, coefficients = fit
     return horner(lax.sub(x, centre), coefficients)

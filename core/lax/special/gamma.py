@@ -19,6 +19,7 @@ from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.families import BinaryElementwise, FloatUnary, operands
 
 if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
     from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.rule_contexts import LoweringContext
     from tracebridge.core.ir.value import Operand, Value
@@ -56,7 +57,7 @@ class OfSecond(BinaryElementwise):
     def recipe(self, *avals: ShapedArray, **params: Any) -> tuple[str, Any] | None:
         return None
 
-    def lower_full(self, ctx: LoweringContext, *xs: Any, **params: Any) -> Any:
+    def lower_full(self, ctx: LoweringContext, *xs: IrValue, **params: Any) -> Any:
         aval = ctx.aval_out
         flags = aval.update(dtype=np.dtype(np.bool_), weak_type=False)
         inside = super().lower_full(ctx, *xs, **params)

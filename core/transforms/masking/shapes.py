@@ -298,7 +298,7 @@ def _gather(masker: Masker, app: Application, args: list[Any]) -> Any:
     return out
 
 
-def _clipped(masker: Masker, app: Application, indices: Any) -> Any:
+def _clipped(masker: Masker, app: Application, indices: Value) -> Any:
     """Indices clipped to the logical sizes."""
     shape, sizes = app.avals[0].shape, app.params["slice_sizes"]
     which = app.params["dimension_numbers"].start_index_map
