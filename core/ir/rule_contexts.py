@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
     import numpy as np
@@ -51,7 +51,7 @@ class LoweringContext(Protocol):
     inspections: list[Any]
     keepalives: list[Any]
     tokens: dict[Effect, Any]
-    rules: Mapping[tuple[Any, str], Callable[..., Any]]
+    rules: dict[tuple[Any, str], Callable[..., Any]]
     create: Callable[..., Any]
 
     @property
@@ -214,7 +214,7 @@ class LoweringContext(Protocol):
         self,
         rules: Sequence[Callable[..., Any] | None],
         operands: Sequence[object],
-        params: Mapping[str, Any],
+        params: dict[str, Any],
         *,
         multiple: bool,
     ) -> Any:

@@ -229,7 +229,7 @@ class LoweringContext(Builder):
 
     def by_rules(
         self,
-        rules: Sequence[Callable[..., Any]],
+        rules: Sequence[Callable[..., Any] | None],
         operands: Sequence[object],
         params: Params,
         *,
@@ -237,7 +237,7 @@ class LoweringContext(Builder):
     ) -> Any:
         """Lower the current equation by one rule for each of ``platforms``."""
 
-        def emit(rule: Callable[..., Any]) -> Sequence[Any]:
+        def emit(rule: Any) -> Sequence[Any]:
             out = rule(self, *operands, **params)
             return out if multiple else (out,)
 
