@@ -43,10 +43,13 @@ class SumOfProducts:
     """A sum over axes of a product of leaves, planned; ``None`` from ``plan`` where nothing is won.
 
     ``leaves``: numbers of the values that it is made of. ``as_pair``: the two factors are
-    contracted whatever their axes. ``sums``: what step 2 gives, which has to be looked at.
+    contracted whatever their axes. ``sums``: what step 2 gives, which has to be looked at;
+    ``others``: terms that it left as they were, which multiply the sums.
     """
 
-    __slots__ = ("found", "leaves", "made", "out_axes", "out_shape", "params", "result", "sums")
+    __slots__ = (
+        "found", "leaves", "others", "out_axes", "out_shape", "params", "result", "sums",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -62,8 +65,7 @@ class SumOfProducts:
         self.out_axes = found.resolved(out_axes)
         self.leaves = list(dict.fromkeys([f.number for f in factors]))
         self.sums: list[Term] = []
-        # Sums that have been made: the result and the guard read them.
-        self.made: dict[int, Any] = {}
+        self.others: list[Term] = []
         terms = [self._leaf(f) for f in factors]
         self.result = (
             self._transposed(self._contracted(*terms), self.out_axes)
@@ -73,10 +75,9 @@ class SumOfProducts:
 
     def run(self, leaves: Values) -> tuple[Any, Any]:
         """Whether the result can be trusted (None: always), and the result."""
-        self.made.clear()
         assert self.result is not None  # nothing is won: nobody asks
         out = self.result.make(leaves)
-        trusted = self._trusted([s.make(leaves) for s in self.sums], out) if self.sums else None
+        trusted = self._trusted(leaves, out) if self.sums else None
         if self.found.sign < 0:
             out = lax.neg(out)
         return trusted, lax.reshape(out, self.out_shape)
@@ -92,7 +93,8 @@ class SumOfProducts:
 
     def _plan(self, terms: list[Term]) -> Term | None:
         everything = {a for t in terms for a in t.axes}
-        if not everything.issuperset(self.out_axes):
+        # An axis that was broadcast, and that no factor has, stands for copies that are summed.
+        if everything != set(self.found.resolved(range(len(self.found.sizes)))):
             return None
         if math.prod(self._shape(tuple(everything))) < _LEAST_WORK:
             return None
@@ -102,6 +104,7 @@ class SumOfProducts:
             return None
         summed = [self._summed_alone(t, terms) for t in terms]
         self.sums = [new for new, old in zip(summed, terms, strict=True) if new is not old]
+        self.others = [new for new, old in zip(summed, terms, strict=True) if new is old]
         terms = self._merged(summed)
         if len(terms) > 2:
             return None
@@ -167,16 +170,20 @@ class SumOfProducts:
         permutation = tuple([term.axes.index(a) for a in axes])
         return Term(axes, lambda leaves: lax.transpose(term.make(leaves), permutation))
 
-    def _trusted(self, sums: Sequence[Value], out: Value) -> Any:
-        """Whether no sum is too large, too small or not a number.
+    def _trusted(self, leaves: Values, out: Value) -> Any:
+        """Whether no sum is too large, too small or not a number, and no other term too large.
 
-        A sum of squares that is 0 may have lost numbers: no harm, since the others are moderate.
+        A sum of squares that is 0 may have lost numbers: no harm where all that it is multiplied
+        by, together, is moderate.
         """
-        least = float(np.sqrt(np.finfo(out.aval.dtype).tiny))
+        tiny = float(np.finfo(out.aval.dtype).tiny)
+        least, most = tiny**0.5, tiny ** (-1 / 3 / max(len(self.sums) + len(self.others) - 1, 1))
         trusted: Any = _all(lax.is_finite(out))
-        for s in [lax.abs(s) for s in sums]:
-            moderate = lax.bitwise_and(lax.ge(s, least), lax.le(s, least ** (-2 / 3)))
+        for s in [lax.abs(s.make(leaves)) for s in self.sums]:
+            moderate = lax.bitwise_and(lax.ge(s, least), lax.le(s, most))
             trusted = lax.bitwise_and(trusted, _all(lax.bitwise_or(lax.eq(s, 0.0), moderate)))
+        for other in [lax.abs(t.make(leaves)) for t in self.others]:
+            trusted = lax.bitwise_and(trusted, _all(lax.le(other, most)))
         return trusted
 
 

@@ -58,7 +58,7 @@ class Unfolding:
                 self.sizes.append(size)
         return tuple(axes)
 
-    def resolved(self, axes: Axes) -> tuple[int, ...]:
+    def resolved(self, axes: Sequence[int | None]) -> tuple[int, ...]:
         """Axes after those that were made of several have become these; none of size 1."""
         found: list[int] = []
         for a in axes:

@@ -106,6 +106,37 @@ def test_special_values_come_out_as_before(x: float, g: float) -> None:
     np.testing.assert_allclose(product, plain_product, rtol=1e-4, atol=1e-4)
 
 
+def test_sums_over_broadcast_axes_count_their_copies() -> None:
+    """An axis that no factor has is not lost: of sums, of contractions, of squares."""
+
+    def copies(y: Any, n: int = 7) -> Any:
+        return tnp.broadcast_to(y, (n, *y.shape))
+
+    def f(x: Any, g: Any) -> Any:
+        y = by_broadcasts(x, g)
+        return (
+            copies(y).sum(0), copies(y).sum((0, 1)), copies(y**2).sum(), copies(y**2).sum((0, 2)),
+            tnp.broadcast_to(y[:, :, None], (64, 16, 5, 24)).sum((0, 2)),
+            (tnp.ones((9, 64, 16, 24)) * y).sum((0, 1)),
+            tnp.einsum("nabc,na->bc", copies(y), copies(g[:, 0])),
+        )  # fmt: skip
+
+    for fast, plain in zip(tb.jit(f)(X, G), plainly(f, X, G), strict=True):
+        np.testing.assert_allclose(fast, plain, rtol=1e-4, atol=1e-4)
+
+
+def test_sums_that_vanish_are_not_trusted_beside_large_factors() -> None:
+    """Squares of 1e-25 are 0, but not the square of its product with 1e18."""
+    small, large = np.full((64, 16), 1e-25, np.float32), np.full((64, 24), 1e18, np.float32)
+
+    def f(x: Any, g: Any) -> Any:
+        squares = by_broadcasts(x, g) ** 2
+        return squares.sum(1), tnp.einsum("abc,cd->d", squares, g[:24, :5] * 1e-18)
+
+    for fast, expected in zip(tb.jit(f)(small, large), (1.6e-13, 2.4576e-10), strict=True):
+        np.testing.assert_allclose(fast, np.full_like(fast, expected), rtol=1e-5)
+
+
 def test_weighted_sums_are_products_with_the_weights() -> None:
     """Rows and columns of arrays in memory, not of what is computed on the way."""
     forms: list[tuple[Any, bool]] = [
