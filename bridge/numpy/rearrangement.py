@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["flip", "fliplr", "flipud", "roll", "rot90", "tile"]
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, SupportsIndex
 
@@ -63,12 +64,16 @@ def _roll(x: Any, shift: ArrayLike | Sequence[SupportsIndex], axis: Any) -> Any:
         return lax.reshape(_roll(flat, shift, 0), x.aval.shape)
     axes = axis if isinstance(axis, tuple) else (axis,)
     shifts: tuple[Any, ...] = shift if isinstance(shift, tuple) else (shift,)
-    n = max(len(axes), len(shifts))
-    axes = axes * n if len(axes) == 1 else axes
-    shifts = shifts * n if len(shifts) == 1 else shifts
-    for a, s in zip(axes, shifts, strict=True):
+    for a, s in _paired(axes, shifts):
         x = lax.roll(x, s, normalize_axis(a, x.aval.ndim, "roll"))
     return x
+
+
+def _paired(axes: tuple[Any, ...], shifts: tuple[Any, ...]) -> list[tuple[Any, Any]]:
+    """Axes with their shifts: one of either kind goes with all of the other."""
+    if len(axes) == 1 or len(shifts) == 1:
+        return list(itertools.product(axes, shifts))
+    return list(zip(axes, shifts, strict=True))
 
 
 _roll_staged = StagedFunction(_roll, "roll")
@@ -77,7 +82,8 @@ _roll_staged = StagedFunction(_roll, "roll")
 def roll(a: ArrayLike, shift: ArrayLike | Sequence[SupportsIndex], axis: Axis = None) -> Array:
     """Elements moved along axes; those that leave at the end come back at the start.
 
-    ``shift`` is an int or a tuple of ints, or a traced integer for one axis.
+    ``shift`` is an int or a tuple of ints, or an array of integers, which may be traced: one for
+    all axes, or one for each; several shifts of one axis add up.
 
     >>> import tracebridge.numpy as tnp
     >>> tnp.roll(tnp.arange(4), 1).tolist()
@@ -93,10 +99,17 @@ def _roll_dynamic(x: Value, shift: Any, axis: int | None) -> Any:
         flat = lax.reshape(x, (x.aval.size,))
         return lax.reshape(_roll_dynamic(flat, shift, 0), x.aval.shape)
     axes = axis if isinstance(axis, tuple) else (axis,)
-    shifts = [shift] * len(axes)
+    if shift.aval.ndim > 1:
+        msg = (
+            f"roll: shift is an array of shape {shift.aval.shape}, expected an integer or an array "
+            "of one axis, with one integer per rolled axis\n    way out: flatten it"
+        )
+        raise ArgumentValueError(msg)
+    shifts = (shift,)
     if shift.aval.ndim:
-        shifts = [lax.index_in_dim(shift, i, 0, keepdims=False) for i in range(len(axes))]
-    for a, s in zip(axes, shifts, strict=True):
+        count = shift.aval.shape[0]
+        shifts = tuple([lax.index_in_dim(shift, i, 0, keepdims=False) for i in range(count)])
+    for a, s in _paired(axes, shifts):
         i = normalize_axis(a, x.aval.ndim, "roll")
         size = x.aval.shape[i]
         s = lax.convert_dtype(s, np.dtype(np.int32))  # noqa: PLW2901 (the same shift)

@@ -71,3 +71,18 @@ def test_single_axes():
         tnp.sum(X, np.array([0.0, 1.0]))
     with pytest.raises(TracerIntegerConversionError, match="sum"):
         tb.jit(lambda axes: tnp.sum(X, axes))(tnp.array([0, 1]))
+
+
+@pytest.mark.parametrize("axis", [None, 0, (1,), (0, 1), (-1, -1)])
+@pytest.mark.parametrize("shift", [2, (3,), (1, 2), ()])
+def test_shifts_in_arrays_pair_with_axes_as_those_in_tuples(shift: Any, axis: Any) -> None:
+    """Several shifts of one axis add up; as many of them as of several axes."""
+    x = np.arange(12).reshape(4, 3)
+    in_array = np.asarray(shift, np.int32)
+    if shift == () and isinstance(axis, tuple) and len(axis) == 2:
+        for s in (shift, in_array):
+            with pytest.raises(ValueError, match="roll"):
+                tnp.roll(x, s, axis)
+        return
+    for s in (shift, in_array):
+        np.testing.assert_array_equal(tnp.roll(x, s, axis), np.roll(x, shift, axis))
