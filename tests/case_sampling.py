@@ -18,6 +18,14 @@ SHARE = 4
 NEVER_SAMPLED = ("tests/architecture/", "tests/doctests/", "tests/rules/", "tests/typing/")
 """Their cases are files, pages and classes: each is alone in what it says, and cheap."""
 
+HEAVY = {
+    "tests/integration/test_import_orders.py::test_every_order_is_healthy": 2,
+    "tests/integration/torch/test_from_module.py::test_networks_at_another_batch_size": 3,
+    "tests/integration/torch/test_graph_module.py::test_elementwise": 80,
+    "tests/integration/torch/test_graph_module.py::test_is_the_function": 32,
+}
+"""Tables whose cases start processes or compile for seconds: so many cases of each."""
+
 
 def sampled(node_ids: Iterable[str]) -> set[str]:
     """The tests of a run that are run.
@@ -31,15 +39,21 @@ def sampled(node_ids: Iterable[str]) -> set[str]:
         tables[node_id.partition("[")[0]].append(node_id)
     chosen: set[str] = set()
     for name, cases in tables.items():
-        if len(cases) <= WHOLE or name.startswith(NEVER_SAMPLED):
+        if name in HEAVY:
+            chosen.update(_shuffled(cases)[: HEAVY[name]])
+        elif len(cases) <= WHOLE or name.startswith(NEVER_SAMPLED):
             chosen.update(cases)
         else:
             chosen.update(_of_table(cases))
     return chosen
 
 
+def _shuffled(cases: list[str]) -> list[str]:
+    return sorted(cases, key=lambda case: (zlib.crc32(case.encode()), case))
+
+
 def _of_table(cases: list[str]) -> set[str]:
-    shuffled = sorted(cases, key=lambda case: (zlib.crc32(case.encode()), case))
+    shuffled = _shuffled(cases)
     first_of = {_subject(case): case for case in reversed(shuffled)}
     chosen = set(first_of.values())
     wanted = max(WHOLE, len(cases) // SHARE)
