@@ -4,6 +4,7 @@
 |---|---|---|
 | ``reduce_sum``, ``dot_general`` | the operand is an outer product | contractions of its factors |
 | ``reduce_sum`` | the operand is an array in memory, times weights | a product with the weights |
+| ``reduce_sum`` | an axis that stays holds copies of one slice | the sum of that slice, repeated |
 | ``reduce_sum`` | the operand is a reshape that splits no sum | the sum, reshaped |
 | ``transpose`` | the operand is joined along a new axis | a concatenation along another axis |
 
@@ -26,6 +27,7 @@ from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.debug_info import NO_DEBUG_INFO
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.lowering.rewrites.contraction import SumOfProducts
+from tracebridge.core.lowering.rewrites.copies import Copies
 from tracebridge.core.lowering.rewrites.factors import (
     Axes,
     Factor,
@@ -125,6 +127,9 @@ class _Pass:
 def _sum(here: _Pass, app: Application, args: Sequence[int], source: object) -> int | None:
     if args[0] not in here.made_by or not here.is_static(app):
         return None
+    new = _sum_of_copies(here, app, args, source)
+    if new is not None:
+        return new
     if app.out.dtype in _EXACT:
         found = Unfolding(here.graph, here.made_by)
         axes = found.new_axes(app.avals[0].shape)
@@ -215,6 +220,31 @@ def _weighted_sum(
     kept = tuple([a for i, a in enumerate(axes) if i not in app.params["axes"]])
     plan = SumOfProducts(found, [weights, array], kept, app.out.shape, params, as_pair=True)
     return here.emit(lambda *leaves: plan.run(leaves)[1], plan.leaves, source)
+
+
+# copies ------------------------------------------------------------------------------------------
+
+
+def _sum_of_copies(
+    here: _Pass, app: Application, args: Sequence[int], source: object
+) -> int | None:
+    """The sum of one slice, repeated along the axes that hold copies of it and stay."""
+    shape, axes = app.avals[0].shape, app.params["axes"]
+    if len(axes) == len(shape):
+        return None
+    copies = Copies(here.made_by)
+    same = [i for i, n in enumerate(shape) if n != 1 and i not in axes and copies.along(args[0], i)]
+    if not same:
+        return None
+    limits = tuple([1 if i in same else n for i, n in enumerate(shape)])
+    out_shape = app.out.shape
+
+    def run(x: Value) -> Any:
+        part = lax.slice(x, (0,) * len(shape), limits)
+        summed = lax.reduce_sum(part, axes)
+        return lax.broadcast_in_dim(summed, out_shape, tuple(range(len(out_shape))))
+
+    return here.emit(run, args, source)
 
 
 # reshapes ----------------------------------------------------------------------------------------

@@ -125,6 +125,26 @@ def test_sums_over_broadcast_axes_count_their_copies() -> None:
         np.testing.assert_allclose(fast, plain, rtol=1e-4, atol=1e-4)
 
 
+def test_sums_beside_copies_are_those_of_one_slice() -> None:
+    """Where an axis that stays is broadcast, XLA compiles a sum that reads foreign memory."""
+    x, w, rows = X[:24], G[0, :16], X[:5]
+    to = tnp.broadcast_to
+
+    def f(x: Any, w: Any, rows: Any) -> Any:
+        y = to(x, (32, 24, 16))
+        return (
+            (y * w).sum(1), (tnp.exp(y) * w).sum(1), (y * w).mean(1), (y * w).sum((1, 2)),
+            to((x * rows[:, None])[:, None], (5, 6, 24, 16)).sum(2), (y.mT * w[:, None]).sum(2),
+        )  # fmt: skip
+
+    per_row = (x * rows[:, None]).sum(1)[:, None]
+    one = (x * w).sum(0), (np.exp(x) * w).sum(0), (x * w).mean(0), (x * w).sum(), per_row
+    for fast, expected in zip(tb.jit(f)(x, w, rows), (*one, one[0]), strict=True):
+        np.testing.assert_allclose(
+            fast, np.broadcast_to(expected, fast.shape), rtol=1e-4, atol=1e-4
+        )
+
+
 def test_sums_that_vanish_are_not_trusted_beside_large_factors() -> None:
     """Squares of 1e-25 are 0, but not the square of its product with 1e18."""
     small, large = np.full((64, 16), 1e-25, np.float32), np.full((64, 24), 1e18, np.float32)
