@@ -90,8 +90,11 @@ def _exp2(b: Builder, x: fx.Proxy) -> Any:
 
 @rule("cbrt")
 def _cbrt(b: Builder, x: fx.Proxy) -> Any:
-    size = b.call(aten.pow.Tensor_Scalar, b.call(aten.abs.default, x), 1 / 3)
-    return b.call(aten.mul.Tensor, size, b.call(aten.sgn.default, x))
+    # Two choices, so that the derivative at zero is the infinity that it is.
+    below = b.call(aten.signbit.default, x)
+    size = b.call(aten.where.self, below, b.call(aten.neg.default, x), x)
+    size = b.call(aten.pow.Tensor_Scalar, size, 1 / 3)
+    return b.call(aten.where.self, below, b.call(aten.neg.default, size), size)
 
 
 @rule("round")
@@ -187,7 +190,7 @@ def _pow(b: Builder, x: fx.Proxy, y: fx.Proxy) -> Any:
     if is_integer(b.avals[1].dtype):
         if is_integer(dtype):
             return masked(b, b.call(aten.pow.Tensor_Tensor, x, y), dtype)
-        y = b.convert(y, carrier(dtype))
+        y = converted(b, y, b.avals[1].dtype, dtype)
     return b.call(aten.pow.Tensor_Tensor, x, y)
 
 
@@ -357,5 +360,11 @@ def _reduce_precision(b: Builder, x: fx.Proxy, exponent_bits: int, mantissa_bits
     through = formats.get((exponent_bits, mantissa_bits))
     if through is None:
         return NotImplemented
-    narrow = b.convert(x, through)
-    return b.convert(narrow, carrier(dtype))
+    narrow = b.convert(b.convert(x, through), carrier(dtype))
+    least = torch.finfo(through).tiny
+    if least <= torch.finfo(carrier(dtype)).tiny:
+        return narrow
+    # Numbers below the normal ones become zero, whose derivative is 1 as that of the others.
+    none = b.call(aten.lt.Scalar, b.call(aten.abs.default, narrow), least)
+    zero = b.call(aten.sub.Tensor, narrow, b.call(aten.detach.default, narrow))
+    return b.call(aten.where.self, none, zero, narrow)

@@ -10,6 +10,7 @@ that is L'(x), as L is taken half way: first and second derivatives are those of
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +55,7 @@ def with_rule(
     if b.in_tangents or not any(smooth):
         return list(evaluate(xs))
     still = [b.call(aten.detach.default, x) if s else x for x, s in zip(xs, smooth, strict=True)]
-    moves = [b.call(aten.sub.Tensor, x, y) for x, y, s in zip(xs, still, smooth, strict=True) if s]
+    moves = [_move(b, x, y) for x, y, s in zip(xs, still, smooth, strict=True) if s]
     steps = iter(moves)
     middle = [
         b.call(aten.add.Tensor, y, next(steps), alpha=0.5) if s else y
@@ -71,6 +72,12 @@ def with_rule(
         _moved(b, out, next(found)) if has_tangent(a) else out
         for out, a in zip(outs, app.outs, strict=True)
     ]
+
+
+def _move(b: Builder, x: fx.Proxy, still: fx.Proxy) -> Any:
+    """The zero ``x - still``; of infinities, too, which would reach all that depends on them."""
+    is_finite = b.call(aten.lt.Scalar, b.call(aten.abs.default, still), math.inf)
+    return b.call(aten.where.ScalarOther, is_finite, b.call(aten.sub.Tensor, x, still), 0.0)
 
 
 def _moved(b: Builder, out: fx.Proxy, change: fx.Proxy) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -252,12 +253,19 @@ def _flat_positions(b: Builder, indices: fx.Proxy, numbers: Any, mode: Any) -> A
 
 
 def _scatter(
-    b: Builder, xs: Sequence[fx.Proxy], combine: Callable[..., fx.Proxy], params: Params
+    b: Builder,
+    xs: Sequence[fx.Proxy],
+    combine: Callable[..., fx.Proxy],
+    params: Params,
+    *,
+    last_only: bool = False,
 ) -> fx.Proxy:
     """All scatters: one place more at the end of the flat operand takes what is dropped."""
     x, indices, updates = xs
     indices = _positions(b, indices, b.avals[1])
-    positions, _ = _flat_positions(b, indices, params["dimension_numbers"], params["mode"])
+    positions, end = _flat_positions(b, indices, params["dimension_numbers"], params["mode"])
+    if last_only:
+        positions = _last_at(b, positions, end)
     flat = b.call(aten.reshape.default, x, [-1])
     flat = b.call(aten.constant_pad_nd.default, flat, [0, 1], 0)
     out = combine(flat, positions, b.call(aten.reshape.default, updates, [-1]))
@@ -265,12 +273,31 @@ def _scatter(
     return b.call(aten.reshape.default, out, b.shape(b.avals[0]))
 
 
+def _last_at(b: Builder, positions: fx.Proxy, end: Any) -> Any:
+    """Positions with those at which a later update follows moved to ``end``."""
+    count = math.prod(b.shape(b.avals[2]))
+    numbers = b.arange(count)
+    last = b.full([end + 1], 0, torch.int64)
+    last = b.call(aten.scatter.src, last, 0, positions, numbers)
+    stays = b.call(aten.eq.Tensor, b.call(aten.gather.default, last, 0, positions), numbers)
+    return b.call(aten.where.ScalarOther, stays, positions, end)
+
+
+def _may_repeat(b: Builder, params: Params) -> bool:
+    """Whether an element may be set twice, and derivatives ask which of the updates stays."""
+    update, vectors = b.literals[2], b.avals[1].shape[:-1]
+    is_one = all([type(n) is int and n <= 1 for n in vectors])
+    is_smooth = isinstance(update, fx.Proxy) and d.is_inexact(b.avals[2].dtype)
+    return is_smooth and not is_one and not params["unique_indices"]
+
+
 @rule("scatter")
 def _scatter_set(b: Builder, *xs: fx.Proxy, **params: Any) -> Any:
     def combine(flat: fx.Proxy, positions: fx.Proxy, updates: fx.Proxy) -> Any:
         return b.call(aten.scatter.src, flat, 0, positions, updates)
 
-    return _scatter(b, xs, combine, params)
+    # torch's derivative would give each of them what only the last one has.
+    return _scatter(b, xs, combine, params, last_only=_may_repeat(b, params))
 
 
 @rule("scatter_add")

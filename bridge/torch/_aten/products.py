@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from tracebridge.core.dtypes import dtypes as d
 from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_integer
 from tracebridge.torch._aten.arithmetic import converted
 from tracebridge.torch._aten.builder import Builder, aten, rule
@@ -37,7 +38,7 @@ def _dot_general(
     narrow = out.itemsize < max(b.avals[0].dtype.itemsize, b.avals[1].dtype.itemsize)
     inner = b.avals[0].dtype if narrow else out
     if is_bool(inner):
-        return NotImplemented
+        inner = d.float32  # sums of ones, which are no zero
     x, y = _operand(b, x, 0, inner), _operand(b, y, 1, inner)
     (cx, cy), (bx, by) = dimension_numbers
     sx, sy = b.avals[0].shape, b.avals[1].shape
@@ -75,11 +76,10 @@ def _convolution(
     if not 1 <= ndim <= 3 or is_complex(out):
         return NotImplemented
     x, w = _operand(b, x, 0, out), _operand(b, w, 1, out)
-    if is_integer(out):
-        if out.itemsize > 4:
-            return NotImplemented
-        # Products and sums of narrow integers are exact in 53 bits, as long as those are enough.
-        x, w = b.convert(x, torch.float64), b.convert(w, torch.float64)
+    if is_integer(out) and out.itemsize > 4:
+        return NotImplemented
+    if any([type(n) is int and n == 0 for n in b.aval.shape]):
+        return b.filled(0, b.aval)
     x_spec, w_spec, out_spec = dimension_numbers
     x = permuted(b, x, x_spec)
     w = permuted(b, w, w_spec)
@@ -97,23 +97,36 @@ def _convolution(
         x = b.call(aten.unflatten.int, x, 0, [groups, -1])
         x = b.call(aten.flatten.using_ints, b.call(aten.transpose.int, x, 0, 1), 1, 2)
     pads = [low for low, _ in padding] if same else [0] * ndim
-    found = b.call(
-        aten.convolution.default,
-        x,
-        w,
-        None,
-        list(window_strides),
-        pads,
-        list(rhs_dilation),
-        False,
-        [0] * ndim,
-        groups,
-    )
+    options = (None, [*window_strides], pads, [*rhs_dilation], False, [0] * ndim, groups)
+
+    def convolved(x: Any, w: Any) -> Any:
+        return b.call(aten.convolution.default, x, w, *options)
+
+    found = _of_integers(b, x, w, convolved) if is_integer(out) else convolved(x, w)
     inverse = [list(out_spec).index(a) for a in range(ndim + 2)]
     found = permuted(b, found, inverse)
-    if is_integer(out):
-        found = b.convert(b.convert(found, torch.int64), carrier(out))
-    return masked(b, found, out)
+    return masked(b, b.convert(found, carrier(out)), out) if is_integer(out) else found
+
+
+def _of_integers(b: Builder, x: fx.Proxy, w: fx.Proxy, convolved: Any) -> Any:
+    """A convolution of integers as ``int64``: sums of products of 32 bits are exact in 53."""
+
+    def exact(x: fx.Proxy, w: fx.Proxy) -> Any:
+        found = convolved(b.convert(x, torch.float64), b.convert(w, torch.float64))
+        return b.convert(found, torch.int64)
+
+    if sum([a.dtype.itemsize for a in b.avals[:2]]) <= 4:
+        return exact(x, w)
+    # In halves of 16 bits; the product of the high ones is beyond the result.
+    (x0, x1), (w0, w1) = (
+        (
+            b.call(aten.bitwise_and.Scalar, v, 2**16 - 1),
+            b.call(aten.bitwise_right_shift.Tensor_Scalar, v, 16),
+        )
+        for v in (x, w)
+    )
+    middle = b.call(aten.add.Tensor, exact(x0, w1), exact(x1, w0))
+    return b.call(aten.add.Tensor, exact(x0, w0), b.call(aten.mul.Scalar, middle, 2**16))
 
 
 def _padded(b: Builder, x: fx.Proxy, config: Any, shape: Sequence[object]) -> Any:

@@ -243,6 +243,9 @@ def _top_k(b: Builder, x: fx.Proxy, k: int, axis: int, **_: object) -> list[Any]
 def _best(b: Builder, x: fx.Proxy, k: int, axis: int, *, descending: bool) -> list[Any]:
     dtype = b.avals[0].dtype
     key = in_order(b, x) if is_wide_unsigned(dtype) else x
+    if is_float(dtype) and not descending:
+        # NaN is first in both orders.
+        key, descending = b.call(aten.neg.default, key), True
     order = b.call_all(
         aten.sort.stable,
         2,

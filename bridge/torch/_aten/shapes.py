@@ -83,7 +83,11 @@ def _clamp(b: Builder, low: Any, x: fx.Proxy, high: Any) -> Any:
         b.call(aten.lt.Tensor, low, high),
     )
     found = b.call(aten.where.self, is_low, low, found)
-    return b.call(aten.where.self, b.call(aten.gt.Tensor, x, high), high, found)
+    is_high = b.call(aten.gt.Tensor, x, high)
+    if type(b.literals[0]) is not Literal:
+        # A bound that is NaN makes everything NaN.
+        is_high = b.call(aten.logical_and.default, is_high, b.call(aten.eq.Tensor, low, low))
+    return b.call(aten.where.self, is_high, high, found)
 
 
 def _larger(b: Builder, x: fx.Proxy, y: fx.Proxy, dtype: DType) -> Any:
@@ -194,7 +198,7 @@ def _pad(b: Builder, x: fx.Proxy, value: fx.Proxy, padding_config: Any) -> Any:
     config = [tuple(b.shape(entry)) for entry in padding_config]
     padded = with_padding(b, x, 0, config, b.avals[0].shape)
     literal = b.literals[1]
-    if type(literal) is Literal and literal.value == 0:
+    if type(literal) is Literal and literal.value == 0 and not str(literal.value).startswith("-"):
         return padded
     inside = b.full(b.shape(b.avals[0]), value=True, dtype=torch.bool)
     inside = with_padding(b, inside, False, config, b.avals[0].shape)
@@ -220,7 +224,25 @@ def with_padding(
     amounts = [amount for low, high, _ in reversed(config) for amount in (low, high)]
     if all([isinstance(a, int) and a == 0 for a in amounts]):
         return x
-    return b.call(aten.constant_pad_nd.default, x, amounts, value)
+    if not _mixed(config):
+        return b.call(aten.constant_pad_nd.default, x, amounts, value)
+    # All that is added comes first: less may remain of the elements than is cut off.
+    added = [max(a, 0) if isinstance(a, int) else a for a in amounts]
+    x = b.call(aten.constant_pad_nd.default, x, added, value)
+    for axis, (low, high, _) in enumerate(config):
+        start, end = (-a if isinstance(a, int) and a < 0 else 0 for a in (low, high))
+        if start or end:
+            x = b.call(aten.slice.Tensor, x, axis, start, -end if end else 2**63 - 1)
+    return x
+
+
+def _mixed(config: Any) -> bool:
+    """Whether an axis is padded at one end and cut at the other."""
+    return any([min(c[:2]) < 0 < max(c[:2]) for c in config if _is_static(c)])
+
+
+def _is_static(entry: Sequence[object]) -> bool:
+    return all([isinstance(a, int) for a in entry[:2]])
 
 
 # arrays from nothing ------------------------------------------------------------------------------

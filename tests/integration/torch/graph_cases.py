@@ -54,6 +54,18 @@ def scaled_jvp(x: Any, y: Any) -> Any:
 scaled_jvp.defjvp(lambda p, t: (scaled_jvp(*p), 3 * p[0] * t[0] * p[1] + tnp.sin(p[0]) * t[1]))
 
 
+@tb.custom_jvp
+def user_softmax(x: Any) -> Any:
+    e = tnp.exp(x - tnp.max(x))
+    return e / tnp.sum(e)
+
+
+@user_softmax.defjvp
+def _(p: Any, t: Any) -> Any:
+    y = user_softmax(*p)
+    return y, y * (t[0] - y @ t[0])
+
+
 @tb.custom_vjp
 def scaled_vjp(x: Any, y: Any) -> Any:
     return tnp.sin(x) * y
@@ -71,11 +83,16 @@ def at(x: Any, *index: Any) -> Any:
 SHAPES = {
     "reflected": Case(lambda x: tnp.pad(x, ((1, 2), (0, 1)), mode="reflect"), (X,)),
     "padded inside": Case(lambda x: lax.pad(x, 1.5, ((1, -1, 2), (-1, 2, 0))), (X,)),
+    "cut and padded": Case(lambda x: lax.pad(x, 1.5, ((-5, 4, 0), (7, -9, 1))), (X,)),
+    "padded with -0": Case(lambda x: 1 / lax.pad(x, -0.0, ((0, 1, 0), (0, 0, 1))), (X,)),
     "rolled": Case(lambda x: tnp.roll(x, 2, 1), (X,)),
     "split": Case(lambda x: tnp.split(x, [2, 3], axis=1), (X,)),
     "tree": Case(lambda p: {"a": p["b"][0].T, "c": (p["b"][1], None)}, ({"b": [X, X[0]]},)),
     "kron": Case(lambda x: tnp.kron(x, x), (X,)),
     "clamped": Case(lambda x: lax.clamp(-0.5, x, 0.5), (torch.tensor([-0.5, 0.2, 0.5, 3.0]),)),
+    "clamped by NaN": Case(
+        lambda x, low: lax.clamp(low, x, 0.5), (torch.tensor([-1.0, 3.0]), torch.tensor(torch.nan))
+    ),
     "64 bits": Case(lambda x: tnp.sin(x) @ x.T, (X.double(),)),
     "bfloat16": Case(lambda x: tb.nn.softmax(x @ x.T), (X.bfloat16(),), 2e-2),
     "complex": Case(lambda x: tnp.real((x + 1j * x) ** 2 / (1 + x * 1j)), (X,)),
@@ -90,6 +107,7 @@ INDEXING = {
     "slice": Case(lambda x, i: lax.dynamic_slice(x, (i, 4), (2, 3)), (X, ints(5)[0])),
     "update": Case(lambda x, i: lax.dynamic_update_slice(x, x[:2, :2], (i, 3)), (X, ints(5)[0])),
     "set": Case(lambda x, i: x.at[i].set(x[0]), (X, ints(2, 9))),
+    "set twice": Case(lambda x, i, y: x.at[i].set(y), (X, ints(2, 0, 9, 2), normal(4, 6))),
     "add": Case(lambda x, i: x.at[i, i].add(1.5), (X, ints(1, 1, 2))),
     "multiply": Case(lambda x, i: x.at[i].multiply(x[1]), (X, ints(2))),
     "max": Case(lambda x, i: x.at[i, i].max(0.1), (X, ints(0, 1))),
@@ -111,6 +129,9 @@ REDUCTIONS = {
     "sort": Case(lambda x: (tnp.sort(x, axis=0), tnp.argsort(x, axis=1)), (X,)),
     "two keys": Case(lambda x, i: lax.sort((i, x), num_keys=2), (normal(4), ints(1, 0, 1, 0))),
     "top k": Case(lambda x: lax.top_k(x, 2), (X,)),
+    "least with NaN": Case(
+        lambda x: lax.approx_min_k(x, 3), (torch.tensor([1.0, torch.nan, 2.0, -torch.inf]),)
+    ),
     "quantile": Case(lambda x: tnp.quantile(x, 0.3), (X,)),
     "unique": Case(lambda x: tnp.unique(x, size=8), (ints(3, 1, 3, 2),)),
     "nonzero": Case(lambda x: tnp.nonzero(x > 0, size=5), (X,)),
@@ -134,6 +155,21 @@ PRODUCTS = {
         lambda x, y: tnp.einsum("bij,bkj->kbi", x, y), (normal(2, 3, 4), normal(2, 5, 4))
     ),
     "integers": Case(lambda x: x @ x, (ints(1, 2, 3),)),
+    "booleans": Case(lambda x: (x > 0) @ (x < 0).T, (X,)),
+    "integers that wrap": Case(
+        conv(window_strides=(1,), padding="SAME"),
+        (
+            ints(*range(2**31 - 7, 2**31 - 1)).reshape(1, 2, 3),
+            ints(*range(-9, -5)).reshape(2, 2, 1) * 2**27 + 1,
+        ),
+    ),
+    "unsigned that wrap": Case(
+        lambda x: conv(window_strides=(1,), padding="SAME")(x.astype("uint32"), x.astype("uint32")),
+        (ints(*range(-6, 0)).reshape(1, 2, 3),),
+    ),
+    "smaller than the window": Case(
+        conv(window_strides=(1,), padding="VALID"), (normal(2, 3, 2), normal(4, 3, 5))
+    ),
     "groups": Case(
         conv(
             window_strides=(2, 1),
@@ -199,6 +235,7 @@ CONTROL = {
         tb.grad(lambda x: tb.checkpoint(lambda y: tnp.sin(tnp.sin(y)))(x).sum()), (X,)
     ),
     "custom jvp": Case(scaled_jvp, (X, X + 1)),
+    "custom at infinity": Case(user_softmax, (torch.tensor([-torch.inf, 1.0, 2.0]),)),
     "custom vjp": Case(scaled_vjp, (X, X + 1)),
 }
 SPECIAL = {
@@ -218,6 +255,13 @@ SPECIAL = {
     "polygamma": Case(lambda x: tb.scipy.special.polygamma(2, x), (torch.tensor([0.4, 2.0]),)),
     "zeta": Case(lambda x: tb.scipy.special.zeta(2.5, x), (torch.tensor([0.4, 2.0]),)),
     "relu at 0": Case(tb.nn.relu, (torch.tensor([-1.0, 0.0, 1.0]),)),
+    "cube root at 0": Case(tnp.cbrt, (torch.tensor([0.0, -0.0, -8.0]),)),
+    "half precision": Case(
+        lambda x: lax.reduce_precision(x, 5, 10), (torch.tensor([1e-5, -6e4, 7e4, 1.0001]),)
+    ),
+    "unsigned power": Case(
+        lax.pow, (torch.tensor([1.0, 0.5]), torch.full((2,), 2**64 - 2, dtype=torch.uint64))
+    ),
     "gelu": Case(tb.nn.gelu, (X,)),
     "log_softmax": Case(tb.nn.log_softmax, (X,)),
 }
