@@ -17,6 +17,7 @@ from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import stored
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lowering.blocks import on_blocks
+from tracebridge.core.runtime.arrays.array import Array, as_stored
 from tracebridge.core.symbolic.evaluate import dims_evaluate
 from tracebridge.torch._aten.carriers import DType, carrier, host_bits, number
 from tracebridge.torch._aten.finish import finished
@@ -162,7 +163,10 @@ class Builder:
         """An array that is part of the program, as a buffer of the module."""
         found = self._constants.get(id(array))
         if found is None:
-            tensor = host_bits(np.asarray(array)).to(self.device)
+            # Of keys their words.
+            is_key = isinstance(array, Array) and is_extended(array.dtype)
+            host = np.asarray(as_stored(array) if is_key else array)
+            tensor = host_bits(host).to(self.device)
             proxy = self.submodule("constant", tensor)
             found = self._constants[id(array)] = (array, proxy)  # keeps the array, and so its id
         return found[1]

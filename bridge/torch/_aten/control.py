@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
+from tracebridge.core.ir.aval import stored
 from tracebridge.core.lax.ad_util import stop_gradient_p, unchosen_p
 from tracebridge.torch._aten.builder import Builder, aten, rule
 from tracebridge.torch._aten.carriers import carrier
@@ -70,15 +71,22 @@ def _chosen(
 
     def write(some: Sequence[Jaxpr], start: int) -> Any:
         def inside(inner: Builder, values: list[Any]) -> list[Any]:
-            return _chosen(inner, values[0], values[1:], some, start)
+            outs = _chosen(inner, values[0], values[1:], some, start)
+            if not as_floats:
+                return outs
+            return [_held(inner, x, a) for x, a in zip(outs, out_avals, strict=True)]
 
         return inside
 
+    # torch's branches give no gradients beside results that are integers.
+    out_avals = [stored(a) for a in branches[0].out_avals]
+    as_floats = any([has_tangent(a) for a in branches[0].in_avals])
     low = b.subgraph(write(branches[:half], first), len(xs) + 1, "branch")
     high = b.subgraph(write(branches[half:], first + half), len(xs) + 1, "branch")
-    return b.call_all(
-        hop.cond, len(branches[0].out_avals), is_high, high, low, (which, *xs, *b.more)
-    )
+    outs = b.call_all(hop.cond, len(out_avals), is_high, high, low, (which, *xs, *b.more))
+    if not as_floats:
+        return outs
+    return [_free(b, x, a) for x, a in zip(outs, out_avals, strict=True)]
 
 
 # loops -------------------------------------------------------------------------------------------
@@ -124,8 +132,9 @@ def _scan(
 ) -> list[Any]:
     consts, carry = xs[:num_consts], xs[num_consts : num_consts + num_carry]
     rows = list(xs[num_consts + num_carry :])
-    n_outs = len(jaxpr.out_avals)
-    stacked = jaxpr.out_avals[num_carry:]
+    out_avals = [stored(a) for a in jaxpr.out_avals]
+    n_outs = len(out_avals)
+    stacked = out_avals[num_carry:]
     if isinstance(length, int) and length == 0:
         empty = [b.full([0, *b.shape(a)], 0, carrier(a.dtype)) for a in stacked]
         return [*carry, *empty]
@@ -139,7 +148,6 @@ def _scan(
     if reverse:
         rows = [b.call(aten.flip.default, x, [0]) for x in rows]
     n_carry, n_rows = len(carry), len(rows)
-    out_avals = jaxpr.out_avals
     as_floats = any([has_tangent(a) for a in jaxpr.in_avals])
     if as_floats and not idle:
         carry = [_held(b, x, a) for x, a in zip(carry, out_avals[:num_carry], strict=True)]

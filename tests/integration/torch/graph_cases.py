@@ -231,6 +231,9 @@ CONTROL = {
     "slope of scan": Case(
         tb.grad(lambda x: lax.scan(lambda c, r: (tnp.sin(c * r), c), 1.0, x)[0]), (X[0],)
     ),
+    "integers of branches": Case(
+        lambda x: lax.cond(x[0] > 0, lambda: (x * 2, 1), lambda: (x[::-1], 2)), (X[0],)
+    ),
     "checkpoint": Case(
         tb.grad(lambda x: tb.checkpoint(lambda y: tnp.sin(tnp.sin(y)))(x).sum()), (X,)
     ),
@@ -272,7 +275,15 @@ def of_key(draw: Callable[[Any], Any]) -> Case:
     return Case(lambda k: draw(tb.random.wrap_key_data(k)), (words,))
 
 
+KEY = tb.random.key(7)
 RANDOM = {
+    "a known key": Case(lambda x: x + tb.random.normal(KEY, (6,)), (X,)),
+    "floats beside keys": Case(
+        lambda x: lax.scan(lambda k, r: (tb.random.split(k)[0], r * tb.random.uniform(k)), KEY, x)[
+            1
+        ],
+        (X,),
+    ),
     "normal": of_key(lambda k: tb.random.normal(k, (5,))),
     "bits": of_key(lambda k: tb.random.bits(k, (5,))),
     "bytes": of_key(lambda k: tb.random.bits(k, (5,), "uint8")),
