@@ -164,8 +164,10 @@ class Builder:
         found = self._constants.get(id(array))
         if found is None:
             # Of keys their words.
-            is_key = isinstance(array, Array) and is_extended(array.dtype)
-            host = np.asarray(as_stored(array) if is_key else array)
+            if isinstance(array, Array) and is_extended(array.dtype):
+                host = np.asarray(as_stored(array))
+            else:
+                host = np.asarray(array)
             tensor = host_bits(host).to(self.device)
             proxy = self.submodule("constant", tensor)
             found = self._constants[id(array)] = (array, proxy)  # keeps the array, and so its id

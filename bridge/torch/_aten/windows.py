@@ -84,6 +84,8 @@ def _extreme_rule(name: str, *, most: bool) -> None:
         w, dtype = windows_of(params), b.aval.dtype
         if is_complex(dtype):
             return NotImplemented
+        if _is_static(b.aval.shape) and 0 in b.aval.shape:
+            return b.filled(0, b.aval)
         if not _usable(b, w):
             return x if not b.aval.ndim else NotImplemented
         found = _winners(b, x, w, most=most)[0]
