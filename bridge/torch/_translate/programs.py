@@ -183,6 +183,9 @@ class Program:
 
     def _inputs(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         """The arrays among the arguments, checked against the program."""
+        names: Any = self._in_spec.child(1).context or ()
+        if set(names) == set(kwargs):  # in the order of the program
+            kwargs = {name: kwargs[name] for name in names}
         leaves, spec = torch_trees.tree_flatten((tuple(args), dict(kwargs)))
         if spec != self._in_spec:
             raise TreeMismatchError(
@@ -210,7 +213,26 @@ class Program:
                 value = as_value(value)
                 self._check(where, value, example, sizes)
             inputs.append(value)
+        self._check_related(examples, sizes)
         return inputs
+
+    def _check_related(self, examples: Sequence[Any], sizes: Mapping[str, Any]) -> None:
+        """Check sizes that are computed from others, such as ``2*s0``."""
+        for example in examples:
+            for want in example.shape if isinstance(example, torch.Tensor) else ():
+                if not isinstance(want, torch.SymInt) or want.node.expr.is_symbol:
+                    continue
+                have = sizes.get(str(want))
+                known = {s: sizes.get(str(s)) for s in want.node.expr.free_symbols}
+                if not all([isinstance(n, int) for n in (have, *known.values())]):
+                    continue
+                if want.node.expr.subs(known) != have:
+                    given = ", ".join([f"{s} = {n}" for s, n in known.items()])
+                    raise ArgumentSpecError(
+                        f"{self.label}: an argument has size {have} where {given}",
+                        expected=f"{want}",
+                        hint="the sizes are related as dynamic_shapes of from_module say",
+                    )
 
     def _check(self, where: str, x: Any, example: torch.Tensor, sizes: dict[str, Any]) -> None:
         """Check shape and kind of an array against those of the program."""

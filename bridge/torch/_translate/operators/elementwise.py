@@ -93,9 +93,11 @@ def _clamp(x: Value, low: Any = None, high: Any = None) -> Any:
     x = cast(x, dtype)
     # Not by maximum and minimum: at a bound torch gives the whole derivative to ``x``.
     if low is not None:
-        x = tnp.where(x < cast(low, dtype), cast(low, dtype), x)
+        low = cast(low, dtype)
+        x = tnp.where((x < low) | (low != low), low, x)  # a bound that is NaN gives NaN
     if high is not None:
-        x = tnp.where(x > cast(high, dtype), cast(high, dtype), x)
+        high = cast(high, dtype)
+        x = tnp.where((x > high) | (high != high), high, x)
     return x
 
 

@@ -46,6 +46,26 @@ def attention(
     enable_gqa: bool = False,
 ) -> Any:
     """Attention over arrays of shape ``(..., heads, length, size)``."""
+    if attn_mask is not None and attn_mask.dtype != np.bool_:
+        # A query that sees no key gives 0, with derivatives that are numbers.
+        some = tnp.any(attn_mask != -math.inf, axis=-1, keepdims=True)
+        attn_mask = tnp.where(some, attn_mask, cast(0, attn_mask.dtype))
+        y = _seeing(key, q, k, v, attn_mask, dropout_p, is_causal, scale)
+        return tnp.where(some, y, cast(0, y.dtype))
+    return _seeing(key, q, k, v, attn_mask, dropout_p, is_causal, scale)
+
+
+def _seeing(
+    key: Value,
+    q: Value,
+    k: Value,
+    v: Value,
+    attn_mask: Value | None,
+    dropout_p: float,
+    is_causal: bool,
+    scale: float | None,
+) -> Any:
+    """Attention in which a mask of floats leaves each query a key."""
     if dropout_p == 0 and q.ndim == k.ndim == v.ndim == 4 and v.shape[-1] == q.shape[-1]:
         query, keys, values = [tnp.swapaxes(x, 1, 2) for x in (q, k, v)]
         bias = mask = None
@@ -90,7 +110,8 @@ def _explicit(
         weights = nn.softmax(scores, axis=-1)
     if dropout_p > 0:
         kept = bernoulli(key, 1 - dropout_p, weights.shape)
-        weights = tnp.where(kept, weights / (1 - dropout_p), cast(0, weights.dtype))
+        factor = 1 / (1 - dropout_p) if dropout_p < 1 else 0
+        weights = tnp.where(kept, weights * cast(factor, weights.dtype), cast(0, weights.dtype))
     return cast(tnp.matmul(weights, wide(v)), v.dtype)
 
 

@@ -104,7 +104,8 @@ def _layers(
         x = tnp.concatenate(outs, axis=-1) if bidirectional else outs[0]
         if train and dropout > 0 and layer + 1 < num_layers:
             kept = bernoulli(fold_in(key, layer), 1 - dropout, x.shape)
-            x = tnp.where(kept, x * cast(1 / (1 - dropout), x.dtype), cast(0, x.dtype))
+            factor = 1 / (1 - dropout) if dropout < 1 else 0
+            x = tnp.where(kept, x * cast(factor, x.dtype), cast(0, x.dtype))
     finals = [tnp.stack(s) for s in zip(*last, strict=True)]
     return (tnp.swapaxes(x, 0, 1) if swap else x, *finals)
 

@@ -80,7 +80,7 @@ def _extreme_at(fun: Operator) -> Operator:
         if not x.ndim:
             return x, tnp.zeros((), INDEX)
         axis = axis_of(dim, x.ndim)
-        places = cast(fun(x, axis=axis, keepdims=True), INDEX)
+        places = cast(fun(lax.stop_gradient(x), axis=axis, keepdims=True), INDEX)
         values = tnp.take_along_axis(x, places, axis=axis)
         pair = values, places
         return pair if keepdim else (tnp.squeeze(values, axis), tnp.squeeze(places, axis))

@@ -205,8 +205,10 @@ def padded_by(mode: str) -> Operator:
         for i in range(len(pad) // 2):
             axis, (low, high) = x.ndim - 1 - i, pad[2 * i : 2 * i + 2]
             widths[axis] = (max(low, 0), max(high, 0))
-            cut[axis] = slice(max(-low, 0), x.shape[axis] - max(-high, 0))
-        return tnp.pad(x[tuple(cut)], widths, mode=mode)
+            full = x.shape[axis] + widths[axis][0] + widths[axis][1]
+            cut[axis] = slice(max(-low, 0), full - max(-high, 0))
+        # Cut last: what one side loses is still mirrored on the other.
+        return tnp.pad(x, widths, mode=mode)[tuple(cut)]
 
     return run
 

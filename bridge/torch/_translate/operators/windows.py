@@ -261,7 +261,7 @@ def _linear(x: Value, output_size: Any, align_corners: bool, factors: Any) -> An
             at = np.maximum(at, 0)
         low = np.minimum(np.floor(at).astype(np.int64), old - 1)
         shape = (-1,) + (1,) * (x.ndim - 1 - axis)
-        part = cast(tnp.asarray((at - low).astype(np.float32).reshape(shape)), x.dtype)
+        part = tnp.asarray((at - low).astype(x.dtype).reshape(shape))
         first, second = [tnp.take(x, p, axis=axis) for p in (low, np.minimum(low + 1, old - 1))]
         x = first * (1 - part) + second * part
     return x

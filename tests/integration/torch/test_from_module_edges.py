@@ -1,0 +1,69 @@
+"""``from_module`` at masks without a key, bounds that are NaN, and related sizes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+import tracebridge as tb
+from tracebridge.errors import ArgumentSpecError
+from tracebridge.torch import from_module
+
+
+class _Edges(torch.nn.Module):
+    def forward(self, x: Any, mask: Any, low: Any, image: Any) -> Any:
+        return (
+            functional.scaled_dot_product_attention(x, x, x, mask),
+            functional.scaled_dot_product_attention(x[0], x[0], x[0], mask),
+            torch.clamp(x, min=low),
+            functional.pad(image, (1, 2, 3, -1), mode="reflect"),
+            functional.interpolate(image.double(), size=(7, 3), mode="bilinear"),
+            torch.max(x, -2, keepdim=True)[0],
+        )
+
+
+def test_edges_equal_torch_with_derivatives() -> None:
+    torch.manual_seed(0)
+    mask = torch.zeros(4, 4)
+    mask[1] = -math.inf
+    args = (
+        torch.randn(2, 1, 4, 3),
+        mask,
+        torch.tensor([math.nan, 0.0, 0.5]),
+        torch.randn(1, 2, 4, 4),
+    )
+    model = from_module(_Edges(), args)
+    for got, want in zip(model({}, *args), _Edges()(*args), strict=True):
+        tolerance = 1e-12 if want.dtype == torch.float64 else 1e-5
+        np.testing.assert_allclose(np.asarray(got), want.numpy(), rtol=tolerance, atol=tolerance)
+
+    def loss(run: Any, x: Any) -> Any:
+        outs = run(x, *args[1:])
+        return outs[0].sum() + outs[1].sum() + outs[5].sum()
+
+    x = args[0].clone().requires_grad_(True)
+    (want,) = torch.autograd.grad(loss(_Edges(), x), x)
+    got = tb.grad(lambda x: loss(lambda *a: model({}, *a), x))(tb.numpy.asarray(args[0].numpy()))
+    np.testing.assert_allclose(np.asarray(got), want.numpy(), rtol=1e-5, atol=1e-5)
+
+
+class _Related(torch.nn.Module):
+    def forward(self, x: Any, *, y: Any, z: Any) -> Any:
+        return y.sum() - z.sum() + x.sum()
+
+
+def test_related_sizes_are_checked_and_names_come_in_any_order() -> None:
+    size = torch.export.Dim("size", max=64)
+    shapes = {"x": {0: size}, "y": {0: 2 * size}, "z": None}
+    ones = torch.ones(6)
+    kwargs = {"y": ones, "z": ones[:1]}
+    model = from_module(_Related(), (ones[:3],), shapes, example_kwargs=kwargs)
+    four, eight = np.ones(4, np.float32), np.ones(8, np.float32)
+    assert float(model({}, four, z=four[:1], y=eight)) == 11
+    with pytest.raises(ArgumentSpecError, match="has size 6"):
+        model({}, four, y=eight[:6], z=four[:1])
