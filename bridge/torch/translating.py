@@ -8,6 +8,7 @@ from typing import Any, final
 
 import torch
 from torch.export import ExportedProgram
+from torch.utils import _pytree as torch_trees
 
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.transform_errors import ArgumentSpecError
@@ -200,4 +201,19 @@ def from_module(
         )
     args = tuple(export_tree(tuple(examples), torch_adapter))
     kwargs = export_tree(dict(example_kwargs or {}), torch_adapter)
+    args, kwargs = _apart((args, kwargs))
     return TranslatedModule(source, args, kwargs, dynamic_shapes)
+
+
+def _apart(examples: Any) -> Any:
+    """The examples with a copy for each tensor that comes again: torch takes one for the other."""
+    seen: set[int] = set()
+
+    def own(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        again = id(leaf) in seen
+        seen.add(id(leaf))
+        return leaf.detach().clone() if again else leaf
+
+    return torch_trees.tree_map(own, examples)

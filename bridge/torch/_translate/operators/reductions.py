@@ -81,7 +81,8 @@ def _extreme_at(fun: Operator) -> Operator:
             return x, tnp.zeros((), INDEX)
         axis = axis_of(dim, x.ndim)
         places = cast(fun(lax.stop_gradient(x), axis=axis, keepdims=True), INDEX)
-        values = tnp.take_along_axis(x, places, axis=axis)
+        # Of 32 bits, as derivatives are computed outside of the width of the program.
+        values = tnp.take_along_axis(x, cast(places, np.dtype(np.int32)), axis=axis)
         pair = values, places
         return pair if keepdim else (tnp.squeeze(values, axis), tnp.squeeze(places, axis))
 
