@@ -28,6 +28,9 @@ ELSEWHERE = {
     "a size that is known when the program runs: tests/core/symbolic": "dimension_size",
     "calls a function that somebody registered for one platform": "ffi_call",
     "no function binds it: tests/core/windows": "select_and_scatter",
+    "functions of other libraries: tests/integration/torch/test_call_torch.py": (
+        "foreign_call foreign_tangent"
+    ),
     "memory and layouts are those of one platform": "to_memory layout_constraint",
 }
 

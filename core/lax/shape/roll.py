@@ -134,8 +134,8 @@ def roll(operand: Operand, shift: SupportsIndex, dimension: SupportsIndex) -> An
     # Sizes that are known at run time only: how the axis is cut depends on them. An axis without
     # elements stays as it is, by any amount.
     cut = size - places % at_least(size, 1)
-    ends = [
-        lax.slice_in_dim(x, cut, size, axis=axis),
-        lax.slice_in_dim(x, 0, cut, axis=axis),
-    ]
+    whole = x.aval.shape
+    to_cut = [cut if i == axis else d for i, d in enumerate(whole)]
+    from_cut = [cut if i == axis else 0 for i in range(x.aval.ndim)]
+    ends = [lax.slice(x, from_cut, whole), lax.slice(x, (0,) * x.aval.ndim, to_cut)]
     return lax.concatenate(ends, axis)
