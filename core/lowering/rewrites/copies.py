@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, final
 
 from tracebridge.core import lax
 from tracebridge.core.lax.families import Elementwise
+from tracebridge.core.lowering.rewrites.factors import matching_groups
 
 if TYPE_CHECKING:
     from tracebridge.core.lowering.rewrites.factors import Producers
@@ -51,6 +52,10 @@ class Copies:
             return is_repeated or self.along(args[0], i)
         if app.primitive is lax.transpose_p:
             return self.along(args[0], app.params["permutation"][axis])
+        if app.primitive is lax.reshape_p:
+            groups = matching_groups(app.avals[0].shape, app.out.shape) or []
+            before = [group for group, after in groups if axis in after]
+            return bool(before) and all([self.along(args[0], i) for i in before[0]])
         if isinstance(app.primitive, Elementwise) and not app.effects:
             pairs = zip(args, app.avals, strict=True)
             return all([a.ndim == 0 or self.along(n, axis) for n, a in pairs])

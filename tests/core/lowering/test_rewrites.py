@@ -133,6 +133,8 @@ def test_sums_beside_copies_are_those_of_one_slice() -> None:
     one = (x * w).sum(0)
     forms: list[tuple[Any, Any]] = [
         (lambda x: (y(x, shape) * w).sum(1), one),
+        (lambda x: (tnp.repeat(x[None], 32, 0) * w).sum(1), one),
+        (lambda x: (y(x, (4, 8, 24, 16)).reshape(shape) * w).sum(1), one),
         (lambda x: (tnp.exp(y(x, shape)) * w).sum(1), (np.exp(x) * w).sum(0)),
         (lambda x: (y(x, shape).mT * w[:, None]).sum(2), one),
         (lambda x: y((x * rows[:, None, None])[:, None], (5, 6, 24, 16)).sum(2),
