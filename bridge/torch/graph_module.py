@@ -91,11 +91,11 @@ class _Writing:
 
     def __init__(self, fun: Any, args: tuple[Any, ...], dynamic_shapes: Any) -> None:
         self.fun = fun
-        found, self.tree = torch_tree.tree_flatten_with_path(args)
+        pairs, self.tree = torch_tree.tree_flatten_with_path(args)
         # torch counts None as a leaf.
-        self.given = [leaf is not None for _, leaf in found]
-        self.paths: list[Any] = [path for path, leaf in found if leaf is not None]
-        self.leaves = [leaf for _, leaf in found if leaf is not None]
+        self.given = [leaf is not None for _, leaf in pairs]
+        self.paths: list[Any] = [path for path, leaf in pairs if leaf is not None]
+        self.leaves = [leaf for _, leaf in pairs if leaf is not None]
         self.count = len(args)
         devices = {x.device for x in self.leaves if isinstance(x, torch.Tensor)}
         if len(devices) > 1:
@@ -151,7 +151,7 @@ class _Writing:
         """The leaves of the arguments inside the graph, with symbolic sizes found."""
         b = self.b
         places = [b.placeholder(f"x{i}") for i in range(self.count)]
-        given: list[Any] = []
+        tensors: list[Any] = []
         for path in self.paths:
             value = places[path[0].idx]
             for key in path[1:]:
@@ -160,17 +160,17 @@ class _Writing:
                 else:
                     at = key.key if isinstance(key, torch_tree.MappingKey) else key.idx
                     value = b.call(operator.getitem, value, at)
-            given.append(value)
+            tensors.append(value)
         if any([type(n) is not int for a in avals for n in a.shape]):
             sizes = {
                 size_name(i, axis): b.call(aten.sym_size.int, x, axis)
-                for i, (x, a) in enumerate(zip(given, avals, strict=True))
+                for i, (x, a) in enumerate(zip(tensors, avals, strict=True))
                 for axis in range(a.ndim)
             }
             solution = solve_dim_variables([a.shape for a in avals])
             env = solution.bind(sizes, SizeOps)
             b.sizes = {name: env[name] for name in solution.sources}
-        return [self._taken(x, a, i) for i, (x, a) in enumerate(zip(given, avals, strict=True))]
+        return [self._taken(x, a, i) for i, (x, a) in enumerate(zip(tensors, avals, strict=True))]
 
     def _taken(self, x: Any, aval: Any, i: int) -> Any:
         """An input as the graph computes with it."""

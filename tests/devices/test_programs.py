@@ -22,7 +22,9 @@ ELSEWHERE = {
         "reduce_scatter sharding_constraint inspect_sharding"
     ),
     "nothing of them is left when a program is lowered": "check stage unchosen",
-    "parts of derived programs and of lowerings": ("closed_call custom_lin geqrf remat_opt"),
+    "parts of derived programs and of lowerings": (
+        "closed_call custom_lin geqrf guarded remat_opt"
+    ),
     "targets are those of a user: tests/bridge/test_ffi.py": "ffi_call",
     "no code of their own": "dce_sink device_put key_use",
     "a size that is known when the program runs: tests/core/symbolic": "dimension_size",

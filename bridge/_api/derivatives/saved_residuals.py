@@ -44,8 +44,8 @@ def saved_residuals(
     >>> saved_residuals(tb.checkpoint(lambda x: tb.lax.sin(tb.lax.sin(x))), 2.0)
     [(ShapedArray(float32[], weak_type=True), 'from the argument x')]
     """
-    found, _ = _kept_and_redone(f, args, kwargs)
-    return [(aval, origin) for aval, origin, _ in found]
+    residuals, _ = _kept_and_redone(f, args, kwargs)
+    return [(aval, origin) for aval, origin, _ in residuals]
 
 
 @api_boundary
@@ -61,8 +61,8 @@ def print_saved_residuals(f: Callable[..., object], *args: object, **kwargs: obj
     f32[] from the argument d['w']
     f32[] from the argument d['x']
     """
-    found, redone = _kept_and_redone(f, args, kwargs)
-    for aval, origin, reason in found:
+    residuals, redone = _kept_and_redone(f, args, kwargs)
+    for aval, origin, reason in residuals:
         because = f", {reason}" if reason else ""
         print(f"{aval.str_short()} {origin}{because}")  # noqa: T201 - it is what the function is for
     for aval, name, source, reason in redone:

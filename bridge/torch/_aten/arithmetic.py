@@ -301,9 +301,11 @@ def _saturated(b: Builder, x: fx.Proxy, old: DType, new: DType) -> Any:
     if is_wide_unsigned(new):
         half = b.call(aten.ge.Scalar, inner, 2.0**63)
         small = b.call(aten.where.ScalarOther, b.call(aten.logical_not.default, half), inner, 0.0)
-        rest = b.call(aten.where.ScalarOther, half, b.call(aten.sub.Scalar, inner, 2.0**63), 0.0)
-        rest = b.call(aten.bitwise_xor.Scalar, b.convert(rest, torch.int64), LEAST)
-        whole = b.call(aten.where.self, half, rest, b.convert(small, torch.int64))
+        upper_half = b.call(
+            aten.where.ScalarOther, half, b.call(aten.sub.Scalar, inner, 2.0**63), 0.0
+        )
+        upper_half = b.call(aten.bitwise_xor.Scalar, b.convert(upper_half, torch.int64), LEAST)
+        whole = b.call(aten.where.self, half, upper_half, b.convert(small, torch.int64))
     else:
         whole = b.convert(b.convert(inner, torch.int64), carrier(new))
     top = -1 if is_wide_unsigned(new) else high

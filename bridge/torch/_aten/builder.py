@@ -224,8 +224,8 @@ class Builder:
         """Write one equation."""
         name = app.primitive.name
         if app.primitive.moves_elements and app.outs and is_extended(app.outs[0].dtype):
-            found = self.traced(partial(on_blocks, app), operands, [stored(a) for a in app.avals])
-            return found if app.multiple else found[0]
+            results = self.traced(partial(on_blocks, app), operands, [stored(a) for a in app.avals])
+            return results if app.multiple else results[0]
         outer = self.avals, self.outs, self.literals, self.declared, self.app
         self.avals = tuple([stored(a) for a in app.avals])
         self.outs = tuple([stored(a) for a in app.outs])

@@ -169,13 +169,13 @@ def _scan(
     carry = [b.own(x) for x in carry]
     rows = [b.own(x) for x in rows]
     outs = b.call_all(hop.scan, n_outs + idle, combine, list(carry), rows, (*consts, *b.more))
-    found = outs[1:] if idle else outs
+    results = outs[1:] if idle else outs
     if as_floats:
-        found = [_free(b, x, a) for x, a in zip(found, out_avals, strict=True)]
-    ys = found[num_carry:]
+        results = [_free(b, x, a) for x, a in zip(results, out_avals, strict=True)]
+    ys = results[num_carry:]
     if reverse:
         ys = [b.call(aten.flip.default, y, [0]) for y in ys]
-    return [*found[:num_carry], *ys]
+    return [*results[:num_carry], *ys]
 
 
 def _held(b: Builder, x: fx.Proxy, aval: Any) -> Any:

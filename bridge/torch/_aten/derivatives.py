@@ -65,11 +65,11 @@ def with_rule(
     b.in_tangents = True
     try:
         jaxpr = (tangents or _forward)(app, smooth)
-        found = iter(b.inline(jaxpr, [*middle, *moves]))
+        changes = iter(b.inline(jaxpr, [*middle, *moves]))
     finally:
         b.in_tangents = False
     return [
-        _moved(b, out, next(found)) if has_tangent(a) else out
+        _moved(b, out, next(changes)) if has_tangent(a) else out
         for out, a in zip(outs, app.outs, strict=True)
     ]
 
@@ -96,8 +96,8 @@ def _forward(app: Application, smooth: Sequence[bool]) -> Jaxpr:
         return list(out) if app.multiple else [out]
 
     def fun(*values: Any) -> list[Any]:
-        given = iter(values[n:])
-        tangents = [next(given) if s else None for s in smooth]
+        moving = iter(values[n:])
+        tangents = [next(moving) if s else None for s in smooth]
         outs, changes = jvp_flat(run, list(values[:n]), tangents)
         return [
             zeros_of(o.aval) if t is None else t
@@ -188,10 +188,10 @@ def _custom_linear_solve(
         return solution
     n = len(right)
     # Behind the solution there may be what else the solver tells.
-    found, more = [b.call(aten.detach.default, x) for x in solution[:n]], solution[n:]
+    roots, more = [b.call(aten.detach.default, x) for x in solution[:n]], solution[n:]
     for _step in range(2):
-        product = b.inline(matvec, [*of_matvec, *found])
+        product = b.inline(matvec, [*of_matvec, *roots])
         rests = [b.call(aten.sub.Tensor, p, r) for p, r in zip(product, right, strict=True)]
         changes = b.inline(solve, [*of_solve, *rests])[:n]
-        found = [b.call(aten.sub.Tensor, x, c) for x, c in zip(found, changes, strict=True)]
-    return [*found, *more]
+        roots = [b.call(aten.sub.Tensor, x, c) for x, c in zip(roots, changes, strict=True)]
+    return [*roots, *more]

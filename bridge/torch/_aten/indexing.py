@@ -169,7 +169,7 @@ def _gather(
     whole = [a for a in kept if slice_sizes[a] == shape[a]]
     indexed = [a for a in range(len(shape)) if a not in whole]
     last = [place[a] for a in whole]
-    found: list[Any] = []
+    positions: list[Any] = []
     for axis in indexed:
         position = starts.get(axis)
         if axis in place:
@@ -180,8 +180,10 @@ def _gather(
         if position is None:
             position = b.full([1] * ndim, 0, torch.int64)
         # Without the axes that are taken whole.
-        found.append(b.call(aten.squeeze.dims, position, last) if last else position)
-    result = _taken(b, x, found, indexed, whole, [i for i in range(ndim) if i not in last], last)
+        positions.append(b.call(aten.squeeze.dims, position, last) if last else position)
+    result = _taken(
+        b, x, positions, indexed, whole, [i for i in range(ndim) if i not in last], last
+    )
     if mode is not lax.GatherScatterMode.FILL_OR_DROP or inside is None:
         return result
     fill = default_fill(out.dtype) if fill_value is None else fill_value

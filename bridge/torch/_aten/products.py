@@ -52,9 +52,9 @@ def _dot_general(
     lead = [n] if batch else []
     x = reshaped(b, x, [*batch, *rows, *inside], [*lead, m, k])
     y = reshaped(b, y, [*batch, *inside, *columns], [*lead, k, p])
-    found = b.call(aten.bmm.default if batch else aten.mm.default, x, y)
-    found = reshaped(b, found, [*lead, m, p], [*batch, *rows, *columns])
-    return masked(b, found, out) if inner == out else converted(b, found, inner, out)
+    product = b.call(aten.bmm.default if batch else aten.mm.default, x, y)
+    product = reshaped(b, product, [*lead, m, p], [*batch, *rows, *columns])
+    return masked(b, product, out) if inner == out else converted(b, product, inner, out)
 
 
 @rule("conv_general_dilated")
@@ -102,10 +102,10 @@ def _convolution(
     def convolved(x: Any, w: Any) -> Any:
         return b.call(aten.convolution.default, x, w, *options)
 
-    found = _of_integers(b, x, w, convolved) if is_integer(out) else convolved(x, w)
+    result = _of_integers(b, x, w, convolved) if is_integer(out) else convolved(x, w)
     inverse = [list(out_spec).index(a) for a in range(ndim + 2)]
-    found = permuted(b, found, inverse)
-    return masked(b, b.convert(found, carrier(out)), out) if is_integer(out) else found
+    result = permuted(b, result, inverse)
+    return masked(b, b.convert(result, carrier(out)), out) if is_integer(out) else result
 
 
 def _of_integers(b: Builder, x: fx.Proxy, w: fx.Proxy, convolved: Any) -> Any:

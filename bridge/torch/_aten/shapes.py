@@ -76,18 +76,18 @@ def _clamp(b: Builder, low: Any, x: fx.Proxy, high: Any) -> Any:
     # Bounds that are met have no derivative here; torch would give x the whole of it.
     above, below = b.call(aten.gt.Tensor, x, low), b.call(aten.lt.Tensor, x, high)
     inside = b.call(aten.logical_and.default, above, below)
-    found = b.call(aten.where.self, inside, x, plain)
+    clamped = b.call(aten.where.self, inside, x, plain)
     is_low = b.call(
         aten.logical_and.default,
         b.call(aten.lt.Tensor, x, low),
         b.call(aten.lt.Tensor, low, high),
     )
-    found = b.call(aten.where.self, is_low, low, found)
+    clamped = b.call(aten.where.self, is_low, low, clamped)
     is_high = b.call(aten.gt.Tensor, x, high)
     if type(b.literals[0]) is not Literal:
         # A bound that is NaN makes everything NaN.
         is_high = b.call(aten.logical_and.default, is_high, b.call(aten.eq.Tensor, low, low))
-    return b.call(aten.where.self, is_high, high, found)
+    return b.call(aten.where.self, is_high, high, clamped)
 
 
 def _larger(b: Builder, x: fx.Proxy, y: fx.Proxy, dtype: DType) -> Any:

@@ -39,8 +39,8 @@ class Arguments:
             raise ArgumentSpecError(msg, expected="a torch function or an nn.Module")
         self.fun: Callable[..., Any] = fun
         self.label = type(fun).__name__ if isinstance(fun, torch.nn.Module) else name_of(fun)
-        given = (args, kwargs, _checked_params(fun, params))
-        leaves, self._tree = flatten(given)
+        everything = (args, kwargs, _checked_params(fun, params))
+        leaves, self._tree = flatten(everything)
         self._places: list[int] = []
         self._statics: list[Any] = list(leaves)
         for i, leaf in enumerate(leaves):
@@ -49,7 +49,7 @@ class Arguments:
                 self._statics[i] = None
                 values.append(as_value(leaf))
             elif isinstance(leaf, torch.Tensor) and leaf.requires_grad:
-                where = keystr(leaves_with_path(given)[i][0][1:])
+                where = keystr(leaves_with_path(everything)[i][0][1:])
                 msg = f"call_torch({self.label}): argument {where} is a tensor that requires grad"
                 hint = "its gradient would be lost: pass from_torch(x.detach()), or x.detach()"
                 raise ArgumentSpecError(msg, hint=hint)
@@ -106,12 +106,12 @@ def _checked_params(fun: object, params: Mapping[str, Any] | None) -> dict[str, 
         **dict(fun.named_parameters(remove_duplicate=False)),
         **dict(fun.named_buffers(remove_duplicate=False)),
     }
-    given = dict(params or {})
-    unknown = [k for k in given if k not in known]
+    chosen = dict(params or {})
+    unknown = [k for k in chosen if k not in known]
     if unknown:
         msg = f"call_torch({name}): params names {unknown[0]!r}, which the module does not have"
         raise ArgumentSpecError(msg, expected=f"names in {name}.state_dict()")
-    covered = {id(known[k]) for k in given}
+    covered = {id(known[k]) for k in chosen}
     lost = [k for k, p in fun.named_parameters() if p.requires_grad and id(p) not in covered]
     if lost:
         msg = f"call_torch({name}): parameter {lost[0]!r} requires grad and is not in params"
@@ -120,4 +120,4 @@ def _checked_params(fun: object, params: Mapping[str, Any] | None) -> dict[str, 
             "to use the others as constants"
         )
         raise ArgumentSpecError(msg, hint=hint)
-    return given
+    return chosen

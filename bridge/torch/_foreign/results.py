@@ -81,13 +81,13 @@ def results_of(
         return Results([None] * len(types), range(len(types)), tree, types)
     key = (avals, arguments.key, option("enable_x64"), has_key)
     try:
-        found = _known.get(arguments.fun, key)
+        results = _known.get(arguments.fun, key)
     except TypeError:  # a static argument that cannot be hashed
         return _find(name, arguments, avals, has_key=has_key)
-    if found is None:
-        found = _find(name, arguments, avals, has_key=has_key)
-        _known.set(arguments.fun, key, found)
-    return found
+    if results is None:
+        results = _find(name, arguments, avals, has_key=has_key)
+        _known.set(arguments.fun, key, results)
+    return results
 
 
 def _find(
@@ -127,20 +127,20 @@ def _dtype(tensor: torch.Tensor) -> Any:
     return canonicalize(ROWS.ours(str(tensor.dtype)[6:]) if ours is None else ours)
 
 
-def _check(name: str, found: Found, *, has_key: bool) -> None:
-    if found.written:
-        msg = f"{name}: the function writes to array {found.written[0]} of its arguments"
+def _check(name: str, call: Found, *, has_key: bool) -> None:
+    if call.written:
+        msg = f"{name}: the function writes to array {call.written[0]} of its arguments"
         hint = "arrays never change: let it write to x.clone()"
         raise CallbackError(msg, hint=hint)
-    if found.written_state:
-        msg = f"{name}: the module changes its {found.written_state[0]!r}"
+    if call.written_state:
+        msg = f"{name}: the module changes its {call.written_state[0]!r}"
         hint = "call it in evaluation mode (module.eval()), or translate it by from_module"
         raise CallbackError(msg, hint=hint)
-    if found.draws and not has_key:
-        msg = f"{name}: the function draws random numbers ({found.draws})"
+    if call.draws and not has_key:
+        msg = f"{name}: the function draws random numbers ({call.draws})"
         hint = "pass key=..., by which they are the same in forward and backward passes"
         raise CallbackError(msg, hint=hint)
-    if found.reads_history:
+    if call.reads_history:
         msg = f"{name}: the result depends on a tensor that requires grad and is no argument"
         hint = "its gradient would be lost: pass it as an argument, or detach it"
         raise CallbackError(msg, hint=hint)

@@ -157,13 +157,13 @@ def _translations(module: torch.nn.Module, names: Mapping[str, str]) -> Programs
         leaves, spec = torch_trees.tree_flatten((tuple(args), dict(kwargs)))
         kinds = [(x.shape, x.dtype) if hasattr(x, "shape") else type(x) for x in leaves]
         key = (train, spec, tuple(kinds))
-        found = known.get(key)
-        if found is None:
+        translation = known.get(key)
+        if translation is None:
             label = type(module).__name__
             values, named = export_tree((tuple(args), dict(kwargs)), torch_adapter)
             with torch.enable_grad():
                 graph = exported(label, module, values, named, None)
-            found = known[key] = Program(label, graph, names)
-        return found
+            translation = known[key] = Program(label, graph, names)
+        return translation
 
     return program

@@ -71,9 +71,9 @@ class StepProgram:
         states = [take(len(update.names(f))) for f in form.flags] if update else []
         numbers = take(1)[0] if update else None
         key = wrap_key_data(take(1)[0]) if form.draws else None
-        rest = list(values)
+        arguments = list(values)
 
-        value, extra, grads = self._gradients(trained, others, key, rest)
+        value, extra, grads = self._gradients(trained, others, key, arguments)
         aux, buffers = extra
         if update is None:
             return tuple(Outcome(value, aux, grads, [], buffers))
@@ -81,13 +81,13 @@ class StepProgram:
         return tuple(Outcome(value, aux, parameters, kept, buffers))
 
     def _gradients(
-        self, trained: Sequence[Any], others: Sequence[Any], key: Any, rest: Sequence[Any]
+        self, trained: Sequence[Any], others: Sequence[Any], key: Any, arguments: Sequence[Any]
     ) -> tuple[Any, Any, list[Any]]:
         """The loss, further results, and gradients: None where the loss does not depend on it."""
         trees: list[Any] = []
 
         def losses(*values: Any) -> list[Any]:
-            loss, extra = self._run(values, others, key, rest)
+            loss, extra = self._run(values, others, key, arguments)
             leaves, tree = flatten(extra)
             trees.append(tree)
             return [loss, *leaves]
@@ -96,21 +96,25 @@ class StepProgram:
         reached = paths_of(jaxpr)[0]
 
         def of_reached(values: list[Any]) -> tuple[Any, list[Any]]:
-            given = iter(values)
-            whole = [next(given) if r else x for r, x in zip(reached, trained, strict=True)]
+            values_left = iter(values)
+            whole = [next(values_left) if r else x for r, x in zip(reached, trained, strict=True)]
             loss, *leaves = eval_jaxpr(jaxpr, current_trace().process, whole)
             return loss, leaves
 
         wanted = [x for r, x in zip(reached, trained, strict=True) if r]
         (loss, leaves), grads = value_and_grad(of_reached, has_aux=True)(wanted)
-        found = iter(grads)
-        return loss, trees[0].unflatten(leaves), [next(found) if r else None for r in reached]
+        reached_grads = iter(grads)
+        return (
+            loss,
+            trees[0].unflatten(leaves),
+            [next(reached_grads) if r else None for r in reached],
+        )
 
     def _run(
-        self, trained: Sequence[Any], others: Sequence[Any], key: Any, rest: Sequence[Any]
+        self, trained: Sequence[Any], others: Sequence[Any], key: Any, arguments: Sequence[Any]
     ) -> tuple[Any, Any]:
         form = self._form
-        (args, target), kwargs = form.tree.unflatten(rest)
+        (args, target), kwargs = form.tree.unflatten(arguments)
         here, there = iter(trained), iter(others)
         is_trained = set(form.trained)
         values = [next(here) if i in is_trained else next(there) for i in range(form.n_tensors)]

@@ -41,11 +41,11 @@ class Slot:
             self._count, self._version = (0, -1) if counter is None else (
                 int(counter), counter._version
             )  # fmt: skip
-        found = [state.get(name) for name in names]
-        self.fresh = any([x is None for x in found])
+        tensors = [state.get(name) for name in names]
+        self.fresh = any([x is None for x in tensors])
         if self.fresh:
-            return [torch.zeros_like(self.parameter) if x is None else x for x in found]
-        return found
+            return [torch.zeros_like(self.parameter) if x is None else x for x in tensors]
+        return tensors
 
     @property
     def next_step(self) -> int:

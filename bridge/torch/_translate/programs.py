@@ -145,7 +145,7 @@ class Program:
         return torch_trees.tree_unflatten(leaves, self._out_spec), {**buffers, **new}
 
     def _run(self, params: Any, buffers: Any, key: Any, inputs: Any) -> Any:
-        given = iter(inputs)
+        arrays = iter(inputs)
         values: list[Any] = []
         with at_least(self._width):
             for spec, source, example in zip(
@@ -160,7 +160,7 @@ class Program:
                 elif isinstance(spec.arg, ConstantArgument):
                     value = spec.arg.value
                 else:
-                    value = next(given)
+                    value = next(arrays)
                 if isinstance(example, torch.Tensor):
                     value = cast(as_value(value), DTYPES[example.dtype])
                 values.append(value)
@@ -183,7 +183,8 @@ class Program:
 
     def _inputs(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         """The arrays among the arguments, checked against the program."""
-        names: Any = self._in_spec.child(1).context or ()
+        spec_of_all: Any = self._in_spec
+        names: Any = spec_of_all.child(1).context or ()
         if set(names) == set(kwargs):  # in the order of the program
             kwargs = {name: kwargs[name] for name in names}
         leaves, spec = torch_trees.tree_flatten((tuple(args), dict(kwargs)))

@@ -171,30 +171,30 @@ class _Search:
         A value with many uses is a long sum, in which a value may occur many times: each is looked
         at once, and without recursion.
         """
-        found: dict[int, Emit | None] = {}
+        emits: dict[int, Emit | None] = {}
         waiting = [number]
         while waiting:
             n = waiting[-1]
-            if n in found:
+            if n in emits:
                 waiting.pop()
                 continue
             app, args = self.producer(n)
             if app is None or not self.varies[n]:
                 return None
             if app.primitive in _LINEAR:
-                missing = [a for a in args if a not in found]
+                missing = [a for a in args if a not in emits]
                 if missing:
                     waiting.extend(missing)
                     continue
-                found[n] = None
+                emits[n] = None
             else:
                 emit = term(n)
                 if emit is None:
                     return None
-                found[n] = emit
+                emits[n] = emit
 
         # What is kept refers to equations, not to the whole graph.
-        steps = [(n, emit, *self.made_by[n]) for n, emit in found.items()]
+        steps = [(n, emit, *self.made_by[n]) for n, emit in emits.items()]
 
         def run(stacks: Stacks) -> Any:
             made: dict[int, Any] = {}

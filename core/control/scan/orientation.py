@@ -35,10 +35,10 @@ def turned(
     if not (isinstance(length, int) and length >= _FEWEST_STEPS):
         return jaxpr, consts
     key = ("turned", len(consts))
-    found = jaxpr.cache.get(key)
-    if found is None:
-        found = jaxpr.cache[key] = _turn(jaxpr, len(consts))
-    body, places = found
+    known = jaxpr.cache.get(key)
+    if known is None:
+        known = jaxpr.cache[key] = _turn(jaxpr, len(consts))
+    body, places = known
     if body is None:
         return jaxpr, consts
     consts = list(consts)

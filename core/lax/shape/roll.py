@@ -87,12 +87,12 @@ def emit_written(ctx: LoweringContext, x: IrValue, *, shift: int, dimension: int
     each element which part it comes from, and is not vectorised.
     """
     out = ctx.aval_out
-    (first, _), (rest, rest_aval) = _parts(ctx, x, shift, dimension)
+    (first, _), (second, rest_aval) = _parts(ctx, x, shift, dimension)
     low, high, place = [0] * out.ndim, [0] * out.ndim, [0] * out.ndim
     if shift <= rest_aval.shape[dimension]:
-        longer, shorter, low[dimension] = rest, first, shift
+        longer, shorter, low[dimension] = second, first, shift
     else:
-        longer, shorter, high[dimension] = first, rest, rest_aval.shape[dimension]
+        longer, shorter, high[dimension] = first, second, rest_aval.shape[dimension]
         place[dimension] = shift
     scalar = out.update(shape=())
     attributes = {

@@ -109,8 +109,8 @@ class SumOfProducts:
         if len(terms) > 2:
             return None
         out = terms[0] if len(terms) == 1 else self._contracted(*terms)
-        rest = [a for a in out.axes if a not in self.out_axes]
-        return self._transposed(self._sum(out, rest), self.out_axes)
+        gone = [a for a in out.axes if a not in self.out_axes]
+        return self._transposed(self._sum(out, gone), self.out_axes)
 
     def _merged(self, terms: Sequence[Term]) -> list[Term]:
         """Terms whose axes another one has are multiplied into the smallest such one."""

@@ -94,8 +94,8 @@ class Unfolding:
         primitive = app.primitive
         if primitive is lax.mul_p:
             pairs = zip(args, app.avals, strict=True)
-            found = [self.of(x, axes if a.ndim else ()) for x, a in pairs]
-            return [f for some in found for f in some]
+            parts = [self.of(x, axes if a.ndim else ()) for x, a in pairs]
+            return [f for some in parts for f in some]
         if primitive is lax.square_p or (
             primitive is lax.integer_pow_p and app.params["y"] == 2 and app.avals[0].ndim
         ):

@@ -150,19 +150,19 @@ def _product(here: _Pass, app: Application, args: Sequence[int], source: object)
     x, y = app.avals
     if app.out.dtype in _EXACT and x.dtype == y.dtype == app.out.dtype and is_plain(app):
         (xc, yc), (xb, yb) = app.params["dimension_numbers"]
-        found = Unfolding(here.graph, here.made_by)
-        x_axes = found.new_axes(x.shape)
+        unfolding = Unfolding(here.graph, here.made_by)
+        x_axes = unfolding.new_axes(x.shape)
         shared = dict(zip((*yc, *yb), (*xc, *xb), strict=True))
-        free = iter(found.new_axes([n for j, n in enumerate(y.shape) if j not in shared]))
+        free = iter(unfolding.new_axes([n for j, n in enumerate(y.shape) if j not in shared]))
         y_axes = [x_axes[shared[j]] if j in shared else next(free) for j in range(y.ndim)]
-        of_x, of_y = found.of(args[0], x_axes), found.of(args[1], tuple(y_axes))
+        of_x, of_y = unfolding.of(args[0], x_axes), unfolding.of(args[1], tuple(y_axes))
         if len(of_x) > 1 or len(of_y) > 1:
             kept = (
                 *[x_axes[i] for i in xb],
                 *[a for i, a in enumerate(x_axes) if i not in (*xc, *xb)],
                 *[a for j, a in enumerate(y_axes) if j not in shared],
             )
-            new = _contracted(here, app, source, found, [*of_x, *of_y], kept, app.params)
+            new = _contracted(here, app, source, unfolding, [*of_x, *of_y], kept, app.params)
             if new is not None:
                 return new
     return None
@@ -172,18 +172,18 @@ def _contracted(
     here: _Pass,
     app: Application,
     source: object,
-    found: Unfolding,
+    unfolding: Unfolding,
     factors: Sequence[Factor],
     kept: Axes,
     params: Params,
 ) -> int | None:
     """The sum over all axes but ``kept``, by its factors."""
-    if found.failed or len(factors) < 2:
+    if unfolding.failed or len(factors) < 2:
         return None
     dtype = app.out.dtype
     if any([here.graph.avals[f.number].dtype != dtype for f in factors]):
         return None
-    plan = SumOfProducts(found, factors, kept, app.out.shape, params)
+    plan = SumOfProducts(unfolding, factors, kept, app.out.shape, params)
     if plan.result is None or (plan.sums and dtype not in _REAL):
         return None
     if not plan.sums:
@@ -202,23 +202,23 @@ def _weighted_sum(
     aval = app.avals[0]
     if aval.size < _LEAST_WEIGHTED:
         return None
-    found = Unfolding(here.graph, here.made_by)
-    axes = found.new_axes(aval.shape)
-    factors = found.of(args[0], axes, whole=False)
-    if found.failed or len(factors) != 2:
+    unfolding = Unfolding(here.graph, here.made_by)
+    axes = unfolding.new_axes(aval.shape)
+    factors = unfolding.of(args[0], axes, whole=False)
+    if unfolding.failed or len(factors) != 2:
         return None
-    weights, array = sorted(factors, key=lambda f: len(found.resolved(f.axes)))
-    summed = found.resolved(tuple([axes[i] for i in app.params["axes"]]))
-    of_array, of_weights = found.resolved(array.axes), found.resolved(weights.axes)
-    is_product = set(summed) <= set(of_weights) < set(of_array) == set(found.resolved(axes))
+    weights, array = sorted(factors, key=lambda f: len(unfolding.resolved(f.axes)))
+    summed = unfolding.resolved(tuple([axes[i] for i in app.params["axes"]]))
+    of_array, of_weights = unfolding.resolved(array.axes), unfolding.resolved(weights.axes)
+    is_product = set(summed) <= set(of_weights) < set(of_array) == set(unfolding.resolved(axes))
     if not is_product or not summed or here.is_fused(array.number):
         return None
-    length = math.prod([found.sizes[a] for a in summed])
-    width = found.sizes[of_array[-1]]
+    length = math.prod([unfolding.sizes[a] for a in summed])
+    width = unfolding.sizes[of_array[-1]]
     if width < _LEAST_WIDTH or (of_array[-1] not in summed and length > _MOST_ROWS):
         return None
     kept = tuple([a for i, a in enumerate(axes) if i not in app.params["axes"]])
-    plan = SumOfProducts(found, [weights, array], kept, app.out.shape, params, as_pair=True)
+    plan = SumOfProducts(unfolding, [weights, array], kept, app.out.shape, params, as_pair=True)
     return here.emit(lambda *leaves: plan.run(leaves)[1], plan.leaves, source)
 
 

@@ -94,10 +94,10 @@ def _clamp(x: Value, low: Any = None, high: Any = None) -> Any:
     # Not by maximum and minimum: at a bound torch gives the whole derivative to ``x``.
     if low is not None:
         low = cast(low, dtype)
-        x = tnp.where((x < low) | (low != low), low, x)  # a bound that is NaN gives NaN
+        x = tnp.where((x < low) | lax.ne(low, low), low, x)  # a bound that is NaN gives NaN
     if high is not None:
         high = cast(high, dtype)
-        x = tnp.where((x > high) | (high != high), high, x)
+        x = tnp.where((x > high) | lax.ne(high, high), high, x)
     return x
 
 

@@ -187,8 +187,8 @@ def _avg_pool(n: int) -> Operator:
         # Elements of the input count, and with ``count_include_pad`` those of its padding.
         own = [(w[2], w[2]) if count_include_pad else (0, 0) for w in windows]
         ones = tnp.ones([s + sum(p) for s, p in zip(x.shape[-n:], own, strict=True)], x.dtype)
-        rest = [(p[0] - o[0], p[1] - o[1]) for p, o in zip(pads, own, strict=True)]
-        return total / _window_sums(ones, windows, rest)
+        beyond = [(p[0] - o[0], p[1] - o[1]) for p, o in zip(pads, own, strict=True)]
+        return total / _window_sums(ones, windows, beyond)
 
     return run
 
