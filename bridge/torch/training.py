@@ -89,7 +89,7 @@ class TrainStep:
         self._optimizer = optimizer
         self._has_aux = has_aux
         self._slots: dict[int, Slot] = {}
-        self._layout: list[tuple[int, int]] = []
+        self._layout: list[tuple[int, ...]] = []
         self._programs: dict[Any, Wrapped] = {}
         self._find_slots(model.tensors())
 
@@ -108,7 +108,7 @@ class TrainStep:
     def _find_slots(self, tensors: Sequence[torch.Tensor]) -> None:
         """One slot for each parameter of the optimizer, if its groups have changed."""
         groups = self._optimizer.param_groups
-        layout = [(id(group), len(group["params"])) for group in groups]
+        layout = [(id(group), *map(id, group["params"])) for group in groups]
         if layout == self._layout:
             return
         known = {id(p): Slot(p, i) for i, group in enumerate(groups) for p in group["params"]}

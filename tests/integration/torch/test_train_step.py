@@ -363,3 +363,41 @@ def test_tied_weights():
         plain.step()
     assert net.second.weight is net.first.weight
     torch.testing.assert_close(net.first.weight.detach(), other.first.weight.detach())
+
+
+def test_parameters_that_take_the_place_of_others():
+    net = torch.nn.Linear(3, 1)
+    optimizer = torch.optim.Adam(net.parameters())
+    step = train_step(net, torch.nn.MSELoss(), optimizer)
+    x, y = torch.randn(4, 3), torch.ones(4, 1)
+    step(x, y)
+    net.weight = torch.nn.Parameter(torch.zeros(1, 3))
+    optimizer.param_groups[0]["params"][0] = net.weight
+    step(x, y)
+    assert net.weight.detach().abs().sum() > 0
+
+
+def test_losses_that_depend_on_no_parameter():
+    module = Module(lambda p, x: x * 1.0, torch.ones(3))
+    optimizer = torch.optim.AdamW(module.parameters(), weight_decay=0.5)
+    step = train_step(module, lambda out, y: tnp.mean(out - y), optimizer)
+    assert float(step(torch.ones(3), torch.zeros(3))) == 1.0
+    assert torch.equal(module.param.detach(), torch.ones(3))
+    assert not optimizer.state_dict()["state"]
+
+
+def test_hyperparameters_that_change():
+    a, b = [torch.nn.Parameter(torch.ones(3)) for _ in range(2)]
+    module = Module(lambda p, x: tnp.sum(x * p * p), a)
+    mine, theirs = [torch.optim.SGD([p], lr=0.1) for p in (a, b)]
+    step = train_step(module, lambda out, y: out - y, mine)
+    for i in range(6):
+        if i == 3:
+            for optimizer in (mine, theirs):
+                optimizer.param_groups[0].update(momentum=0.9, dampening=0.5)
+        step(torch.arange(3.0), 0.0)
+        theirs.zero_grad()
+        (torch.arange(3.0) * b * b).sum().backward()
+        theirs.step()
+    torch.testing.assert_close(a.detach(), b.detach())
+    assert_same_state(mine, theirs)
