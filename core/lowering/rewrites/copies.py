@@ -7,6 +7,7 @@ broadcast after it, is right, and less work.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, final
 
 from tracebridge.core import lax
@@ -14,6 +15,7 @@ from tracebridge.core.lax.families import Elementwise
 from tracebridge.core.lowering.rewrites.factors import matching_groups
 
 if TYPE_CHECKING:
+    from tracebridge.core.ir.application import Application
     from tracebridge.core.lowering.rewrites.factors import Producers
 
 _MOST_VISITS = 64  # equations that are looked at for one sum
@@ -21,42 +23,69 @@ _MOST_VISITS = 64  # equations that are looked at for one sum
 
 @final
 class Copies:
-    """Looks for axes of copies, through broadcasts, transpositions and elementwise equations."""
+    """Looks for axes of copies, through broadcasts, transpositions and elementwise equations.
 
-    __slots__ = ("found", "made_by", "visits")
+    Each value is looked at once, for all axes at a time, whatever number of sums depends on it.
+    """
+
+    __slots__ = ("_made_by", "_masks", "_visits")
 
     def __init__(self, made_by: Producers) -> None:
-        self.made_by = made_by
-        self.found: dict[tuple[int, int], bool] = {}
-        self.visits = 0
+        self._made_by = made_by
+        self._masks: dict[int, int] = {}
+        self._visits = 0
 
-    def along(self, number: int, axis: int) -> bool:
-        """Whether all slices of a value along an axis are the same."""
-        key = number, axis
-        if key not in self.found:
-            self.visits += 1
-            self.found[key] = self.visits <= _MOST_VISITS and self._along(number, axis)
-        return self.found[key]
+    def of(self, number: int) -> int:
+        """The axes of a value whose slices are all the same, as the bits of an integer."""
+        self._visits = 0
+        return self._mask(number)
 
-    def _along(self, number: int, axis: int) -> bool:
-        made = self.made_by.get(number)
-        if made is None:
-            return False
-        app, args = made
-        if app.primitive is lax.broadcast_in_dim_p:
-            dims = app.params["broadcast_dimensions"]
-            if axis not in dims:
-                return True
-            i = dims.index(axis)
-            is_repeated = app.avals[0].shape[i] != app.out.shape[axis]
-            return is_repeated or self.along(args[0], i)
-        if app.primitive is lax.transpose_p:
-            return self.along(args[0], app.params["permutation"][axis])
-        if app.primitive is lax.reshape_p:
-            groups = matching_groups(app.avals[0].shape, app.out.shape) or []
-            before = [group for group, after in groups if axis in after]
-            return bool(before) and all([self.along(args[0], i) for i in before[0]])
-        if isinstance(app.primitive, Elementwise) and not app.effects:
-            pairs = zip(args, app.avals, strict=True)
-            return all([a.ndim == 0 or self.along(n, axis) for n, a in pairs])
-        return False
+    def _mask(self, number: int) -> int:
+        mask = self._masks.get(number)
+        if mask is None:
+            self._visits += 1
+            made = self._made_by.get(number) if self._visits <= _MOST_VISITS else None
+            mask = self._masks[number] = 0 if made is None else self._made(*made)
+        return mask
+
+    def _made(self, app: Application, args: Sequence[int]) -> int:
+        primitive = app.primitive
+        if isinstance(primitive, Elementwise):
+            mask = 0 if app.effects else -1
+            for number, aval in zip(args, app.avals, strict=True):
+                if mask and aval.ndim:
+                    mask &= self._mask(number)
+            return mask
+        if primitive is lax.broadcast_in_dim_p:
+            return self._broadcast(app, args[0])
+        if primitive is lax.transpose_p:
+            before = self._mask(args[0])
+            return _bits([before >> a & 1 for a in app.params["permutation"]])
+        if primitive is lax.reshape_p:
+            return self._reshaped(app, args[0])
+        return 0
+
+    def _broadcast(self, app: Application, operand: int) -> int:
+        dims, (aval,) = app.params["broadcast_dimensions"], app.avals
+        before = self._mask(operand) if aval.ndim else 0
+        mask = -1
+        for i, axis in enumerate(dims):
+            if aval.shape[i] == app.out.shape[axis] and not before >> i & 1:
+                mask &= ~(1 << axis)
+        return mask
+
+    def _reshaped(self, app: Application, operand: int) -> int:
+        before = self._mask(operand)
+        mask = 0
+        for group, after in (before and matching_groups(app.avals[0].shape, app.out.shape)) or ():
+            if all([before >> i & 1 for i in group]):
+                mask |= _bits_of(after)
+        return mask
+
+
+def _bits(flags: Iterable[int]) -> int:
+    return sum([flag << i for i, flag in enumerate(flags)])
+
+
+def _bits_of(axes: Iterable[int]) -> int:
+    return sum([1 << axis for axis in axes])

@@ -32,6 +32,7 @@ from tracebridge.core.lowering.rewrites.factors import (
     Axes,
     Factor,
     Unfolding,
+    is_outer_product,
     is_plain,
     matching_groups,
 )
@@ -54,6 +55,11 @@ _EXACT = _REAL | {np.dtype(np.complex64), np.dtype(np.complex128)}
 
 Made = dict[int, "tuple[Application, Sequence[int]]"]
 
+_MULTIPLIES = frozenset({lax.mul_p, lax.square_p, lax.integer_pow_p})
+_PLACES = frozenset(
+    {lax.neg_p, lax.broadcast_in_dim_p, lax.transpose_p, lax.reshape_p, lax.squeeze_p}
+)
+
 
 def rewritten(jaxpr: Jaxpr) -> Jaxpr:
     """``jaxpr`` with the faster forms of what is in the table above."""
@@ -71,7 +77,9 @@ class _Pass:
         self.jaxpr = jaxpr
         self.graph = Graph()
         self.made_by: Made = {}
+        self.copies = Copies(self.made_by)
         self.changed = False
+        self._products: dict[int, bool] = {}
 
     def result(self) -> Jaxpr | None:
         """The program, if anything has changed."""
@@ -111,6 +119,20 @@ class _Pass:
 
         return stage(listed, [self.graph.avals[a] for a in args], locate=False)
 
+    def is_product(self, number: int) -> bool:
+        """Whether a value may have several factors: it is a product, moved about."""
+        known = self._products.get(number)
+        if known is None:
+            made = self.made_by.get(number)
+            known = self._products[number] = made is not None and self._multiplies(*made)
+        return known
+
+    def _multiplies(self, app: Application, args: Sequence[int]) -> bool:
+        primitive = app.primitive
+        if primitive is lax.dot_general_p:
+            return is_outer_product(app)
+        return primitive in _MULTIPLIES or (primitive in _PLACES and self.is_product(args[0]))
+
     def is_fused(self, number: int) -> bool:
         """Whether XLA computes a value inside of what reads it, so that it is not in memory."""
         made = self.made_by.get(number)
@@ -130,7 +152,7 @@ def _sum(here: _Pass, app: Application, args: Sequence[int], source: object) -> 
     new = _sum_of_copies(here, app, args, source)
     if new is not None:
         return new
-    if app.out.dtype in _EXACT:
+    if app.out.dtype in _EXACT and here.is_product(args[0]):
         found = Unfolding(here.graph, here.made_by)
         axes = found.new_axes(app.avals[0].shape)
         factors = found.of(args[0], axes, whole=True)
@@ -145,7 +167,7 @@ def _sum(here: _Pass, app: Application, args: Sequence[int], source: object) -> 
 
 
 def _product(here: _Pass, app: Application, args: Sequence[int], source: object) -> int | None:
-    if not any([a in here.made_by for a in args]) or not here.is_static(app):
+    if not any([here.is_product(a) for a in args]) or not here.is_static(app):
         return None
     x, y = app.avals
     if app.out.dtype in _EXACT and x.dtype == y.dtype == app.out.dtype and is_plain(app):
@@ -232,8 +254,8 @@ def _sum_of_copies(
     shape, axes = app.avals[0].shape, app.params["axes"]
     if len(axes) == len(shape):
         return None
-    copies = Copies(here.made_by)
-    same = [i for i, n in enumerate(shape) if n != 1 and i not in axes and copies.along(args[0], i)]
+    copied = here.copies.of(args[0])
+    same = [i for i, n in enumerate(shape) if copied >> i & 1 and n != 1 and i not in axes]
     if not same:
         return None
     limits = tuple([1 if i in same else n for i, n in enumerate(shape)])
