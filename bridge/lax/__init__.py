@@ -3,52 +3,6 @@
 from typing import TYPE_CHECKING
 
 from tracebridge._lazy_names import LazyNames as _LazyNames
-from tracebridge.core.collectives.all_gather import all_gather as all_gather
-from tracebridge.core.collectives.all_gather import all_gather_p as all_gather_p
-from tracebridge.core.collectives.all_gather import psum_scatter as psum_scatter
-from tracebridge.core.collectives.all_gather import reduce_scatter_p as reduce_scatter_p
-from tracebridge.core.collectives.axes import axis_size as axis_size
-from tracebridge.core.collectives.axis_index import axis_index as axis_index
-from tracebridge.core.collectives.axis_index import axis_index_p as axis_index_p
-from tracebridge.core.collectives.permute import all_to_all as all_to_all
-from tracebridge.core.collectives.permute import all_to_all_p as all_to_all_p
-from tracebridge.core.collectives.permute import ppermute as ppermute
-from tracebridge.core.collectives.permute import ppermute_p as ppermute_p
-from tracebridge.core.collectives.permute import pshuffle as pshuffle
-from tracebridge.core.collectives.permute import pswapaxes as pswapaxes
-from tracebridge.core.collectives.psum import pbroadcast as pbroadcast
-from tracebridge.core.collectives.psum import pmax as pmax
-from tracebridge.core.collectives.psum import pmax_p as pmax_p
-from tracebridge.core.collectives.psum import pmean as pmean
-from tracebridge.core.collectives.psum import pmin as pmin
-from tracebridge.core.collectives.psum import pmin_p as pmin_p
-from tracebridge.core.collectives.psum import psum as psum
-from tracebridge.core.collectives.psum import psum_p as psum_p
-from tracebridge.core.control.branches.cond import cond_p as cond_p
-from tracebridge.core.control.branches.platform_dependent import (
-    platform_dependent as platform_dependent,
-)
-from tracebridge.core.control.branches.switch import cond as cond
-from tracebridge.core.control.branches.switch import switch as switch
-from tracebridge.core.control.calls.composite import composite as composite
-from tracebridge.core.control.calls.composite import composite_p as composite_p
-from tracebridge.core.control.loops.associative_scan import associative_scan as associative_scan
-from tracebridge.core.control.loops.fori import fori_loop as fori_loop
-from tracebridge.core.control.loops.map import map as map
-from tracebridge.core.control.loops.scatter_apply import scatter_apply as scatter_apply
-from tracebridge.core.control.loops.while_loop import while_loop as while_loop
-from tracebridge.core.control.loops.while_primitive import while_p as while_p
-from tracebridge.core.control.scan.forward import scan as scan
-from tracebridge.core.control.scan.primitive import scan_p as scan_p
-from tracebridge.core.control.solve.custom_linear_solve import (
-    custom_linear_solve as custom_linear_solve,
-)
-from tracebridge.core.control.solve.custom_linear_solve import linear_solve_p as linear_solve_p
-from tracebridge.core.control.solve.custom_root import custom_root as custom_root
-from tracebridge.core.control.tokens import after_all as after_all
-from tracebridge.core.control.tokens import after_all_p as after_all_p
-from tracebridge.core.control.tokens import create_token as create_token
-from tracebridge.core.control.tokens import create_token_p as create_token_p
 from tracebridge.core.errors.filtering import publish as _publish
 from tracebridge.core.lax.ad_util import *
 from tracebridge.core.lax.annotations import *
@@ -99,6 +53,52 @@ from tracebridge.core.lax.special.erf import *
 from tracebridge.core.lax.special.gamma import *
 
 if TYPE_CHECKING:
+    from tracebridge.core.collectives.all_gather import all_gather as all_gather
+    from tracebridge.core.collectives.all_gather import all_gather_p as all_gather_p
+    from tracebridge.core.collectives.all_gather import psum_scatter as psum_scatter
+    from tracebridge.core.collectives.all_gather import reduce_scatter_p as reduce_scatter_p
+    from tracebridge.core.collectives.axes import axis_size as axis_size
+    from tracebridge.core.collectives.axis_index import axis_index as axis_index
+    from tracebridge.core.collectives.axis_index import axis_index_p as axis_index_p
+    from tracebridge.core.collectives.permute import all_to_all as all_to_all
+    from tracebridge.core.collectives.permute import all_to_all_p as all_to_all_p
+    from tracebridge.core.collectives.permute import ppermute as ppermute
+    from tracebridge.core.collectives.permute import ppermute_p as ppermute_p
+    from tracebridge.core.collectives.permute import pshuffle as pshuffle
+    from tracebridge.core.collectives.permute import pswapaxes as pswapaxes
+    from tracebridge.core.collectives.psum import pbroadcast as pbroadcast
+    from tracebridge.core.collectives.psum import pmax as pmax
+    from tracebridge.core.collectives.psum import pmax_p as pmax_p
+    from tracebridge.core.collectives.psum import pmean as pmean
+    from tracebridge.core.collectives.psum import pmin as pmin
+    from tracebridge.core.collectives.psum import pmin_p as pmin_p
+    from tracebridge.core.collectives.psum import psum as psum
+    from tracebridge.core.collectives.psum import psum_p as psum_p
+    from tracebridge.core.control.branches.cond import cond_p as cond_p
+    from tracebridge.core.control.branches.platform_dependent import (
+        platform_dependent as platform_dependent,
+    )
+    from tracebridge.core.control.branches.switch import cond as cond
+    from tracebridge.core.control.branches.switch import switch as switch
+    from tracebridge.core.control.calls.composite import composite as composite
+    from tracebridge.core.control.calls.composite import composite_p as composite_p
+    from tracebridge.core.control.loops.associative_scan import associative_scan as associative_scan
+    from tracebridge.core.control.loops.fori import fori_loop as fori_loop
+    from tracebridge.core.control.loops.map import map as map
+    from tracebridge.core.control.loops.scatter_apply import scatter_apply as scatter_apply
+    from tracebridge.core.control.loops.while_loop import while_loop as while_loop
+    from tracebridge.core.control.loops.while_primitive import while_p as while_p
+    from tracebridge.core.control.scan.forward import scan as scan
+    from tracebridge.core.control.scan.primitive import scan_p as scan_p
+    from tracebridge.core.control.solve.custom_linear_solve import (
+        custom_linear_solve as custom_linear_solve,
+    )
+    from tracebridge.core.control.solve.custom_linear_solve import linear_solve_p as linear_solve_p
+    from tracebridge.core.control.solve.custom_root import custom_root as custom_root
+    from tracebridge.core.control.tokens import after_all as after_all
+    from tracebridge.core.control.tokens import after_all_p as after_all_p
+    from tracebridge.core.control.tokens import create_token as create_token
+    from tracebridge.core.control.tokens import create_token_p as create_token_p
     from tracebridge.core.conv.functions import conv as conv
     from tracebridge.core.conv.functions import conv_general_dilated as conv_general_dilated
     from tracebridge.core.conv.functions import (
@@ -171,6 +171,30 @@ if TYPE_CHECKING:
 _LATER = _LazyNames(
     __name__,
     {
+        "tracebridge.core.collectives.all_gather": (
+            "all_gather all_gather_p psum_scatter reduce_scatter_p"
+        ),
+        "tracebridge.core.collectives.axes": "axis_size",
+        "tracebridge.core.collectives.axis_index": "axis_index axis_index_p",
+        "tracebridge.core.collectives.permute": (
+            "all_to_all all_to_all_p ppermute ppermute_p pshuffle pswapaxes"
+        ),
+        "tracebridge.core.collectives.psum": "pbroadcast pmax pmax_p pmean pmin pmin_p psum psum_p",
+        "tracebridge.core.control.branches.cond": "cond_p",
+        "tracebridge.core.control.branches.platform_dependent": "platform_dependent",
+        "tracebridge.core.control.branches.switch": "cond switch",
+        "tracebridge.core.control.calls.composite": "composite composite_p",
+        "tracebridge.core.control.loops.associative_scan": "associative_scan",
+        "tracebridge.core.control.loops.fori": "fori_loop",
+        "tracebridge.core.control.loops.map": "map",
+        "tracebridge.core.control.loops.scatter_apply": "scatter_apply",
+        "tracebridge.core.control.loops.while_loop": "while_loop",
+        "tracebridge.core.control.loops.while_primitive": "while_p",
+        "tracebridge.core.control.scan.forward": "scan",
+        "tracebridge.core.control.scan.primitive": "scan_p",
+        "tracebridge.core.control.solve.custom_linear_solve": "custom_linear_solve linear_solve_p",
+        "tracebridge.core.control.solve.custom_root": "custom_root",
+        "tracebridge.core.control.tokens": "after_all after_all_p create_token create_token_p",
         "tracebridge.core.fft.fft": "FftType fft fft_p",
         "tracebridge.core.special.bessel": "bessel_i0e bessel_i0e_p bessel_i1e bessel_i1e_p",
         "tracebridge.core.special.incomplete_beta": "betainc regularized_incomplete_beta_p",

@@ -26,7 +26,7 @@ from tracebridge.numpy._promote import broadcast_to, promote_dtypes
 from tracebridge.numpy._ranges import sides_of, wrapped
 from tracebridge.numpy._staging import concrete, is_traced, value_of
 from tracebridge.numpy.searching import search_halving, take_rows
-from tracebridge.numpy.unique import unique
+from tracebridge.numpy.unique_elements import unique
 
 _INT32, _BOOL = np.dtype(np.int32), np.dtype(np.bool_)
 _HINT = "pass size="

@@ -4,36 +4,37 @@ from __future__ import annotations
 
 __all__ = ["frompyfunc", "ufunc"]
 
+import importlib
 from collections.abc import Callable
 from typing import Any, final
 
 import numpy as np
 
 import tracebridge.core.lax as lax
-from tracebridge.core.control.scan.forward import scan
 from tracebridge.core.dtypes.dtypes import is_bool, is_integer
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, index_of
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import api_boundary, hide_internal_frames
 from tracebridge.core.errors.shape_errors import RankError
 from tracebridge.core.ir.value import Value
-from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.util.public_path import public_path
 from tracebridge.numpy import elementwise_arithmetic as m
 from tracebridge.numpy import elementwise_logic as logic
-from tracebridge.numpy import reductions, searching
-from tracebridge.numpy._in_turn import NOWHERE, apply_in_turn, positions_in
-from tracebridge.numpy._promote import broadcast_to, check_no_out, members, normalize_axis
+from tracebridge.numpy import reductions
+from tracebridge.numpy._promote import check_no_out, normalize_axis
 from tracebridge.numpy._staging import static_dtype, value_of
-from tracebridge.numpy.at_updates import at
 from tracebridge.numpy.cumulative import cumprod, cumsum
 from tracebridge.numpy.elementwise_extrema import maximum, minimum
 from tracebridge.numpy.elementwise_powers import logaddexp, logaddexp2
-from tracebridge.numpy.manipulation import moveaxis, reshape
-from tracebridge.numpy.vectorize import vectorize
+from tracebridge.numpy.manipulation import reshape
 
 Function = Callable[..., Any]
+
+
+def _general() -> Any:
+    """What works for any function by loops over elements: loaded when it is first needed."""
+    return importlib.import_module("tracebridge.numpy._ufunc_loops")
 
 
 class _UfuncType(type):
@@ -102,7 +103,7 @@ class ufunc(metaclass=_UfuncType):
         self.function = func
         self.kind: Any = None  # the dtype of what is folded, where that is not the array's
         self._given_call = call
-        self._call = vectorize(func) if call is None else call
+        self._call = _general().vectorize(func) if call is None else call
         self._reduce = reduce
         self._accumulate = accumulate
         self._at = at
@@ -182,7 +183,7 @@ class ufunc(metaclass=_UfuncType):
         name = self._binary("reduce", out)
         x = _converted(self, name, a, dtype)
         if self._reduce is None:
-            return _fold(self, name, x, axis, keepdims, initial, where)
+            return _general().fold(self, name, x, axis, keepdims, initial, where)
         options = {"initial": initial, "where": where}
         options_in_use = {k: v for k, v in options.items() if v is not None}
         return self._reduce(x, axis, keepdims=keepdims, **options_in_use)
@@ -214,16 +215,7 @@ class ufunc(metaclass=_UfuncType):
         where = normalize_axis(axis or 0, x.aval.ndim, name)
         if self._accumulate is not None:
             return self._accumulate(x, where)
-        rows = moveaxis(x, where, 0)
-        if type(rows.shape[0]) is int and not rows.shape[0]:
-            return x
-
-        def step(total: Value, row: Value) -> tuple[Any, Any]:
-            total = lax.convert_dtype(value_of(self._call(total, row)), total.aval.dtype)
-            return total, total
-
-        _, accumulated = scan(step, rows[0], rows[1:])
-        return moveaxis(lax.concatenate([rows[:1], accumulated], 0), 0, where)
+        return _general().running(self._call, x, where)
 
     @api_boundary
     def at(
@@ -260,10 +252,7 @@ class ufunc(metaclass=_UfuncType):
             raise ArgumentValueError(msg)
         if self._at is not None:
             return self._at(a, indices) if b is None else self._at(a, indices, b)
-        x = value_of(a)
-        chosen = at(positions_in(x))[indices].get(mode="fill", fill_value=NOWHERE)
-        values = None if b is None else value_of(b)
-        return apply_in_turn(x, value_of(chosen), self._call, values)
+        return _general().update_in_turn(self._call, value_of(a), indices, b)
 
     @api_boundary
     def outer(self, A: ArrayLike, B: ArrayLike, /) -> Any:
@@ -322,20 +311,7 @@ class ufunc(metaclass=_UfuncType):
         where = normalize_axis(axis, x.aval.ndim, name)
         if self._reduceat is not None:
             return self._reduceat(x, starts, where)
-        rows = moveaxis(x, where, 0)
-        size = rows.shape[0]
-        ends = lax.concatenate([starts[1:], full_of(starts.aval.update(shape=(1,)), size)], 0)
-        shape = (-1, *(1,) * (rows.ndim - 1))
-
-        def step(totals: Value, row: Value) -> tuple[Any, None]:
-            position, values = row
-            inside = reshape((starts < position) & (position < ends), shape)
-            combined = self._call(totals, broadcast_to(values, totals.aval.shape))
-            combined = lax.convert_dtype(value_of(combined), totals.aval.dtype)
-            return searching.where(inside, combined, totals), None
-
-        numbers = lax.convert_dtype(lax.iota(np.dtype(np.int32), size), starts.aval.dtype)
-        return moveaxis(scan(step, rows[starts], (numbers, rows))[0], 0, where)
+        return _general().fold_segments(self._call, x, starts, where)
 
     def _binary(self, method: str, out: object) -> str:
         """The name of a method for messages; only functions of two arguments have it."""
@@ -361,45 +337,6 @@ def _count(name: str, value: ArrayLike) -> int:
 def _converted(self: ufunc, name: str, a: ArrayLike, dtype: DTypeLike | None) -> Any:
     kind = self.kind if dtype is None else static_dtype(name, dtype)
     return value_of(a) if kind is None else lax.convert_dtype(value_of(a), kind)
-
-
-def _fold(
-    self: ufunc, name: str, x: Any, axis: Any, keepdims: bool, initial: Any, mask: Any
-) -> Any:
-    """The fold of any binary function, one element after another."""
-    if members(axis) is not None:
-        msg = f"{name}: got axis={axis!r}, expected an int or None: elements have an order"
-        raise ArgumentValueError(msg)
-    ndim = x.aval.ndim
-    if mask is not None:
-        mask = broadcast_to(value_of(mask), x.aval.shape)
-    if axis is None:
-        x, where = reshape(x, (-1,)), 0
-        mask = None if mask is None else reshape(mask, (-1,))
-        kept = (1,) * ndim
-    else:
-        where = normalize_axis(axis, ndim, name)
-        kept = (*x.aval.shape[:where], 1, *x.aval.shape[where + 1 :])
-    rows = moveaxis(x, where, 0)
-    start = self.identity if initial is None else initial
-    size = rows.shape[0]
-    if start is None and (mask is not None or (type(size) is int and not size)):
-        what = "where=" if mask is not None else f"an axis of size {size}"
-        msg = f"{name}: {self.__name__} has no identity, so {what} needs initial="
-        raise ArgumentValueError(msg)
-    if start is None:
-        total, rows = rows[0], rows[1:]
-    else:
-        total = broadcast_to(lax.convert_dtype(value_of(start), x.aval.dtype), rows.shape[1:])
-    masks = None if mask is None else moveaxis(mask, where, 0)
-
-    def step(total: Any, row: Any) -> tuple[Any, None]:
-        values, inside = row
-        folded = lax.convert_dtype(value_of(self(total, values)), total.aval.dtype)
-        return folded if inside is None else searching.where(inside, folded, total), None
-
-    folded, _ = scan(step, total, (rows, masks))
-    return reshape(folded, kept) if keepdims else folded
 
 
 def frompyfunc(func: Function, /, nin: int, nout: int, *, identity: object = None) -> ufunc:
@@ -428,7 +365,7 @@ def frompyfunc(func: Function, /, nin: int, nout: int, *, identity: object = Non
 
 def _updates(name: str) -> Function:
     def update(a: Value, indices: Value, b: Value) -> Any:
-        return getattr(at(value_of(a))[indices], name)(b)
+        return getattr(_general().at(value_of(a))[indices], name)(b)
 
     return update
 

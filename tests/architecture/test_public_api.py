@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import pkgutil
 import subprocess
 import sys
 from pathlib import Path
@@ -73,6 +75,21 @@ def test_type_checkers_see_the_lazy_names(subprocess_environment: dict[str, str]
     lazy = set(done.stdout.split())
 
     assert not lazy - declared, report("lazy names without a declaration", sorted(lazy - declared))
+
+
+def test_no_module_hides_a_lazy_name() -> None:
+    """Python binds a loaded submodule in its package, where it would take a function's place."""
+    packages = [
+        importlib.import_module(f"tracebridge.{name}") for name in ("lax", "nn", "numpy", "random")
+    ]
+    hidden = [
+        f"{package.__name__}.{module.name}"
+        for package in packages
+        for module in pkgutil.iter_modules(package.__path__)
+        if module.name in package._LATER.module_of
+    ]
+
+    assert not hidden, report("lazy names that are modules too", hidden)
 
 
 def belongs_to(name: str, modules: list[str]) -> bool:
