@@ -112,8 +112,8 @@ def _of_integers(b: Builder, x: fx.Proxy, w: fx.Proxy, convolved: Any) -> Any:
     """A convolution of integers as ``int64``: sums of products of 32 bits are exact in 53."""
 
     def exact(x: fx.Proxy, w: fx.Proxy) -> Any:
-        found = convolved(b.convert(x, torch.float64), b.convert(w, torch.float64))
-        return b.convert(found, torch.int64)
+        sums = convolved(b.convert(x, torch.float64), b.convert(w, torch.float64))
+        return b.convert(sums, torch.int64)
 
     if sum([a.dtype.itemsize for a in b.avals[:2]]) <= 4:
         return exact(x, w)

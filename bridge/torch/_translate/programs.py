@@ -228,9 +228,9 @@ class Program:
                 if not all([isinstance(n, int) for n in (have, *known.values())]):
                     continue
                 if want.node.expr.subs(known) != have:
-                    given = ", ".join([f"{s} = {n}" for s, n in known.items()])
+                    sources = ", ".join([f"{s} = {n}" for s, n in known.items()])
                     raise ArgumentSpecError(
-                        f"{self.label}: an argument has size {have} where {given}",
+                        f"{self.label}: an argument has size {have} where {sources}",
                         expected=f"{want}",
                         hint="the sizes are related as dynamic_shapes of from_module say",
                     )

@@ -153,12 +153,12 @@ def _sum(here: _Pass, app: Application, args: Sequence[int], source: object) -> 
     if new is not None:
         return new
     if app.out.dtype in _EXACT and here.is_product(args[0]):
-        found = Unfolding(here.graph, here.made_by)
-        axes = found.new_axes(app.avals[0].shape)
-        factors = found.of(args[0], axes, whole=True)
+        unfolding = Unfolding(here.graph, here.made_by)
+        axes = unfolding.new_axes(app.avals[0].shape)
+        factors = unfolding.of(args[0], axes, whole=True)
         kept = tuple([a for i, a in enumerate(axes) if i not in app.params["axes"]])
         params = {"precision": None, "preferred_element_type": None}
-        new = _contracted(here, app, source, found, factors, kept, params)
+        new = _contracted(here, app, source, unfolding, factors, kept, params)
         if new is None and app.out.dtype == np.float32:
             new = _weighted_sum(here, app, args, source, params)
         if new is not None:
