@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from tracebridge.torch.convert import to_torch as to_torch
     from tracebridge.torch.graph_module import to_graph_module as to_graph_module
     from tracebridge.torch.module import Module as Module
+    from tracebridge.torch.randomness import generator_to_key as generator_to_key
+    from tracebridge.torch.randomness import key_to_generator as key_to_generator
     from tracebridge.torch.training import train_step as train_step
     from tracebridge.torch.translating import from_module as from_module
     from tracebridge.torch.wrapping import wrap as wrap
@@ -27,6 +29,8 @@ __all__ = [
     "call_torch",
     "from_module",
     "from_torch",
+    "generator_to_key",
+    "key_to_generator",
     "to_graph_module",
     "to_torch",
     "train_step",
@@ -38,6 +42,8 @@ _HOME = {
     "call_torch": "calling",
     "from_module": "translating",
     "from_torch": "convert",
+    "generator_to_key": "randomness",
+    "key_to_generator": "randomness",
     "to_graph_module": "graph_module",
     "to_torch": "convert",
     "train_step": "training",

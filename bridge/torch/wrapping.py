@@ -15,7 +15,7 @@ from tracebridge._api.args.argnums import check_callable, resolve
 from tracebridge._api.args.statics import Splitter, bind_statics, static_key
 from tracebridge._api.args.values import short_repr
 from tracebridge._derived.families import free_handle
-from tracebridge._derived.names import by_import_path, register
+from tracebridge._derived.names import WRAPPED, by_import_path, register
 from tracebridge.core.config.state import state
 from tracebridge.core.config.values import fast_path_allowed, option, tracing_key
 from tracebridge.core.config.wide import at_least
@@ -38,6 +38,7 @@ from tracebridge.torch._crossing.numbers import (
     width_beside,
 )
 from tracebridge.torch._crossing.structure import BOOL, COMPLEX, FLOAT, INT, TENSOR, to_text
+from tracebridge.torch._drawing import Drawing, Keyed, drawing_of, drawn
 from tracebridge.torch._eager import autograd
 from tracebridge.torch._eager.entry import CallTable, make_entry
 from tracebridge.torch._graphs.call_family import CallFamily
@@ -54,6 +55,7 @@ def wrap(
     *,
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
+    rng_argnames: str | Sequence[str] = (),
 ) -> Wrapped:
     """A function of arrays as a function of torch tensors, with gradients.
 
@@ -71,6 +73,10 @@ def wrap(
         static_argnums: positions of arguments that are compile-time constants: any hashable
             objects. Each new value compiles again.
         static_argnames: names of such arguments.
+        rng_argnames: names of arguments that get a new key of ``tracebridge.random`` at each call,
+            drawn from torch's generator of the device, so that ``torch.manual_seed`` makes results
+            reproducible. The backward pass has the key of its forward pass. A caller may give
+            such an argument: a key, or a ``torch.Generator`` to draw it from.
 
     Returns:
         A function with the arguments of ``fun``. Other arguments than static ones are tensors,
@@ -90,33 +96,47 @@ def wrap(
     tensor([0.6000, 0.8000])
     """
     if torch.compiler.is_dynamo_compiling():
-        return _wrap_in_graph(fun, static_argnums, static_argnames)
+        return _wrap_in_graph(fun, static_argnums, static_argnames, rng_argnames)
     check_callable("wrap", fun)
     # () means "not given": what is missing is then derived from the other.
     nums = None if static_argnums == () else static_argnums
     names = None if static_argnames == () else static_argnames
-    return Wrapped(fun, *resolve("wrap", fun, "static", nums, names))
+    drawing = drawing_of("wrap", fun, rng_argnames)
+    return Wrapped(fun, *resolve("wrap", fun, "static", nums, names), drawing)
 
 
-def _wrap_in_graph(fun: Any, static_argnums: Any, static_argnames: Any) -> Any:
+def _wrap_in_graph(fun: Any, static_argnums: Any, static_argnames: Any, rng_argnames: Any) -> Any:
     """``wrap`` in code that torch compiles. Dynamo reads these lines."""
     comptime(note_function)
-    root = _wrapped_once(static_argnums, static_argnames)
+    root = _wrapped_once(static_argnums, static_argnames, rng_argnames)
+    drawing = _drawing_of(root)
 
     def call(*args: Any, **kwargs: Any) -> Any:
+        if drawing:
+            args, kwargs = drawn(drawing, args, kwargs)
         return graph_call(root, args, kwargs)
 
     return call
 
 
 @torch._dynamo.assume_constant_result
-def _wrapped_once(static_argnums: Any, static_argnames: Any) -> str:
+def _drawing_of(root: str) -> Any:
+    return WRAPPED[root].drawing
+
+
+@torch._dynamo.assume_constant_result
+def _wrapped_once(static_argnums: Any, static_argnames: Any, rng_argnames: Any) -> str:
     """The name of a function that compiled code wraps, which is noted already.
 
     It is made while torch compiles the code, and lives as long as the graph.
     """
     fun = noted_function()
-    made = wrap(fun, static_argnums=static_argnums, static_argnames=static_argnames)
+    made = wrap(
+        fun,
+        static_argnums=static_argnums,
+        static_argnames=static_argnames,
+        rng_argnames=rng_argnames,
+    )
     _IN_GRAPHS.append(made)
     return made.root
 
@@ -127,10 +147,15 @@ _IN_GRAPHS: list[Wrapped] = []
 class Wrapped:
     """What ``wrap`` returns. Call it with tensors; ``traces`` counts how often it was traced."""
 
-    def __init__(self, fun: Any, nums: tuple[int, ...], names: tuple[str, ...]) -> None:
+    def __init__(
+        self, fun: Any, nums: tuple[int, ...], names: tuple[str, ...], drawing: Drawing = ()
+    ) -> None:
         functools.update_wrapper(self, fun, updated=())
         self.__name__ = name_of(fun)
         self.fun = fun
+        # What is traced, with words in the place of keys.
+        self.body = Keyed(fun, drawing) if drawing else fun
+        self.drawing = drawing
         self.static = nums, names
         self.splitter = Splitter("wrap", fun, nums, names)
         self.root = register(self, fun)
@@ -143,6 +168,8 @@ class Wrapped:
         self.families: dict[Any, CallFamily] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.drawing:
+            return self.draw_and_call(args, kwargs)
         if torch.compiler.is_compiling() and (
             torch.compiler.is_dynamo_compiling() or not _is_traced(args, kwargs)
         ):
@@ -160,11 +187,29 @@ class Wrapped:
             hide_internal_frames(error)
             raise
 
+    def draw_and_call(self, args: Any, kwargs: dict[str, Any]) -> Any:
+        """A call of a function that draws; Dynamo reads these lines."""
+        if torch.compiler.is_dynamo_compiling():
+            args, kwargs = drawn(self.drawing, args, kwargs)
+            return graph_call(self.root, args, kwargs)
+        try:
+            args, kwargs = drawn(self.drawing, args, kwargs)
+            if torch.compiler.is_compiling() and not _is_traced(args, kwargs):
+                return graph_call(self.root, args, kwargs)
+            return self.eager(args, kwargs)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
+
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
 
     def __repr__(self) -> str:
         return f"<torch function {self.root} of {self.fun!r}>"
+
+    def of(self, fun: Any) -> Wrapped:
+        """Another function with the same arguments, wrapped likewise."""
+        return Wrapped(fun, *self.static, self.drawing)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Wrapped:
         return self
@@ -173,11 +218,11 @@ class Wrapped:
         module, qualname = self.__module__, getattr(self, "__qualname__", None)
         if module and qualname and by_import_path(module, qualname) is self:
             return by_import_path, (module, qualname)
-        return _rewrap, (self.fun, *self.static)
+        return _rewrap, (self.fun, *self.static, self.drawing)
 
     def fingerprinted(self) -> Any:
         """What counts where a callback refers to it."""
-        return self.fun, self.static
+        return self.fun, self.static, self.drawing
 
     # eager ---------------------------------------------------------------------------------------
 
@@ -303,7 +348,7 @@ class Wrapped:
         static, dynamic, _ = self.splitter.layout(len(args))
         named = {k: v for k, v in kwargs.items() if k in self.splitter.names}
         constants = [args[i] for i in static]
-        fun = bind_statics(self.fun, len(args), static, constants, named)
+        fun = bind_statics(self.body, len(args), static, constants, named)
         text = to_text(call_structure(tree, kinds, args, static, named))
         handle = free_handle(f"{self.root}|{text}")
         return CallFamily(handle, self, fun, tree, kinds, self.splitter.parameters.only(dynamic))
@@ -324,7 +369,7 @@ class Wrapped:
         Calls with gradients are compiled all the same: a backward pass needs the program.
         """
         given, named = import_tree((args, kwargs), torch_adapter)
-        outs, out_tree = flatten(self.fun(*given, **named))
+        outs, out_tree = flatten(self.body(*given, **named))
         # A result may be an argument or a constant itself, whose memory is not its own.
         return out_tree.unflatten([torch_adapter.export(asarray(x)).clone() for x in outs])
 
@@ -372,5 +417,5 @@ def _on_one_device(leaves: list[Any]) -> list[Any]:
     return [x.to(device) if isinstance(x, torch.Tensor) and not x.ndim else x for x in leaves]
 
 
-def _rewrap(fun: Any, nums: tuple[int, ...], names: tuple[str, ...]) -> Wrapped:
-    return Wrapped(fun, nums, names)
+def _rewrap(fun: Any, nums: tuple[int, ...], names: tuple[str, ...], drawing: Drawing) -> Wrapped:
+    return Wrapped(fun, nums, names, drawing)

@@ -53,6 +53,9 @@ _library.define(
     tags=(torch.Tag.pt2_compliant_tag, torch.Tag.cudagraph_unsafe),
 )
 CALL = torch.ops.tracebridge.call.default
+# A copy that no compiler of torch takes for needless: the original is written to afterwards.
+_library.define("snapshot(Tensor x) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
+SNAPSHOT = torch.ops.tracebridge.snapshot.default
 
 
 # the kernels -------------------------------------------------------------------------------------
@@ -304,3 +307,8 @@ _library.impl("call", _legacy_vmap, "Batched")
 _library.impl("call", _of_graph(_autograd), "Autograd")
 torch.library.register_fake("tracebridge::call", _of_graph(_fake), lib=_library)
 torch.library.register_vmap("tracebridge::call", _vmap, lib=_library)
+_library.impl("snapshot", torch.clone, "CompositeExplicitAutograd")
+torch.library.register_fake("tracebridge::snapshot", torch.empty_like, lib=_library)
+torch.library.register_vmap(
+    "tracebridge::snapshot", lambda _, in_dims, x: (x.clone(), in_dims[0]), lib=_library
+)

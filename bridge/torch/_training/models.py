@@ -13,6 +13,7 @@ from torch.utils import _pytree as torch_trees
 from tracebridge.core.errors.transform_errors import ArgumentSpecError
 from tracebridge.interop.torch_adapter import torch_adapter
 from tracebridge.interop.trees import export_tree
+from tracebridge.random.keys import fold_in
 from tracebridge.torch._translate.programs import Program, exported
 from tracebridge.torch.module import Module
 from tracebridge.torch.translating import TranslatedModule
@@ -65,15 +66,24 @@ class OwnModel(Model):
         return self._unique
 
     def mode(self, args: Any, kwargs: dict[str, Any]) -> tuple[Any, bool]:
-        del args, kwargs
-        return self._order, False
+        del args
+        drawing = [name for name, _ in self._module.function.drawing if name not in kwargs]
+        return (self._order, self._module.training), bool(drawing)
 
     def call(
         self, mode: Any, values: Sequence[Any], args: Any, kwargs: dict[str, Any], key: Any
     ) -> tuple[Any, dict[int, Any]]:
-        del key
-        params = self._module.tree_of([values[i] for i in mode])
-        return self._module.function.fun(params, *args, **kwargs), {}
+        module = self._module
+        order, training = mode
+        named = dict(kwargs)
+        if module.train_argname is not None:
+            named.setdefault(module.train_argname, training)
+        if key is not None:
+            names = [name for name, _ in module.function.drawing if name not in named]
+            for i, name in enumerate(names):
+                named[name] = fold_in(key, i)
+        outs, changed = module.changed_by([values[i] for i in order], args, named)
+        return outs, {order[i]: new for i, new in changed.items()}
 
 
 @final
@@ -123,7 +133,10 @@ def model_of(module: Any) -> Model:
         ArgumentSpecError: it is no module whose function we know.
     """
     if isinstance(module, Module):
-        if any(module.function.static):
+        nums, names = module.function.static
+        positional = module.function.splitter.parameters
+        known = {positional[i] if i < len(positional) else str(i) for i in nums}
+        if (known | set(names)) - {module.train_argname}:
             msg = "train_step: the module has static arguments"
             raise ArgumentSpecError(msg, hint="bind them to its function by functools.partial")
         return OwnModel(module)
