@@ -10,7 +10,8 @@ it with what needs it: for a chain of cheap operations on 1e6 elements that took
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import math
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any, final
 
 import tracebridge.core.lax as lax
@@ -57,14 +58,14 @@ def cost(jaxpr: Jaxpr) -> float:
     """A rough number of multiplications of a program; infinite with loops and the like."""
     total = 0.0
     for app, _ in jaxpr.equations:
-        elements = sum([float(a.size) for a in app.outs])
+        size = sum([_size(a.shape) for a in app.outs])
         kind = app.primitive.cost
         if app.primitive is dot_general_p:
-            total += _products(app) * elements
+            total += _products(app) * size
         elif kind is Cost.REDUCTION or kind.is_repeatable:
-            total += max(elements, *[float(a.size) for a in app.avals], 0.0)
+            total += max(size, *[_size(a.shape) for a in app.avals], 0.0)
         elif kind in (Cost.EXPENSIVE, Cost.COMPOSED):
-            total += _EXPENSIVE * elements
+            total += _EXPENSIVE * size
         else:
             return float("inf")
     return total
@@ -73,10 +74,12 @@ def cost(jaxpr: Jaxpr) -> float:
 def _products(app: Any) -> float:
     """Length of the sums of a contraction."""
     contracted = app.params["dimension_numbers"][0][0]
-    result = 1.0
-    for d in contracted:
-        result *= app.avals[0].shape[d]
-    return result
+    return _size([app.avals[0].shape[d] for d in contracted])
+
+
+def _size(shape: Iterable[object]) -> float:
+    """Number of elements; symbolic sizes count as a thousand, as in plans of residuals."""
+    return math.prod([d if isinstance(d, int) else 1000.0 for d in shape], start=1.0)
 
 
 @final

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, final
 
@@ -9,12 +10,12 @@ from tracebridge._api.derivatives.vjp import vjp
 from tracebridge.core.config.settings import Settings
 from tracebridge.core.dtypes.dtypes import is_inexact
 from tracebridge.core.errors.shape_errors import InconclusiveDimensionError
-from tracebridge.core.export.portable import portable_program
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
 from tracebridge.core.ir.trace import current_trace
-from tracebridge.tf._xla_call_module import PLATFORMS, CallModule, stablehlo_target
+from tracebridge.tf._xla_call_module import CallModule
+from tracebridge.tf.keeping import Kept, module_of, split_program
 
 T = TypeVar("T")
 
@@ -29,6 +30,7 @@ class Program:
     """
 
     __slots__ = (
+        "_kept",
         "_module",
         "_pullback",
         "_settings",
@@ -51,12 +53,15 @@ class Program:
         self.retrace: Callable[[Exception], Program] | None = None
         self._module: CallModule | None = None
         self._pullback: Program | None = None
+        self._kept: dict[tuple[int, ...], Kept | None] = {}
 
     @property
     def module(self) -> CallModule:
         """The program as a TensorFlow operation."""
         if self._module is None:
-            self._module = self._made(_module_of, lambda other: other.module)
+            self._module = self._made(
+                lambda own: module_of(own.jaxpr, own.name, own.names), lambda other: other.module
+            )
         return self._module
 
     @property
@@ -72,6 +77,18 @@ class Program:
                 self._pullback.retrace = lambda error: retrace(error).pullback
         return self._pullback
 
+    def keeping(self, active: tuple[int, ...]) -> Kept | None:
+        """The program and its gradients by the inputs ``active`` with residuals between them.
+
+        None where there are no such gradients, or not for sizes of 0: ``pullback`` says why.
+        """
+        if active not in self._kept:
+            kept = None
+            with contextlib.suppress(Exception), self._settings.again():
+                kept = split_program(self.jaxpr, self.name, self.names, active, self.module)
+            self._kept[active] = kept
+        return self._kept[active]
+
     def _made(self, make: Callable[[Program], T], of_other: Callable[[Program], T]) -> T:
         """What ``make`` gives, or that of the program for sizes that are not 0."""
         with self._settings.again():
@@ -81,14 +98,6 @@ class Program:
                 if self.retrace is None:
                     raise
                 return of_other(self.retrace(error))
-
-
-def _module_of(program: Program) -> CallModule:
-    target = stablehlo_target()
-    portable = portable_program(
-        program.jaxpr, program.name, target=target, names=program.names, platforms=PLATFORMS
-    )
-    return CallModule(portable, program.names)
 
 
 def _pullback_of(program: Program) -> Program:

@@ -1,0 +1,179 @@
+"""Tapes get gradients from residuals of the forward pass, and only those that they watch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tracebridge as tb
+import tracebridge.numpy as tnp
+
+pytestmark = pytest.mark.tf
+
+
+def normal(*shape: int, seed: int = 0) -> Any:
+    """A float32 tensor that is the same each time."""
+    return tf.constant(np.random.default_rng(seed).standard_normal(shape).astype(np.float32))
+
+
+X, W, V = normal(64, 64), normal(64, 64, seed=1) / 8, normal(64, 64, seed=2) / 8
+
+
+def network(x: Any, w: Any, v: Any) -> Any:
+    """Two layers with enough work that residuals are kept, in our functions."""
+    h = tnp.tanh(x @ w)
+    return h @ v, tnp.sin(h), tnp.argmax(h)
+
+
+def native(x: Any, w: Any, v: Any) -> Any:
+    """The same in TensorFlow's."""
+    h = tf.tanh(x @ w)
+    return h @ v, tf.sin(h), tf.argmax(h)
+
+
+CONVERTED = tb.tf.to_tf(network)
+
+
+def graph(fun: Callable[..., Any]) -> Any:
+    """A function as TensorFlow compiles it."""
+    return tf.function(fun, autograph=False)
+
+
+def both_tapes(f: Any) -> Any:
+    """One in the function that watches ``x``, one outside that watches ``w``."""
+
+    @graph
+    def inner(x: Any, w: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = f(x, w, V)[0]
+            loss = tf.reduce_sum(y**2)
+        return tape.gradient(loss, x), y
+
+    with tf.GradientTape() as tape:
+        tape.watch(W)
+        g, y = inner(X, W)
+        loss = tf.reduce_sum(g**2) + tf.reduce_sum(y**3)
+    return tape.gradient(loss, W)
+
+
+def tape_and_gradients(f: Any) -> Any:
+    """``tf.gradients`` by what no tape watches."""
+
+    @graph
+    def run(x: Any, w: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            loss = tf.reduce_sum(f(x, w, V)[0] ** 2)
+        return tape.gradient(loss, x), tf.gradients(loss, w)[0]
+
+    return run(X, W)
+
+
+def third_order(f: Any) -> Any:
+    """Each tape watches something else."""
+    with tf.GradientTape() as a:
+        a.watch([X, V])
+        with tf.GradientTape() as b:
+            b.watch(X)
+            with tf.GradientTape() as c:
+                c.watch(W)
+                y, h, _ = f(X, W, V)
+                loss = tf.reduce_sum(y**3) + tf.reduce_sum(h**2)
+            first = tf.reduce_sum(c.gradient(loss, W) ** 2) * 1e-3
+        second = tf.reduce_sum(b.gradient(first, X) ** 2)
+    return a.gradient(second, [X, V])
+
+
+def persistent(f: Any) -> Any:
+    """Several gradients of one call, of some results, one of them on the tape itself."""
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch([X, W])
+        y, h, _ = f(X, W, V)
+        total, squares = tf.reduce_sum(y), tf.reduce_sum(h**2)
+        g = tape.gradient(squares, W)
+    return [*tape.gradient(total, [X, W]), tape.gradient(squares, X), *tape.gradient(g, [X, W])]
+
+
+def loops(f: Any) -> Any:
+    """A tape around a loop, and one in its body."""
+
+    @graph
+    def run(x: Any, w: Any) -> Any:
+        def body(i: Any, w: Any) -> Any:
+            with tf.GradientTape() as tape:
+                tape.watch(w)
+                loss = tf.reduce_mean(f(x, w, V)[0] ** 2)
+            return i + 1, w - 0.1 * tape.gradient(loss, w)
+
+        with tf.GradientTape() as tape:
+            tape.watch(w)
+            _, y = tf.while_loop(lambda i, _: i < 2, lambda i, y: (i + 1, f(y, w, V)[1]), (0, x))
+        return tf.while_loop(lambda i, _: i < 3, body, (0, w))[1], tape.gradient(y, w)
+
+    return run(X, W)
+
+
+@pytest.mark.parametrize(
+    "program", [both_tapes, tape_and_gradients, third_order, persistent, loops]
+)
+def test_who_asks_for_what(program: Callable[[Any], Any]) -> None:
+    """Tapes, graphs and loops get the gradients that TensorFlow's own operations give them."""
+    pairs = zip(*[tf.nest.flatten(program(f)) for f in (CONVERTED, native)], strict=True)
+    for got, expected in pairs:
+        scale = float(tf.reduce_max(tf.abs(expected)))
+        np.testing.assert_allclose(got, expected, rtol=1e-3, atol=1e-4 * scale)
+
+
+@pytest.mark.parametrize("batch", [None, 64])
+def test_nothing_is_computed_that_is_not_asked_for(batch: int | None) -> None:
+    """A forward pass with residuals and a backward pass of one gradient; without tapes neither."""
+    w = tf.Variable(W)
+
+    @tf.function(input_signature=[tf.TensorSpec((batch, 64))], autograph=False)
+    def step(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(CONVERTED(x, w, V)[0])
+        return tape.gradient(loss, w)
+
+    def operations(function: Any) -> list[list[tuple[int | None, ...]]]:
+        found = function.get_concrete_function(tf.TensorSpec((batch, 64))).graph.get_operations()
+        calls = [op for op in found if op.type == "XlaCallModule"]
+        return [[tuple(o.shape) for o in op.outputs] for op in calls]
+
+    forward, backward = operations(step)
+    assert len(forward) > 3  # the results, and what the gradient reads
+    assert backward == [(64, 64)]
+    assert len(operations(graph(lambda x: CONVERTED(x, w, V)))[0]) == 3
+
+
+def test_saved_steps(tmp_path: Path) -> None:
+    """A function that holds a tape is saved with its gradients, and differentiated when loaded."""
+    module = tf.Module()
+    module.w = tf.Variable(W)
+
+    def step(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(CONVERTED(x, module.w, V)[1] ** 2)
+        return tape.gradient(loss, module.w)
+
+    def second(fun: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(X)
+            squares = tf.reduce_sum(fun(X) ** 2)
+        return tape.gradient(squares, X)
+
+    module.step = tf.function(step, input_signature=[tf.TensorSpec((None, 64))], autograph=False)
+    options = tf.saved_model.SaveOptions(experimental_custom_gradients=True)
+    tf.saved_model.save(module, tmp_path, options=options)
+    loaded = tf.saved_model.load(tmp_path)
+
+    np.testing.assert_allclose(loaded.step(X), step(X), rtol=1e-4, atol=1e-4)
+    expected = second(step)
+    scale = float(tf.reduce_max(tf.abs(expected)))
+    np.testing.assert_allclose(second(loaded.step), expected, rtol=1e-3, atol=1e-4 * scale)
