@@ -174,6 +174,9 @@ def tracing_key() -> Hashable:
     return (*effective[:-1], None if own is NO_MESH else own)
 
 
+_LEAVING = [(name, row.default) for name, row in OPTIONS.items() if row.leaves_fast_path]
+
+
 def fast_path_allowed() -> bool:
     """Return whether compiled calls may skip the checks that debugging options ask for."""
     current = state()
@@ -181,8 +184,12 @@ def fast_path_allowed() -> bool:
         current = settled_state()
     if current is None or not current.overrides:
         return _global_fast
+    changed = current.values
     return not any(
-        option(name) != row.default for name, row in OPTIONS.items() if row.leaves_fast_path
+        [
+            (changed[name] if name in changed else _global[name]) != default
+            for name, default in _LEAVING
+        ]
     )
 
 

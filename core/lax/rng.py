@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
+from tracebridge.core import lax
 from tracebridge.core._jaxlib import mlir
+from tracebridge.core.config.values import option
 from tracebridge.core.dtypes.canonicalize import canonicalize_explicit
 from tracebridge.core.dtypes.dtypes import int32, int64, is_complex, uint32, uint64
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError, UnsupportedDtypeError
@@ -188,10 +190,20 @@ class RngBitGenerator(Primitive):
         if key_aval.dtype == uint32:
             key = ctx.op1("stablehlo.bitcast_convert", [ctx.reshape(key, pairs)], state)
         name = _ALGORITHM_NAMES[int(algorithm)]
-        attribute = mlir.stablehlo.RngAlgorithmAttr.get(name)
-        new, drawn = ctx.op(
-            "stablehlo.rng_bit_generator", [key], [state, bits], {"rng_algorithm": attribute}
-        ).results
+        attribute = {"rng_algorithm": mlir.stablehlo.RngAlgorithmAttr.get(name)}
+        count = math.prod(bits.shape)
+        if _by_pairs(ctx, bits, algorithm):
+            wide = ShapedArray((-(-count // 2),), uint64)
+            new, words = ctx.op(
+                "stablehlo.rng_bit_generator", [key], [state, wide], attribute
+            ).results
+            (drawn,) = ctx.lower_fun(
+                _halves, words, avals_in=[wide], shape=bits.shape, dtype=bits.dtype
+            )
+        else:
+            new, drawn = ctx.op(
+                "stablehlo.rng_bit_generator", [key], [state, bits], attribute
+            ).results
         if key_aval.dtype == uint32:
             new = ctx.reshape(ctx.op1("stablehlo.bitcast_convert", [new], pairs), key_aval)
         return [new, drawn]
@@ -203,6 +215,29 @@ class RngBitGenerator(Primitive):
         (key,), (d,) = args, dims
         assert d is not None  # the only operand is batched
         return self.bind(move_batch_axis(key, d, 0), **params), [0, 0]
+
+
+def _by_pairs(ctx: LoweringContext, bits: ShapedArray, algorithm: Any) -> bool:
+    """Whether narrow bits are drawn as halves of words of 64 bits: the same bits.
+
+    XLA:CPU computes each of the four words of a Philox block by a loop of its own, and all of a
+    block for each; of words of 64 bits it makes two loops.
+    """
+    static = all([type(n) is int for n in bits.shape])
+    if ctx.platform != "cpu" or not option("platform_rules") or not static:
+        return False
+    few = 0 in bits.shape or bits.dtype.itemsize == 8
+    return not few and int(algorithm) != RandomAlgorithm.RNG_THREE_FRY
+
+
+def _halves(words: Value, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    """The lower half of each word, then its upper half; as many as ``shape`` holds."""
+    pairs = lax.bitcast_convert_type_p.bind(words, new_dtype=uint32)
+    flat = lax.reshape(pairs, (2 * words.aval.size,))
+    count = math.prod(shape)
+    if count != flat.aval.size:
+        flat = lax.slice(flat, (0,), (count,))
+    return lax.convert_dtype(lax.reshape(flat, shape), dtype)
 
 
 @final

@@ -16,6 +16,7 @@ A call takes the first of these paths that has its executable. ``make_cached_cal
      |
      `-- miss: no signature of these in the table
            |-- converted .. numbers and ndarrays become arrays, then keyed as above
+           |-- scoped ..... arrays, where blocks have changed options: [(options, *signatures)]
            |-- disabled ... disable_jit: the Python function
            |-- references . a mutable reference among the arguments or closed over
            |-- traced ..... a Tracer among the arguments: one equation of the outer program
@@ -38,7 +39,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from tracebridge.core._jaxlib.xla import XlaRuntimeError
-from tracebridge.core.config.state import settled_state, state
+from tracebridge.core.config.state import SCOPES, State, settled_state, state
 from tracebridge.core.config.values import fast_path_allowed, option
 from tracebridge.core.control.calls.cache_info import WHY, CacheInfo
 from tracebridge.core.control.calls.entry import CallEntry
@@ -87,12 +88,15 @@ class Jitted(JitPrograms):
 
     def miss(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Everything that the fast path does not do."""
-        cache = self.cache
-        if (cache.keyed or cache.keyed_trees) and state() is None:
-            entry_and_arguments = self.find_converted(args, kwargs)
+        cache, current = self.cache, state()
+        if (cache.keyed or cache.keyed_trees) if current is None else cache.scoped:
+            if current is None:
+                why, entry_and_arguments = "converted", self.find_converted(args, kwargs)
+            else:
+                why, entry_and_arguments = "checked", self.find_scoped(current, args, kwargs)
             if entry_and_arguments is not None:
                 run, arrays = entry_and_arguments
-                self.counts.left("converted")
+                self.counts.left(why)
                 try:
                     return run(arrays)
                 except XlaRuntimeError as error:
@@ -119,10 +123,12 @@ class Jitted(JitPrograms):
         if entry is None:
             self.counts.left("references")
             return self.call_with_refs(call)
-        if current is None and fast_path_allowed():
-            out = entry.call(arrays)
-            self.remember(args, kwargs, call, arrays, entry)
-            return out
+        if fast_path_allowed():
+            if current is None:
+                out = entry.call(arrays)
+                self.remember(args, kwargs, call, arrays, entry)
+                return out
+            self.remember_scoped(current, args, kwargs, call, entry)
         self.counts.left("checked")
         run = functools.partial(entry.call, arrays)
         return explained(run, call, arrays, entry.program.lowered.effects)
@@ -155,6 +161,37 @@ class Jitted(JitPrograms):
             return None
         except Exception as error:
             raise comparison_error(self.name, error, key) from error
+
+    def find_scoped(
+        self, current: State, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Callable[..., Any], tuple[Any, ...]] | None:
+        """The fast path for calls with arrays in blocks that change options and nothing else."""
+        if kwargs or not _has_only_options(current):
+            return None
+        try:
+            # None where an object could forward ``sig`` to an array of its own.
+            sigs = [a._sig if type(a) is Array else None for a in args]
+            run = self.cache.scoped[(current.overrides, *sigs)]
+        except (KeyError, AttributeError, TypeError):
+            return None
+        return run, args
+
+    def remember_scoped(
+        self,
+        current: State,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        call: Arguments,
+        entry: CallEntry,
+    ) -> None:
+        """Put a signature on the fast path of the options in force."""
+        if kwargs or call.static_key or not _has_only_options(current):
+            return
+        if any([type(x) is not Array for x in args]):
+            return
+        if len(self.cache) >= MAX_ENTRIES:
+            self.cache.clear()
+        self.cache.scoped[(current.overrides, *[x._sig for x in args])] = entry.run(star=True)
 
     def remember(
         self,
@@ -244,6 +281,12 @@ def _reordered(run: Callable[..., Any], places: Sequence[int]) -> Callable[..., 
         return run([arrays[i] for i in order])
 
     return run_reordered
+
+
+def _has_only_options(current: State) -> bool:
+    """Whether blocks have changed options, and neither trace nor mesh nor named axes."""
+    only = current.trace is None and current.mesh is None and not current.axis_env
+    return only and current.seen == SCOPES.lost
 
 
 def _is_tree(x: Value) -> bool:

@@ -83,10 +83,13 @@ class TopK(Primitive):
             results = ctx.op("chlo.top_k", operands, ctx.avals_out, {"k": i64(k)}).results
             return list(results)
         run = _by_sorting
-        if ctx.platform == "cpu" and is_float(x.dtype) and axis == x.ndim - 1 and static:
-            if x.dtype != _FLOAT32 and itemsize_bits(x.dtype) <= 16:
+        if ctx.platform == "cpu" and axis == x.ndim - 1 and static:
+            few = 1 <= k <= _MOST_PASSES and x.shape[axis] >= _LONG_ROW
+            if not is_float(x.dtype):
+                run = _by_keys if few and x.dtype.itemsize <= 4 else run
+            elif x.dtype != _FLOAT32 and itemsize_bits(x.dtype) <= 16:
                 run = _in_float32
-            elif 1 <= k <= _MOST_PASSES and x.shape[axis] >= _LONG_ROW:
+            elif few:
                 run = _by_passes
         return ctx.lower_fun(run, *operands, k=k, axis=axis)
 
@@ -132,6 +135,33 @@ def _by_passes(x: Value, k: int, axis: int) -> list[Any]:
         shape = tuple([1 if i == axis else d for i, d in enumerate(x.aval.shape)])
         found.append(lax.reshape(best, shape))
     positions = lax.concatenate(found, axis) if k > 1 else found[0]
+    return [take_along_axis(x, positions, axis), positions]
+
+
+def _by_keys(x: Value, k: int, axis: int) -> list[Any]:
+    """By the largest key below the one before: no two elements have one key."""
+    size = x.aval.shape[axis]
+    wide = lax.convert_dtype(x, _INT64)
+    if x.aval.dtype.kind == "u":
+        wide = lax.sub(wide, full_of(wide.aval, 2**31))
+    wide = lax.shift_left(wide, full_of(wide.aval, 32))
+    # Of equal elements the first has the largest key.
+    place = lax.broadcasted_iota(_INT32, x.aval.shape, axis)
+    place = lax.sub(full_of(place.aval, size - 1), place)
+    key = lax.add(wide, lax.convert_dtype(place, _INT64))
+    dims = tuple([i for i in range(x.aval.ndim) if i != axis])
+    none = full_of(key.aval, int(np.iinfo(_INT64).min))
+    shape = tuple([1 if i == axis else d for i, d in enumerate(x.aval.shape)])
+    found: list[Any] = []
+    below = key
+    for _ in range(k):
+        best = lax.reduce_max(below, (axis,))
+        found.append(lax.reshape(best, shape))
+        last = lax.broadcast_in_dim(best, x.aval.shape, dims)
+        below = lax.select_n(lax.lt(key, last), none, key)
+    keys = lax.concatenate(found, axis) if k > 1 else found[0]
+    low = lax.bitwise_and(keys, full_of(keys.aval, 2**32 - 1))
+    positions = lax.convert_dtype(lax.sub(full_of(low.aval, size - 1), low), _INT32)
     return [take_along_axis(x, positions, axis), positions]
 
 

@@ -37,13 +37,14 @@ class CallCache:
     signatures of positional arrays. ``trees``: by ``(treedef, *signatures)`` of all arguments, if
     an argument is a tree. ``keyed`` and ``keyed_trees``: by ``(key, *signatures)``, for calls with
     keywords, static arguments, Python numbers or ndarrays; see ``KeyFunctions``. The tables for
-    trees take over from the others once they have an entry.
+    trees take over from the others once they have an entry. ``scoped``: by ``(options,
+    *signatures)`` of positional arrays, where blocks have changed options of the thread.
 
     The calls that find their executable here are not counted: a counter in C would cost the
     commonest of them 1.5 %.
     """
 
-    __slots__ = ("__weakref__", "keyed", "keyed_trees", "many", "one", "trees")
+    __slots__ = ("__weakref__", "keyed", "keyed_trees", "many", "one", "scoped", "trees")
 
     def __init__(self) -> None:
         self.one: dict[Any, Any] = {}
@@ -51,6 +52,7 @@ class CallCache:
         self.trees: dict[Any, Any] = {}
         self.keyed: dict[Any, Any] = {}
         self.keyed_trees: dict[Any, Any] = {}
+        self.scoped: dict[Any, Any] = {}
         _ALL.add(self)
         if _FORWARDING[0]:
             self.trees[_NEVER] = self.keyed_trees[_NEVER] = None
@@ -62,6 +64,7 @@ class CallCache:
         self.trees.clear()
         self.keyed.clear()
         self.keyed_trees.clear()
+        self.scoped.clear()
         if _FORWARDING[0]:
             self.trees[_NEVER] = self.keyed_trees[_NEVER] = None
 
@@ -76,7 +79,7 @@ class CallCache:
         }
 
     def __len__(self) -> int:
-        tables = (self.one, self.many, self.trees, self.keyed, self.keyed_trees)
+        tables = (self.one, self.many, self.trees, self.keyed, self.keyed_trees, self.scoped)
         return sum([len(table) for table in tables])
 
 

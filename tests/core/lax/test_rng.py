@@ -10,6 +10,7 @@ import pytest
 import tracebridge as tb
 from tracebridge import lax
 from tracebridge.core.config.option_scopes import enable_x64
+from tracebridge.core.config.scopes import scope
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError, UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.lax.rng import threefry2x32_p
@@ -109,6 +110,20 @@ def test_rng_bit_generator(dtype: str, algorithm: lax.RandomAlgorithm) -> None:
     assert values.tolist() == again.tolist()
     assert values.tolist() != others.tolist()
     assert abs(values.astype(np.float64).mean() / np.iinfo(dtype).max - 0.5) < 0.05
+
+
+@pytest.mark.parametrize("shape", [(), (7,), (3, 4)])
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32"])
+def test_narrow_bits_are_halves_of_wide_ones(dtype: str, shape: tuple[int, ...]) -> None:
+    """The rule for the CPU draws the same bits as the operation, and gives the same next key."""
+    key = np.array([1, 2, 2**32 - 1, 2**32 - 1], U32)
+
+    fast = lax.rng_bit_generator(key, shape, dtype)
+    with scope("platform_rules", False):
+        plain = lax.rng_bit_generator(key, shape, dtype)
+
+    assert [x.tolist() for x in plain] == [x.tolist() for x in fast]
+    assert (dtype, shape) == (fast[1].dtype.name, fast[1].shape)
 
 
 def test_keys_of_two_wide_words() -> None:

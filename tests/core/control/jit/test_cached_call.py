@@ -161,3 +161,22 @@ def test_repr_is_for_people() -> None:
         "CacheInfo of <lambda>:\n  fast signatures: none\n  slow calls: none\n  0 traces" in empty
     )
     assert "  fast signatures: one 1\n  slow calls: none\n  1 trace, 1 compilation, 1 prog" in full
+
+
+def test_options_of_a_block_have_programs_of_their_own() -> None:
+    """Calls inside a block find their program again, and not that of other options."""
+    f = tb.jit(lambda x: tnp.log(x) + tnp.arange(3.0).sum())
+
+    for _ in range(3):
+        with tb.enable_x64():
+            assert f(X).dtype == np.float64
+        assert f(X).dtype == np.float32
+        with tb.numpy_dtype_promotion("standard"):
+            assert f(X).dtype == np.float32
+        with tb.debug_nans(), pytest.raises(tb.errors.NonFiniteError):
+            f(-X)
+    with tb.disable_jit():
+        f(X)
+
+    assert f.cache_info().compilations == 2
+    assert slow(f) == {"checked": 9, "disabled": 1}
