@@ -9,11 +9,11 @@ import collections
 import zlib
 from collections.abc import Iterable
 
-WHOLE = 48
+WHOLE = 32
 """Tables with this many cases run as a whole, and at least so many of longer ones."""
 
-SHARE = 4
-"""Of a longer table, every fourth case."""
+SHARE = 6
+"""Of a longer table, every sixth case."""
 
 NEVER_SAMPLED = ("tests/architecture/", "tests/doctests/", "tests/rules/", "tests/typing/")
 """Their cases are files, pages and classes: each is alone in what it says, and cheap."""

@@ -436,6 +436,11 @@ def pin(handle: str, family: Family) -> None:
     note_settings(handle)
 
 
+def is_pinned(handle: str) -> bool:
+    """Whether a graph of torch names a family so."""
+    return handle in _PINNED
+
+
 TWIN = "~"
 
 

@@ -6,14 +6,13 @@ read as what they are not.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 
 from tracebridge._derived.names import parts_of
-from tracebridge.core.config.settings import Settings
+from tracebridge.core.config.settings import NO_CHANGE, Settings
 
 # Handles with a fingerprint -> the options under which a graph was made of them.
 _CAPTURED: dict[str, Settings] = {}
-_NO_BLOCK = nullcontext()
 
 
 def note_settings(handle: str) -> None:
@@ -26,4 +25,4 @@ def note_settings(handle: str) -> None:
 def settings_of_graph(handle: str) -> AbstractContextManager[None]:
     """A block with the options of the graph that calls ``handle``."""
     found = _CAPTURED.get(handle.partition("::")[0])
-    return _NO_BLOCK if found is None else found.again()
+    return NO_CHANGE if found is None else found.again()

@@ -49,3 +49,11 @@ class OperatorContext(AutogradContext, Protocol):
     settings: Any
     recompute: bool
     inputs: tuple[Any, ...]
+
+
+class LevelContext(AutogradContext, Protocol):
+    """What a call in one level of torch.func keeps."""
+
+    here: Any
+    call: Any
+    settings: Any

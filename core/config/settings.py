@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Any, final
 
 from tracebridge.core.config.options import OPTIONS, TRACING_OPTIONS
@@ -27,17 +28,20 @@ class Settings:
         own = [] if current is None else [pair for pair in current.key if pair[0] not in OPTIONS]
         self._values: list[tuple[str, Any]] = [(n, option(n)) for n in TRACING_OPTIONS] + own
 
-    @contextlib.contextmanager
-    def again(self) -> Iterator[None]:
+    def again(self) -> AbstractContextManager[None]:
         """A block in which they are in force again."""
-        if tracing_key() == self._key:
-            yield
-            return
+        return NO_CHANGE if tracing_key() == self._key else self._changed()
+
+    @contextlib.contextmanager
+    def _changed(self) -> Iterator[None]:
         change = enter_scope(_with_values, self._values)
         try:
             yield
         finally:
             leave_scope(change)
+
+
+NO_CHANGE: AbstractContextManager[None] = contextlib.nullcontext()
 
 
 def _with_values(current: State | None, values: list[tuple[str, Any]]) -> State | None:

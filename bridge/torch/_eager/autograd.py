@@ -31,12 +31,12 @@ from tracebridge.torch._crossing.symbolic import aval_of_text
 from tracebridge.torch._eager.late import late_leaves
 from tracebridge.torch._eager.nodes import Compiled, Node
 from tracebridge.torch._eager.through_operator import apply_operator
+from tracebridge.torch._eager.transforms import MAX_RUNS, apply_transformed
 from tracebridge.torch._graphs.roots import resolve
 
 if TYPE_CHECKING:
     from tracebridge.torch._contexts import CallContext
 
-MAX_RUNS = 4096  # of one family
 transforms_active = torch._C._are_functorch_transforms_active
 grad_enabled = torch.is_grad_enabled
 is_compiling = torch.compiler.is_dynamo_compiling
@@ -44,7 +44,12 @@ is_compiling = torch.compiler.is_dynamo_compiling
 
 def is_special() -> bool:
     """Whether this thread is in a state in which tensors may be more than they seem."""
-    if transforms_active() or modes_active() > 0 or forward_ad._current_level >= 0:
+    return transforms_active() or is_recorded()
+
+
+def is_recorded() -> bool:
+    """Whether tensors may be more than they seem, transformations of torch.func aside."""
+    if modes_active() > 0 or forward_ad._current_level >= 0:
         return True
     # torch.jit.trace records operators; what bypasses them would be a constant of its graph.
     return torch._C._get_tracing_state() is not None  # pyright: ignore[reportUnnecessaryComparison] - the stubs forget None
@@ -256,6 +261,8 @@ def _backward_again(
 def call(family: Family, xs: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
     """Apply a family to tensors, in whatever state torch is."""
     if is_special() and xs:
+        if transforms_active() and not is_recorded():
+            return apply_transformed(family, xs, call)
         return apply_operator(xs, family)
     dense: list[Any] = [ready(x) for x in xs]
     if any([x is None for x in dense]):
@@ -265,13 +272,18 @@ def call(family: Family, xs: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
 
 def apply_plain(family: Family, xs: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
     """Apply a family to dense plain tensors."""
+    return apply_compiled(compiled_for_plain(family, xs), xs)
+
+
+def compiled_for_plain(family: Family, xs: Sequence[torch.Tensor]) -> Compiled:
+    """The executables of a family for dense plain tensors."""
     key: Any = tuple([(x.dtype, x.shape, x.device) for x in xs])
     if state() is not None:
         key = (key, tracing_key(), fast_path_allowed())
     compiled = family.runs.get(key)
     if compiled is None:
         compiled = compile_for(family, xs, [aval_of(x) for x in xs], (False,) * len(xs), key)
-    return apply_compiled(compiled, xs)
+    return compiled
 
 
 def compile_for(

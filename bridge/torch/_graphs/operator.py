@@ -11,6 +11,7 @@ asserts each of them.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, final
 
@@ -25,6 +26,7 @@ from tracebridge._derived.families import (
     Vjp,
     bwd_handle,
     fwd_handle,
+    is_pinned,
     jvp_handle,
     pin,
     ruled_handle,
@@ -34,12 +36,15 @@ from tracebridge._derived.families import (
 from tracebridge._derived.forward_only import NoSplit, split_if_possible
 from tracebridge._derived.residuals import NO_DERIVATIVE
 from tracebridge._derived.settings import settings_of_graph
-from tracebridge.core.config.settings import Settings
-from tracebridge.interop.torch_adapter import TORCH_DTYPES, torch_adapter
+from tracebridge.core.config.settings import NO_CHANGE, Settings
+from tracebridge.core.config.state import state
+from tracebridge.core.config.values import fast_path_allowed
+from tracebridge.interop.torch_adapter import TORCH_DTYPES, is_ready, torch_adapter
 from tracebridge.torch._crossing.dense import BATCHED, ready
 from tracebridge.torch._crossing.numbers import aval_of
 from tracebridge.torch._crossing.symbolic import has_symbolic
 from tracebridge.torch._eager import autograd
+from tracebridge.torch._eager.entry import CallTable
 from tracebridge.torch._eager.through_operator import avals_for_trace
 from tracebridge.torch._graphs.roots import resolve
 
@@ -71,6 +76,43 @@ def _kernel(xs: Sequence[torch.Tensor], h: str) -> list[torch.Tensor]:
             torch_adapter.import_(xs[dense.index(None)])
     with torch.no_grad():
         return list(autograd.apply_plain(family, dense))
+
+
+# Executables of calls in graphs by handle, dtypes and shapes.
+_KNOWN = CallTable("graphs")
+
+
+def _enter(xs: Sequence[torch.Tensor], h: str) -> list[torch.Tensor]:
+    """The rule of the key Autograd: plain tensors that want nothing go straight to the program."""
+    if autograd.is_special() or not all([is_ready(x) for x in xs]):
+        return _under_settings(_autograd, xs, h)
+    if torch.is_grad_enabled() and any([x.requires_grad for x in xs]):
+        return _under_settings(_autograd, xs, h)
+    return _run(xs, h)
+
+
+def _enter_below(xs: Sequence[torch.Tensor], h: str) -> list[torch.Tensor]:
+    """The rule of the keys of devices."""
+    if all([is_ready(x) for x in xs]):
+        return _run(xs, h)
+    return _under_settings(_kernel, xs, h)
+
+
+def _run(xs: Sequence[torch.Tensor], h: str) -> list[torch.Tensor]:
+    """The program of a handle on dense plain tensors of the CPU."""
+    key = (h, *[(x.dtype, x.shape) for x in xs]) if state() is None else None
+    if key is not None:
+        found = _KNOWN.known.get(key)
+        if found is not None:
+            return found[0].run(xs)
+    settings = settings_of_graph(h)
+    with settings:
+        compiled = autograd.compiled_for_plain(resolve(h), xs)
+        outs = list(compiled.run(xs))
+    # Handles that no graph names belong to functions that may go.
+    if key is not None and is_pinned(h) and settings is NO_CHANGE and fast_path_allowed():
+        _KNOWN.add(key, (compiled, None))
+    return outs
 
 
 def _as_tensor(x: torch.Tensor) -> torch.Tensor:
@@ -291,20 +333,22 @@ class Node(torch.autograd.Function):
 _apply_node = super(torch.autograd.Function, Node).apply  # pyright: ignore[reportAttributeAccessIssue] - of torch._C, no stubs
 
 
+def _under_settings(
+    rule: Callable[[Sequence[torch.Tensor], str], Any], xs: Sequence[torch.Tensor], h: str
+) -> Any:
+    """What ``rule`` gives under the options of the graph that calls the operator."""
+    with settings_of_graph(h):
+        return rule(xs, h)
+
+
 def _of_graph(rule: Callable[[Sequence[torch.Tensor], str], Any]) -> Any:
-    """``rule`` under the options of the graph that calls the operator."""
-
-    def run(xs: Sequence[torch.Tensor], h: str) -> Any:
-        with settings_of_graph(h):
-            return rule(xs, h)
-
-    return run
+    return functools.partial(_under_settings, rule)
 
 
-_library.impl("call", _of_graph(_kernel), "CPU")
+_library.impl("call", _enter_below, "CPU")
 _library.impl("call", _of_graph(_kernel), "CUDA")
 _library.impl("call", _legacy_vmap, "Batched")
-_library.impl("call", _of_graph(_autograd), "Autograd")
+_library.impl("call", _enter, "Autograd")
 torch.library.register_fake("tracebridge::call", _of_graph(_fake), lib=_library)
 torch.library.register_vmap("tracebridge::call", _vmap, lib=_library)
 _library.impl("snapshot", torch.clone, "CompositeExplicitAutograd")

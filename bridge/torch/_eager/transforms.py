@@ -1,0 +1,160 @@
+"""Calls under torch.func: vmap and grad are peeled off here, level by level.
+
+torch's dispatcher would do the same with the rules of _graphs/operator.py, through ten passes over
+trees and twice as many calls for each level. What this module does not know (forward mode,
+functionalization) goes to the dispatcher, from the level on where it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, final
+
+import torch
+from torch._C import _functorch as functorch
+from torch._functorch.utils import enable_single_level_autograd_function
+from torch.autograd import forward_ad
+
+from tracebridge._derived.dependence import attached, paths_of, reached
+from tracebridge._derived.families import Family, Mask, ruled_handle, vmap_handle
+from tracebridge.core.config.settings import Settings
+from tracebridge.core.config.values import tracing_key
+from tracebridge.core.errors.filtering import hide_internal_frames
+from tracebridge.torch._crossing.numbers import aval_of
+from tracebridge.torch._eager.through_operator import apply_operator
+
+if TYPE_CHECKING:
+    from tracebridge.torch._contexts import LevelContext
+
+Tensors = Sequence[torch.Tensor]
+Apply = Callable[[Family, Tensors], Tensors]
+
+MAX_RUNS = 4096  # of one family
+_VMAP, _GRAD = functorch.TransformType.Vmap, functorch.TransformType.Grad
+_innermost = functorch.peek_interpreter_stack
+_unwrap_batched, _add_batch_dim = functorch._unwrap_batched, functorch._add_batch_dim
+_unwrap_for_grad, _wrap_for_grad = functorch._unwrap_for_grad, functorch._wrap_for_grad
+
+
+def apply_transformed(family: Family, xs: Tensors, apply: Apply) -> Tensors:
+    """Apply a family to tensors in the innermost transformation of torch.func.
+
+    ``apply`` is what to do outside of it, where others may be in force.
+    """
+    interpreter = _innermost()
+    kind, level = interpreter.key(), interpreter.level()
+    xs = [functorch.unwrap_if_dead(x) for x in xs]
+    if kind == _VMAP:
+        return _mapped(family, xs, level, apply)
+    if kind == _GRAD:
+        return _recorded(family, xs, level, apply)
+    return apply_operator(xs, family)
+
+
+def _outside(apply: Apply, family: Family, xs: Tensors) -> Tensors:
+    """``apply`` without the innermost transformation."""
+    layer = functorch.pop_dynamic_layer_stack()
+    try:
+        return apply(family, xs)
+    finally:
+        functorch.push_dynamic_layer_stack(layer)
+
+
+def _mapped(family: Family, xs: Tensors, level: int, apply: Apply) -> Tensors:
+    """Under vmap: the batched family; all its results are batched in front."""
+    pairs = [_unwrap_batched(x, level) for x in xs]
+    inner, dims = [x for x, _ in pairs], [d for _, d in pairs]
+    if not any([d is not None for d in dims]):
+        return _outside(apply, family, inner)
+    outs = _outside(apply, family.child(vmap_handle("", dims)[2:]), inner)
+    return [_add_batch_dim(o, 0, level) for o in outs]
+
+
+def _recorded(family: Family, xs: Tensors, level: int, apply: Apply) -> Tensors:
+    """Under grad: a node of autograd, where a tensor of this level wants a gradient."""
+    if torch.is_grad_enabled():
+        wanted = tuple([x.requires_grad and functorch.maybe_get_level(x) == level for x in xs])
+        if any(wanted):
+            here = _differentiation(family, xs, wanted)
+            if any(here.active):
+                with enable_single_level_autograd_function():
+                    return _apply_level(here, level, apply, *xs)
+    return _lower(family, xs, level, apply)
+
+
+def _lower(family: Family, xs: Tensors, level: int, apply: Apply) -> Tensors:
+    """``apply`` outside of a level of grad, whose tensors are wrapped."""
+    inner = [_unwrap_for_grad(x, level) for x in xs]
+    # no_grad around the transformation holds for what is computed outside of it.
+    recording = functorch.CGradInterpreterPtr(_innermost()).prevGradMode()
+    with torch.set_grad_enabled(recording), forward_ad._set_fwd_grad_enabled(True):
+        outs = _outside(apply, family, inner)
+    return [_wrap_for_grad(o, level) for o in outs]
+
+
+@final
+class Differentiation:
+    """A family at dtypes and shapes, with gradients of some inputs."""
+
+    __slots__ = ("active", "attached", "family", "paths", "ruled")
+
+    def __init__(self, family: Family, xs: Tensors, wanted: Mask) -> None:
+        self.family = family
+        self.paths = paths_of(family.program(tuple([aval_of(x) for x in xs])))
+        self.active = reached(wanted, self.paths, (True,) * len(self.paths))
+        self.attached = attached(self.active, self.paths)
+        # What the forward rules of custom_vjp functions do has derivatives of its own.
+        self.ruled = family.child(ruled_handle("", self.active)[2:])
+
+    def clear(self) -> None:
+        """Nothing here waits for a backward pass."""
+
+
+def _differentiation(family: Family, xs: Tensors, wanted: Mask) -> Differentiation:
+    key: Any = ("level", tracing_key(), wanted, tuple([(x.dtype, x.shape) for x in xs]))
+    found = family.runs.get(key)
+    if found is None:
+        if len(family.runs) >= MAX_RUNS:
+            family.runs.clear()
+        found = family.runs[key] = Differentiation(family, xs, wanted)
+    return found
+
+
+@final
+class _LevelNode(torch.autograd.Function):
+    """Reverse mode in one level of torch.func. Applied by ``_apply_level``."""
+
+    @staticmethod
+    def forward(
+        ctx: LevelContext, here: Differentiation, level: int, apply: Apply, *xs: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        ctx.here, ctx.call, ctx.settings = here, apply, Settings()
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*xs)
+        outs = _lower(here.ruled, xs, level, apply)
+        if not all(here.attached):
+            ctx.mark_non_differentiable(
+                *[o for o, kept in zip(outs, here.attached, strict=True) if not kept]
+            )
+        return tuple(outs)
+
+    @staticmethod
+    def backward(ctx: LevelContext, *grads: Any) -> tuple[Any, ...]:
+        here = ctx.here
+        mask = tuple([g is not None for g in grads])
+        if not any(mask):
+            return (None,) * (len(here.active) + 3)
+        wanted = reached(here.active, here.paths, mask)
+        given = [*ctx.saved_tensors, *[g for g in grads if g is not None]]
+        # A pullback may be called when its level is over.
+        leaves = [functorch.unwrap_if_dead(x) for x in given]
+        try:
+            with ctx.settings.again():
+                results = iter(ctx.call(here.family.vjp(wanted, mask), leaves))
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
+        return (None, None, None, *[next(results) if w else None for w in wanted])
+
+
+_apply_level = super(torch.autograd.Function, _LevelNode).apply  # pyright: ignore[reportAttributeAccessIssue] - of torch._C, no stubs

@@ -1,0 +1,143 @@
+"""Levels of torch.func that calls peel off themselves, and calls in graphs that are known."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import pytest
+import torch
+
+import tracebridge as tb
+import tracebridge.numpy as tnp
+from tracebridge.torch import wrap
+from tracebridge.torch._graphs import operator
+
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+func = torch.func
+X = torch.linspace(-1, 1, 6).reshape(2, 3)
+
+
+def depth() -> int:
+    return torch._C._functorch.get_dynamic_layer_stack_depth()
+
+
+@pytest.mark.parametrize("transform", [func.vmap, func.grad, lambda f: func.vmap(func.grad(f))])
+def test_an_error_leaves_no_level_behind(transform):
+    """The stack of torch.func is as before, and the next call works."""
+
+    @wrap
+    def fails(x):
+        raise ValueError(f"at shape {x.shape}")
+
+    for _ in range(2):
+        with pytest.raises(ValueError, match="at shape"):
+            transform(fails)(X)
+        assert depth() == 0
+
+    assert torch.equal(func.vmap(wrap(lambda x: x * 2))(X), X * 2)
+
+
+def test_tensors_of_outer_levels_and_of_none():
+    """A gradient of one level leaves tensors of others alone, whether they want one or not."""
+    f = wrap(lambda x, y: (x * y * y).sum())
+    outer = X.clone().requires_grad_()
+
+    inner = func.grad(lambda x: f(x, outer))(X)
+    (of_outer,) = torch.autograd.grad(inner.sum(), outer)
+
+    assert torch.allclose(inner, X * 0 + outer.detach() ** 2)
+    assert torch.allclose(of_outer, 2 * X)
+    both = func.grad(lambda y: func.grad(lambda x: f(x, y))(X).sum())(X)
+    assert torch.allclose(both, 2 * X)
+
+
+def test_no_grad_around_and_inside():
+    """As in torch: around a transformation it stops outer gradients, inside it stops the level."""
+    f = wrap(lambda x: (x**3).sum())
+    x = X.clone().requires_grad_()
+
+    with torch.no_grad():
+        around = func.grad(f)(x)
+
+    def inside(x):
+        with torch.no_grad():
+            return f(x)
+
+    assert not around.requires_grad and torch.allclose(around, 3 * X**2)
+    with pytest.raises(RuntimeError):
+        torch.autograd.grad(func.grad(inside)(X).sum(), X)
+    assert not func.grad(lambda x: inside(x) + x.sum())(X).sub(1).any()
+
+
+def test_integers_beside_floats():
+    """Results of integers have no gradient, mapped or not."""
+    f = wrap(lambda x, n: ((x * n).sum(), n + 1))
+    n = torch.arange(3)
+
+    gradient, count = func.grad(f, has_aux=True)(X[0], n)
+    mapped, counts = func.vmap(func.grad(f, has_aux=True), (0, None))(X, n)
+
+    assert torch.equal(gradient, n.float()) and torch.equal(count, n + 1)
+    assert torch.equal(mapped, n.float().expand(2, 3))
+    assert torch.equal(counts, (n + 1).expand(2, 3))
+
+
+def test_pullbacks_outlive_their_level():
+    """``vjp`` calls backward passes when the level is gone; twice, and inside of vmap."""
+    f = wrap(lambda x: tnp.sin(x) * x)
+    want = X.cos() * X + X.sin()
+
+    _, pullback = func.vjp(f, X)
+    batched = func.vmap(pullback)(torch.stack([torch.ones_like(X), 2 * torch.ones_like(X)]))[0]
+
+    assert torch.allclose(pullback(torch.ones_like(X))[0], want, atol=1e-6)
+    assert torch.allclose(batched, torch.stack([want, 2 * want]), atol=1e-6)
+
+
+def test_mapped_calls_follow_options():
+    """What is remembered of a level belongs to the options under which it was made."""
+    f = wrap(lambda x: (x * tnp.arange(3).astype(float)).sum())
+    results = []
+    for wide in (False, True, False):
+        with tb.enable_x64(wide):
+            results.append(func.vmap(f)(X).dtype)
+            func.grad(f)(X[0])
+
+    assert results == [torch.float32, torch.float64, torch.float32]
+
+
+def test_known_calls_of_graphs():
+    """A graph's call goes straight to its program; who is forgotten is compiled again."""
+    f = wrap(lambda x: tnp.tanh(x) * 2)
+    compiled = torch.compile(lambda x: f(x) + 1, backend="aot_eager")
+    want = X.tanh() * 2 + 1
+    assert torch.allclose(compiled(X), want)
+
+    before = len(operator._KNOWN)
+    assert before and torch.allclose(compiled(X), want)
+    assert len(operator._KNOWN) == before
+    tb.clear_caches()
+    assert not len(operator._KNOWN) and torch.allclose(compiled(X), want)
+    assert torch.allclose(compiled(X.t()), want.t())  # no dense memory
+    x = X.clone().requires_grad_()
+    assert torch.allclose(torch.autograd.grad(compiled(x).sum(), x)[0], 2 - 2 * X.tanh() ** 2)
+
+
+def test_calls_outside_of_graphs_keep_nothing():
+    """Only graphs, which live as long as the process, are known by name."""
+
+    def local(x):
+        return x * 3
+
+    f = wrap(local)
+    func.vmap(f)(X)
+    func.grad(lambda x: f(x).sum())(X)
+    dead = weakref.ref(local)
+    del f, local
+    gc.collect()
+
+    assert dead() is None
