@@ -14,6 +14,7 @@ from tracebridge.core.errors.transform_errors import AxisSpecError
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.families import Constraint
 from tracebridge.core.mlir.shardy import split_operand
+from tracebridge.core.sharding.abstract_mesh import AbstractMesh
 from tracebridge.core.sharding.axis_types import AxisType
 from tracebridge.core.sharding.context import get_mesh, named_sharding
 from tracebridge.core.sharding.named import NamedSharding
@@ -125,7 +126,15 @@ def _constrained(value: Value, wanted: object) -> Any:
     if type(sharding) is SingleDeviceSharding:
         return lax.device_put_p.bind(value, placement=sharding, source=None)
     sharding.parts_of(value.aval.ndim)
+    if isinstance(sharding, NamedSharding) and _is_of_no_mesh(sharding):
+        return value
     return sharding_constraint_p.bind(value, sharding=sharding)
+
+
+def _is_of_no_mesh(sharding: NamedSharding) -> bool:
+    """Whether it is the sharding in the type of an array where no mesh is in force."""
+    mesh = sharding.mesh
+    return not mesh.axis_names and (type(mesh) is AbstractMesh or not mesh.size)
 
 
 def split_result(

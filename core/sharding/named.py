@@ -93,6 +93,9 @@ class NamedSharding(Sharding):
             raise DevicePlacementError(
                 f"{self!r} has no devices", expected="a sharding over a Mesh, not an AbstractMesh"
             )
+        if not self.mesh.size:
+            # XLA would end the process.
+            raise DevicePlacementError(f"{self!r} has no devices", expected="a mesh with devices")
         return self.mesh.device_tuple
 
     @property

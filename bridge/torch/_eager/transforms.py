@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, final
 
 import torch
-from torch._C import _functorch as functorch
+from torch._C import _functorch as functorch  # pyright: ignore[reportAttributeAccessIssue] - no stubs
 from torch._functorch.utils import enable_single_level_autograd_function
 from torch.autograd import forward_ad
 

@@ -229,3 +229,21 @@ def test_refused(error: type[Exception], message: str, call: Callable[[], Any]) 
     """What does not fit, and the message."""
     with pytest.raises(error, match=message):
         call()
+
+
+def test_the_sharding_of_no_mesh_constrains_nothing():
+    """That is what ``typeof(x).sharding`` is where no mesh is in force."""
+    x = tnp.arange(3.0)
+    nothing = tb.typeof(x).sharding
+    empty = tb.sharding.NamedSharding(tb.sharding.Mesh(np.empty((), object), ()), P())
+
+    assert tb.random.normal(tb.random.key(0), (3,), out_sharding=nothing).shape == (3,)
+    assert tb.lax.with_sharding_constraint(x, nothing) is x
+    assert tb.jit(lambda x: tb.lax.with_sharding_constraint(x, nothing) + 1)(x).tolist() == [
+        1,
+        2,
+        3,
+    ]
+    for sharding in (nothing, empty):
+        with pytest.raises(DevicePlacementError, match="has no devices"):
+            tb.device_put(x, sharding)
