@@ -47,6 +47,7 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr, jaxprs_in_params
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.runtime.backends.clients import on_fork
+from tracebridge.core.util.caching import BoundedCache
 
 Avals = tuple[ShapedArray, ...]
 _SETTINGS = "torch settings"
@@ -56,6 +57,7 @@ _HANDLES: weakref.WeakValueDictionary[str, Family] = weakref.WeakValueDictionary
 _ROOTS: weakref.WeakSet[Family] = weakref.WeakSet()
 # Families whose handle stands in a graph that torch keeps: they live as long as the process.
 _PINNED: dict[str, Family] = {}
+MAX_RUNS = 1024  # executables of one family
 MAX_PROGRAMS = 4096  # of one family; one that sees more shapes starts over
 
 
@@ -70,7 +72,7 @@ class Family(abc.ABC):
         self.programs: dict[Any, Jaxpr] = {}
         self.children: dict[str, Family] = {}
         # Filled by _eager.py: executables by dtypes, shapes and devices.
-        self.runs: dict[Any, Any] = {}
+        self.runs: BoundedCache[Any] = BoundedCache("executables", MAX_RUNS, register=False)
         _HANDLES[handle] = self
 
     @property
@@ -92,6 +94,9 @@ class Family(abc.ABC):
                         found = self.programs[key] = self.build(avals)
                         found.cache[_SETTINGS] = Settings()
             return found
+
+    def compiled(self, avals: Avals) -> None:  # noqa: B027 - derived families need no answer
+        """Called after each compilation at other shapes, dtypes or devices."""
 
     @abc.abstractmethod
     def build(self, avals: Avals) -> Jaxpr:
@@ -127,8 +132,10 @@ class Family(abc.ABC):
     def clear(self) -> None:
         """Forget all programs, also of derived families."""
         self.programs.clear()
-        for compiled in list(self.runs.values()):
-            compiled.clear()
+        for key in self.runs.keys():  # noqa: SIM118 - a cache is no dict
+            compiled = self.runs.get(key)
+            if compiled is not None:
+                compiled.clear()
         self.runs.clear()
         for child in list(self.children.values()):
             child.clear()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -45,6 +45,7 @@ from tracebridge.torch._graphs.call_family import CallFamily
 from tracebridge.torch._graphs.calls import graph_call, out_tree_of
 from tracebridge.torch._graphs.functions import note_function, noted_function
 from tracebridge.torch._graphs.roots import call_structure
+from tracebridge.torch._sizes import SizedCalls, Varying, varying_of
 
 _NUMBERS = {bool: BOOL, int: INT, float: FLOAT, complex: COMPLEX}
 
@@ -56,6 +57,9 @@ def wrap(
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
     rng_argnames: str | Sequence[str] = (),
+    dynamic_shapes: Sequence[Any] | None = None,
+    buckets: Mapping[str, Sequence[int]] | None = None,
+    sizes_argname: str | None = None,
 ) -> Wrapped:
     """A function of arrays as a function of torch tensors, with gradients.
 
@@ -77,6 +81,15 @@ def wrap(
             drawn from torch's generator of the device, so that ``torch.manual_seed`` makes results
             reproducible. The backward pass has the key of its forward pass. A caller may give
             such an argument: a key, or a ``torch.Generator`` to draw it from.
+        dynamic_shapes: for each positional argument None, or which of its sizes vary: a string
+            such as ``"n, _"``, a dict ``{axis: name}``, or a tree of those like the argument.
+            These axes are padded to a bucket, so that there is one compilation for each bucket
+            and not for each size. The function is traced once, at sizes that it does not know,
+            and run under a mask, with the results that it has without padding.
+        buckets: for a name the sizes that are compiled, beyond them multiples of the last one;
+            by default the powers of two.
+        sizes_argname: name of an argument of ``fun`` that gets the sizes as a dict. Then nothing
+            is masked: the function looks after the padding, which repeats the last entries.
 
     Returns:
         A function with the arguments of ``fun``. Other arguments than static ones are tensors,
@@ -84,7 +97,8 @@ def wrap(
         typed scalars: a new value does not compile again.
 
     Raises:
-        ArgumentSpecError: ``fun`` has no such argument.
+        ArgumentSpecError: ``fun`` has no such argument, or ``dynamic_shapes`` does not fit.
+        MissingRuleError: in a call with ``dynamic_shapes``, an operation cannot be masked.
 
     >>> import torch
     >>> import tracebridge.numpy as tnp
@@ -96,13 +110,17 @@ def wrap(
     tensor([0.6000, 0.8000])
     """
     if torch.compiler.is_dynamo_compiling():
+        # The graph is for all sizes where torch lets it be.
         return _wrap_in_graph(fun, static_argnums, static_argnames, rng_argnames)
     check_callable("wrap", fun)
     # () means "not given": what is missing is then derived from the other.
     nums = None if static_argnums == () else static_argnums
     names = None if static_argnames == () else static_argnames
-    drawing = drawing_of("wrap", fun, rng_argnames)
-    return Wrapped(fun, *resolve("wrap", fun, "static", nums, names), drawing)
+    more = Options(
+        drawing_of("wrap", fun, rng_argnames),
+        varying_of("wrap", dynamic_shapes, buckets, sizes_argname),
+    )
+    return Wrapped(fun, *resolve("wrap", fun, "static", nums, names), more)
 
 
 def _wrap_in_graph(fun: Any, static_argnums: Any, static_argnames: Any, rng_argnames: Any) -> Any:
@@ -121,7 +139,7 @@ def _wrap_in_graph(fun: Any, static_argnums: Any, static_argnames: Any, rng_argn
 
 @torch._dynamo.assume_constant_result
 def _drawing_of(root: str) -> Any:
-    return WRAPPED[root].drawing
+    return WRAPPED[root].more.drawing
 
 
 @torch._dynamo.assume_constant_result
@@ -144,22 +162,33 @@ def _wrapped_once(static_argnums: Any, static_argnames: Any, rng_argnames: Any) 
 _IN_GRAPHS: list[Wrapped] = []
 
 
+class Options(NamedTuple):
+    """What else ``wrap`` was told."""
+
+    drawing: Drawing = ()
+    varying: Varying | None = None
+
+
 class Wrapped:
     """What ``wrap`` returns. Call it with tensors; ``traces`` counts how often it was traced."""
 
     def __init__(
-        self, fun: Any, nums: tuple[int, ...], names: tuple[str, ...], drawing: Drawing = ()
+        self, fun: Any, nums: tuple[int, ...], names: tuple[str, ...], more: Options | None = None
     ) -> None:
         functools.update_wrapper(self, fun, updated=())
         self.__name__ = name_of(fun)
         self.fun = fun
         # What is traced, with words in the place of keys.
-        self.body = Keyed(fun, drawing) if drawing else fun
-        self.drawing = drawing
+        self.more = Options() if more is None else more
+        self.body = Keyed(fun, self.more.drawing) if self.more.drawing else fun
+        self.is_plain = self.more == Options()
+        varying = self.more.varying
+        self.sized = None if varying is None else SizedCalls(varying, wrap)
         self.static = nums, names
         self.splitter = Splitter("wrap", fun, nums, names)
         self.root = register(self, fun)
         self.traces = 0
+        self.has_warned = False  # about sizes that vary
         self.lock = threading.RLock()
         # Calls whose arguments are all plain tensors, by dtypes and shapes; see _eager/entry.py.
         self.calls = CallTable(self.__name__)
@@ -168,8 +197,8 @@ class Wrapped:
         self.families: dict[Any, CallFamily] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self.drawing:
-            return self.draw_and_call(args, kwargs)
+        if not self.is_plain:
+            return self.prepare_and_call(args, kwargs)
         if torch.compiler.is_compiling() and (
             torch.compiler.is_dynamo_compiling() or not _is_traced(args, kwargs)
         ):
@@ -187,15 +216,24 @@ class Wrapped:
             hide_internal_frames(error)
             raise
 
-    def draw_and_call(self, args: Any, kwargs: dict[str, Any]) -> Any:
-        """A call of a function that draws; Dynamo reads these lines."""
+    def prepare_and_call(self, args: Any, kwargs: dict[str, Any]) -> Any:
+        """A call with further options; Dynamo reads these lines."""
+        drawing = self.more.drawing
         if torch.compiler.is_dynamo_compiling():
-            args, kwargs = drawn(self.drawing, args, kwargs)
+            if drawing:
+                args, kwargs = drawn(drawing, args, kwargs)
             return graph_call(self.root, args, kwargs)
         try:
-            args, kwargs = drawn(self.drawing, args, kwargs)
-            if torch.compiler.is_compiling() and not _is_traced(args, kwargs):
+            if drawing:
+                args, kwargs = drawn(drawing, args, kwargs)
+            if _is_traced(args, kwargs):
+                return self.fun(*args, **kwargs)
+            if torch.compiler.is_compiling():
                 return graph_call(self.root, args, kwargs)
+            if self.sized is not None and not _has_proxy(args, kwargs):
+                done, outs = self.sized.call(self, args, kwargs)
+                if done:
+                    return outs
             return self.eager(args, kwargs)
         except Exception as error:
             hide_internal_frames(error)
@@ -209,7 +247,7 @@ class Wrapped:
 
     def of(self, fun: Any) -> Wrapped:
         """Another function with the same arguments, wrapped likewise."""
-        return Wrapped(fun, *self.static, self.drawing)
+        return Wrapped(fun, *self.static, self.more)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Wrapped:
         return self
@@ -218,11 +256,11 @@ class Wrapped:
         module, qualname = self.__module__, getattr(self, "__qualname__", None)
         if module and qualname and by_import_path(module, qualname) is self:
             return by_import_path, (module, qualname)
-        return _rewrap, (self.fun, *self.static, self.drawing)
+        return _rewrap, (self.fun, *self.static, self.more)
 
     def fingerprinted(self) -> Any:
         """What counts where a callback refers to it."""
-        return self.fun, self.static, self.drawing
+        return self.fun, self.static, self.more
 
     # eager ---------------------------------------------------------------------------------------
 
@@ -395,6 +433,10 @@ def _is_traced(args: Any, kwargs: Any) -> bool:
     return any([isinstance(leaf, Tracer) for leaf in flatten((args, kwargs))[0]])
 
 
+def _has_proxy(args: Any, kwargs: Any) -> bool:
+    return any([isinstance(leaf, torch.fx.Proxy) for leaf in flatten((args, kwargs))[0]])
+
+
 def _may_remember() -> bool:
     return state() is None and fast_path_allowed()
 
@@ -417,5 +459,5 @@ def _on_one_device(leaves: list[Any]) -> list[Any]:
     return [x.to(device) if isinstance(x, torch.Tensor) and not x.ndim else x for x in leaves]
 
 
-def _rewrap(fun: Any, nums: tuple[int, ...], names: tuple[str, ...], drawing: Drawing) -> Wrapped:
-    return Wrapped(fun, nums, names, drawing)
+def _rewrap(fun: Any, nums: tuple[int, ...], names: tuple[str, ...], more: Options) -> Wrapped:
+    return Wrapped(fun, nums, names, more)

@@ -196,7 +196,7 @@ def _compile_factory(
         "to_capsule": door.unversioned_capsule,
         "from_capsule": _from_capsule,
     }
-    exec("\n".join(lines), scope)  # noqa: S102 (the source is made of integers and fixed words)
+    exec(compile("\n".join(lines), "<tracebridge call>", "exec"), scope)  # noqa: S102 (the source is made of integers and fixed words)
     return scope["factory"]
 
 

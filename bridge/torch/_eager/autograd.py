@@ -31,7 +31,7 @@ from tracebridge.torch._crossing.symbolic import aval_of_text
 from tracebridge.torch._eager.late import late_leaves
 from tracebridge.torch._eager.nodes import Compiled, Node
 from tracebridge.torch._eager.through_operator import apply_operator
-from tracebridge.torch._eager.transforms import MAX_RUNS, apply_transformed
+from tracebridge.torch._eager.transforms import apply_transformed
 from tracebridge.torch._graphs.roots import resolve
 
 if TYPE_CHECKING:
@@ -295,9 +295,9 @@ def compile_for(
     with family.lock:
         compiled = family.runs.get(key)
         if compiled is None:
-            if len(family.runs) >= MAX_RUNS:
-                family.runs.clear()
-            compiled = family.runs[key] = Compiled(family, tuple(avals), where, numbers)
+            compiled = Compiled(family, tuple(avals), where, numbers)
+            family.runs.set(key, compiled)
+            family.compiled(compiled.avals)
     return compiled
 
 

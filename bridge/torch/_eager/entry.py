@@ -127,5 +127,5 @@ def factory(calls, general):
         "state": state,
         "apply_node": autograd.apply_node,
     }
-    exec(source, scope)  # noqa: S102 (the source is made of an integer)
+    exec(compile(source, "<tracebridge call>", "exec"), scope)  # noqa: S102 (the source is made of an integer)
     return scope["factory"]

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 Tensors = Sequence[torch.Tensor]
 Apply = Callable[[Family, Tensors], Tensors]
 
-MAX_RUNS = 4096  # of one family
 _VMAP, _GRAD = functorch.TransformType.Vmap, functorch.TransformType.Grad
 _innermost = functorch.peek_interpreter_stack
 _unwrap_batched, _add_batch_dim = functorch._unwrap_batched, functorch._add_batch_dim
@@ -114,9 +113,8 @@ def _differentiation(family: Family, xs: Tensors, wanted: Mask) -> Differentiati
     key: Any = ("level", tracing_key(), wanted, tuple([(x.dtype, x.shape) for x in xs]))
     found = family.runs.get(key)
     if found is None:
-        if len(family.runs) >= MAX_RUNS:
-            family.runs.clear()
-        found = family.runs[key] = Differentiation(family, xs, wanted)
+        found = Differentiation(family, xs, wanted)
+        family.runs.set(key, found)
     return found
 
 

@@ -6,13 +6,14 @@ import weakref
 from collections.abc import Sequence
 from typing import Any, final
 
-from tracebridge._derived.families import Avals, Family, pin, register_root
+from tracebridge._derived.families import MAX_RUNS, Avals, Family, pin, register_root
 from tracebridge._derived.names import stamped
 from tracebridge.core.config.values import tracing_key
 from tracebridge.core.config.wide import Width
 from tracebridge.core.control.calls.traced_call import argument_names
 from tracebridge.core.dtypes.width import width_of, with_numbers
 from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
+from tracebridge.core.errors.user_warnings import warn_user
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.debug_info import DebugInfo, Parameters, where_is
 from tracebridge.core.ir.flat_fun import FlatFun
@@ -22,6 +23,21 @@ from tracebridge.core.tree.tree import flatten
 from tracebridge.torch._crossing.structure import BOOL, TENSOR
 from tracebridge.torch._crossing.symbolic import aval_of_text
 from tracebridge.torch._graphs.fingerprint import fingerprint
+
+WARN_AFTER = 64  # compilations that differ in sizes only
+
+
+def _sizes_that_vary(seen: Sequence[Any], names: Sequence[str]) -> str:
+    """Which axes have had which sizes."""
+    texts: list[str] = []
+    for i, shapes in enumerate(zip(*seen, strict=True)):
+        for axis, sizes in enumerate(zip(*shapes, strict=True)):
+            found = sorted(set(sizes))
+            if len(found) > 1:
+                some = ", ".join(map(str, found[:8])) + (", ..." if len(found) > 8 else "")
+                name = names[i] if i < len(names) else f"argument {i}"
+                texts.append(f"axis {axis} of {name} was {some}")
+    return "; ".join(texts[:4])
 
 
 @final
@@ -37,10 +53,12 @@ class CallFamily(Family):
         "in_tree",
         "is_flat",
         "kinds",
+        "n_compiled",
         "name_",
         "out_trees",
         "owner",
         "parameters",
+        "seen",
     )
 
     def __init__(
@@ -65,6 +83,9 @@ class CallFamily(Family):
         self.out_trees: dict[Any, Any] = {}
         # Avals and options -> handle with the fingerprint of the program.
         self.handles: dict[Any, str] = {}
+        self.n_compiled = 0
+        # (dtype, rank) of each input -> the shapes that were compiled.
+        self.seen: dict[Any, set[Any]] = {}
         register_root(self)
 
     def captured(self, avals: Avals) -> str:
@@ -86,6 +107,27 @@ class CallFamily(Family):
             if digest == fingerprint(program):
                 return True
         return False
+
+    def compiled(self, avals: Avals) -> None:
+        owner = self.owner()
+        if owner is None:
+            return
+        self.n_compiled += 1
+        if self.n_compiled % (MAX_RUNS // 2) == 0:
+            # What is on the shortest path is not seen in use: let it pass here once.
+            owner.calls.clear()
+        if owner.has_warned:
+            return
+        seen = self.seen.setdefault(tuple([(a.dtype, a.ndim) for a in avals]), set())
+        seen.add(tuple([a.shape for a in avals]))
+        if len(seen) >= WARN_AFTER:
+            owner.has_warned = True
+            sizes = _sizes_that_vary(sorted(seen), self.argument_names())
+            self.seen.clear()
+            warn_user(
+                f"wrap({self.name_}) has compiled {WARN_AFTER} programs, because sizes vary: "
+                f"{sizes}. wrap(..., dynamic_shapes=) pads such axes to few sizes"
+            )
 
     @property
     def name(self) -> str:

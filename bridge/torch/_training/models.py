@@ -67,7 +67,7 @@ class OwnModel(Model):
 
     def mode(self, args: Any, kwargs: dict[str, Any]) -> tuple[Any, bool]:
         del args
-        drawing = [name for name, _ in self._module.function.drawing if name not in kwargs]
+        drawing = [name for name, _ in self._module.function.more.drawing if name not in kwargs]
         return (self._order, self._module.training), bool(drawing)
 
     def call(
@@ -79,7 +79,7 @@ class OwnModel(Model):
         if module.train_argname is not None:
             named.setdefault(module.train_argname, training)
         if key is not None:
-            names = [name for name, _ in module.function.drawing if name not in named]
+            names = [name for name, _ in module.function.more.drawing if name not in named]
             for i, name in enumerate(names):
                 named[name] = fold_in(key, i)
         outs, changed = module.changed_by([values[i] for i in order], args, named)

@@ -23,7 +23,7 @@ def parts(fun, *xs):
     f = wrap(fun)
     f(*[x.requires_grad_() for x in xs])
     (family,) = f.families.values()
-    (compiled,) = family.runs.values()
+    (compiled,) = map(family.runs.get, family.runs.keys())
     (node,) = compiled.nodes.values()
     return node.parts
 
