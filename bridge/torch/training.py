@@ -11,11 +11,11 @@ from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.transform_errors import ArgumentSpecError
 from tracebridge.core.tree.tree import flatten
 from tracebridge.torch._training.losses import is_of_torch, translated
-from tracebridge.torch._training.models import Model, model_of
+from tracebridge.torch._training.models import MOST_PROGRAMS, is_plain, model_of
 from tracebridge.torch._training.optimizers import Flags, Update, update_of
 from tracebridge.torch._training.program import Form, Outcome, StepProgram
 from tracebridge.torch._training.state import Numbers, Slot
-from tracebridge.torch._training.writing import write
+from tracebridge.torch._training.writing import OF_BUFFERS, OF_STATES, write
 from tracebridge.torch.wrapping import Wrapped, wrap
 
 
@@ -47,6 +47,9 @@ def train_step(
         optimizer: a torch optimizer over parameters of the module.
         has_aux: whether ``loss`` returns ``(loss, aux)``, and the step too.
 
+    Attributes of modules that are not torch's own are read when their program is made; Python
+    numbers and strings among the inputs of an ``nn.Module`` have a program for each value.
+
     Returns:
         A function that takes tensors, arrays, numbers and trees of them, the target last, and
         gives the loss before the update as a tensor without history.
@@ -73,8 +76,7 @@ def train_step(
     if not callable(loss):
         msg = f"train_step: loss is {loss!r} of type {type(loss).__name__}"
         raise ArgumentSpecError(msg, expected="a function of outputs and target")
-    function = translated(loss) if is_of_torch(loss) else loss
-    return TrainStep(model_of(module), function, optimizer, has_aux=has_aux)
+    return TrainStep(module, loss, optimizer, has_aux=has_aux)
 
 
 @final
@@ -82,10 +84,11 @@ class TrainStep:
     """What ``train_step`` returns."""
 
     def __init__(
-        self, model: Model, loss: Callable[..., Any], optimizer: Any, *, has_aux: bool
+        self, module: Any, loss: Callable[..., Any], optimizer: Any, *, has_aux: bool
     ) -> None:
-        self._model = model
-        self._loss = loss
+        self._given = module, loss, optimizer, has_aux
+        model = self._model = model_of(module)
+        self._loss = translated(loss) if is_of_torch(loss) else loss
         self._optimizer = optimizer
         self._has_aux = has_aux
         self._slots: dict[int, Slot] = {}
@@ -96,6 +99,10 @@ class TrainStep:
     def __repr__(self) -> str:
         kind = type(self._optimizer).__name__
         return f"<train step of {self._model.name} by {kind}>"
+
+    def __reduce__(self) -> Any:
+        """Copies and pickles train a copy of the module, by a copy of the optimizer."""
+        return _again, self._given
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -127,11 +134,22 @@ class TrainStep:
             msg = "train_step: a step got no target"
             raise ArgumentSpecError(msg, expected="step(*inputs, target)")
         optimizer, model = self._optimizer, self._model
+        update = update_of(optimizer)
+        if update is not None:
+            # They may change hyperparameters of this very step.
+            _call_hooks(optimizer, optimizer._optimizer_step_pre_hooks)
         tensors = model.tensors()
         self._find_slots(tensors)
-        update = update_of(optimizer)
         trained, flat, slots = self._parts(tensors)
-        leaves, tree = flatten(((args[:-1], args[-1]), kwargs))
+        leaves, tree = flatten(((args[:-1], kwargs), args[-1]))
+        statics: tuple[tuple[int, type, Any], ...] = ()
+        if model.bakes_numbers:
+            n_inputs = len(flatten((args[:-1], kwargs))[0])
+            statics = tuple(
+                [(i, type(x), x) for i, x in enumerate(leaves[:n_inputs]) if is_plain(x)]
+            )
+            for i, _, _ in reversed(statics):
+                del leaves[i]
         flags: tuple[Flags, ...] = ()
         rows: tuple[int, ...] = ()
         if update is not None:
@@ -144,13 +162,14 @@ class TrainStep:
                 numbers.add(update, slot, groups[slot.group])
             rows = tuple(numbers.places)
             flat.append(numbers.tensor())
-        mode, draws = model.mode(args[:-1], kwargs)
+        context = _context()
+        mode, draws = model.mode(args[:-1], kwargs, context)
         if draws:
             flat.append(torch.randint(-(2**31), 2**31, (2,), dtype=torch.int64).to(torch.uint32))
-        form = Form(tree, trained, len(tensors), mode, draws, flags, rows)
+        form = Form(tree, context, statics, trained, len(tensors), mode, draws, flags, rows)
         outcome = Outcome(*self._program(form, update)(*flat, *leaves))
         if outcome.buffers:
-            write([(tensors[i], new) for i, new in outcome.buffers.items()])
+            write([(tensors[i], new) for i, new in outcome.buffers.items()], OF_BUFFERS)
         if update is None:
             self._let_torch_update(slots, outcome.parameters)
         else:
@@ -172,6 +191,8 @@ class TrainStep:
         found = self._programs.get(key)
         if found is None:
             program = StepProgram(self._model, self._loss, form, update, self._has_aux)
+            if len(self._programs) >= MOST_PROGRAMS:
+                del self._programs[next(iter(self._programs))]
             found = self._programs[key] = wrap(program)
         return found
 
@@ -189,8 +210,7 @@ class TrainStep:
                 pairs.append((slot.parameter, new))
                 slot.replace(optimizer, update, update.names(form), states, pairs)
                 counted.append(slot)
-        _call_hooks(optimizer, optimizer._optimizer_step_pre_hooks)
-        write(pairs)
+        write(pairs, OF_STATES)
         if update.counts and counted:
             torch._foreach_add_([slot.counter for slot in counted], 1)  # pyright: ignore[reportPrivateImportUsage] - the stubs lack it
             for slot in counted:
@@ -209,6 +229,16 @@ class TrainStep:
         finally:
             for slot, grad in zip(slots, before, strict=True):
                 slot.parameter.grad = grad
+
+
+def _again(module: Any, loss: Callable[..., Any], optimizer: Any, has_aux: bool) -> TrainStep:
+    return TrainStep(module, loss, optimizer, has_aux=has_aux)
+
+
+def _context() -> Any:
+    """The settings of torch that translations of modules and losses depend on."""
+    cast = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
+    return cast, torch.get_default_dtype()
 
 
 def _call_hooks(optimizer: Any, hooks: dict[int, Callable[..., Any]]) -> None:

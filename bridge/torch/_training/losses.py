@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, final
 
@@ -10,7 +11,7 @@ import torch
 from tracebridge.core.ir.debug_info import name_of
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.tree.tree import flatten
-from tracebridge.interop.torch_adapter import TORCH_DTYPES
+from tracebridge.interop.torch_adapter import TORCH_DTYPES, torch_adapter
 from tracebridge.torch._translate.programs import Program, exported
 
 
@@ -27,7 +28,9 @@ class _Called(torch.nn.Module):
 
 
 def is_of_torch(loss: Any) -> bool:
-    """Whether a loss is a module or function of torch itself."""
+    """Whether a loss is a module or function of torch itself, or a ``partial`` of one."""
+    while isinstance(loss, functools.partial):
+        loss = loss.func
     module = str(getattr(loss, "__module__", ""))
     return isinstance(loss, torch.nn.Module) or module.partition(".")[0] == "torch"
 
@@ -56,4 +59,4 @@ def _example(x: Any) -> torch.Tensor:
 
 
 def _array(x: torch.Tensor) -> Any:
-    return as_value(x.detach().numpy())
+    return as_value(torch_adapter.import_(x.detach(), copy=True))

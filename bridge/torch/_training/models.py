@@ -3,36 +3,42 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from operator import is_not
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import torch
 from torch.utils import _pytree as torch_trees
 
 from tracebridge.core.errors.transform_errors import ArgumentSpecError
+from tracebridge.core.util.caching import BoundedCache
 from tracebridge.interop.torch_adapter import torch_adapter
 from tracebridge.interop.trees import export_tree
 from tracebridge.random.keys import fold_in
+from tracebridge.torch._training.structure import Structure
 from tracebridge.torch._translate.programs import Program, exported
 from tracebridge.torch.module import Module
 from tracebridge.torch.translating import TranslatedModule
 
-Programs = Callable[[bool, Any, Any], Program]
+MOST_PROGRAMS = 64  # of one module: for sizes of arguments and states of the module
 
 
 class Model(abc.ABC):
     """A module as its tensors, each once, and a function of their values."""
 
     name: str
+    bakes_numbers: ClassVar[bool] = False  # whether its programs are for given Python numbers
 
     @abc.abstractmethod
     def tensors(self) -> list[torch.Tensor]:
         """Parameters and buffers as they are now, always in the same order."""
 
     @abc.abstractmethod
-    def mode(self, args: Any, kwargs: dict[str, Any]) -> tuple[Any, bool]:
-        """What decides the function besides types of arguments; and whether it takes a key."""
+    def mode(self, args: Any, kwargs: dict[str, Any], context: Any) -> tuple[Any, bool]:
+        """What decides the function besides types of arguments; and whether it takes a key.
+
+        ``context``: the settings of torch that translations depend on.
+        """
 
     @abc.abstractmethod
     def call(
@@ -65,8 +71,8 @@ class OwnModel(Model):
             self._last = leaves
         return self._unique
 
-    def mode(self, args: Any, kwargs: dict[str, Any]) -> tuple[Any, bool]:
-        del args
+    def mode(self, args: Any, kwargs: dict[str, Any], context: Any) -> tuple[Any, bool]:
+        del args, context
         drawing = [name for name, _ in self._module.function.more.drawing if name not in kwargs]
         return (self._order, self._module.training), bool(drawing)
 
@@ -88,42 +94,109 @@ class OwnModel(Model):
 
 @final
 class TorchModel(Model):
-    """A module of torch, translated; ``programs`` gives its program in a mode for arguments."""
+    """A module of torch, translated; ``programs`` gives its program as it is, for arguments."""
 
-    def __init__(
-        self, module: torch.nn.Module, names: Mapping[str, str], programs: Programs
-    ) -> None:
-        """``names``: of all tensors by name, the first name of the same tensor."""
+    bakes_numbers = True
+
+    def __init__(self, module: torch.nn.Module, programs: Programs) -> None:
         self.name = type(module).__name__
         self._module = module
         self._programs = programs
-        self._firsts = list(dict.fromkeys(names.values()))
-        self._places = {name: i for i, name in enumerate(self._firsts)}
-        self._buffers = {name for name, _ in module.named_buffers()}
-        self._owners: list[tuple[Any, str]] = []
-        for name in self._firsts:
-            path, _, last = name.rpartition(".")
-            self._owners.append((module.get_submodule(path), last))
+        self._structure = Structure(module)
 
     def tensors(self) -> list[torch.Tensor]:
-        found: list[torch.Tensor] = []
-        for owner, name in self._owners:
-            x = owner._parameters.get(name)
-            found.append(owner._buffers[name] if x is None else x)
-        return found
+        if not self._structure.is_current:
+            structure = Structure(self._module)
+            if not structure.fits(self._structure):
+                self._programs.forget(structure)
+            self._structure = structure
+        return self._structure.tensors()
 
-    def mode(self, args: Any, kwargs: dict[str, Any]) -> tuple[Any, bool]:
-        program = self._programs(self._module.training, args, kwargs)
+    def mode(self, args: Any, kwargs: dict[str, Any], context: Any) -> tuple[Any, bool]:
+        program = self._programs.of(self._structure, args, kwargs, context)
         return program, program.draws
 
     def call(
         self, mode: Any, values: Sequence[Any], args: Any, kwargs: dict[str, Any], key: Any
     ) -> tuple[Any, dict[int, Any]]:
-        state = dict(zip(self._firsts, values, strict=True))
-        buffers = {k: v for k, v in state.items() if k in self._buffers}
-        params = {k: v for k, v in state.items() if k not in self._buffers}
+        firsts, names = self._structure.firsts, self._structure.buffers
+        state = dict(zip(firsts, values, strict=True))
+        buffers = {k: v for k, v in state.items() if k in names}
+        params = {k: v for k, v in state.items() if k not in names}
         outputs, after = mode(params, buffers, key, args, kwargs)
-        return outputs, {self._places[name]: after[name] for name in mode.mutated}
+        return outputs, {firsts.index(name): after[name] for name in mode.mutated}
+
+
+class Programs(abc.ABC):
+    """The programs of a module of torch."""
+
+    @abc.abstractmethod
+    def of(self, structure: Structure, args: Any, kwargs: dict[str, Any], context: Any) -> Program:
+        """The program for arguments; ``context``: what else translations depend on."""
+
+    @abc.abstractmethod
+    def forget(self, structure: Structure) -> None:
+        """The module has another structure now."""
+
+
+@final
+class _Given(Programs):
+    """Those of a model of ``from_module``."""
+
+    def __init__(self, model: TranslatedModule) -> None:
+        self._model = model
+
+    def of(self, structure: Structure, args: Any, kwargs: dict[str, Any], context: Any) -> Program:
+        del structure, args, kwargs, context
+        source: Any = self._model.source
+        return self._model.program(train=source.training)
+
+    def forget(self, structure: Structure) -> None:
+        del structure
+        raise ArgumentSpecError(
+            f"train_step: the module of {self._model!r} has other modules or names than before",
+            hint="call from_module and train_step again, or give train_step the module itself",
+        )
+
+
+@final
+class _Translations(Programs):
+    """Programs for each state of the module and each kind of arguments, made at first use."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self._module = module
+        self._known: BoundedCache[Program] = self._none()
+
+    @staticmethod
+    def _none() -> BoundedCache[Program]:
+        return BoundedCache("programs of a module", MOST_PROGRAMS, register=False)
+
+    def of(self, structure: Structure, args: Any, kwargs: dict[str, Any], context: Any) -> Program:
+        leaves, spec = torch_trees.tree_flatten((tuple(args), dict(kwargs)))
+        kinds = [
+            (x.shape, x.dtype) if hasattr(x, "shape") else (type(x), x if is_plain(x) else None)
+            for x in leaves
+        ]
+        key = (structure.settings, spec, tuple(kinds), context)
+        translation = self._known.get(key)
+        if translation is None:
+            module = self._module
+            label = type(module).__name__
+            values, named = export_tree((tuple(args), dict(kwargs)), torch_adapter)
+            with torch.enable_grad():
+                graph = exported(label, module, values, named, None)
+            translation = Program(label, graph, structure.names)
+            self._known.set(key, translation)
+        return translation
+
+    def forget(self, structure: Structure) -> None:
+        del structure
+        self._known = self._none()
+
+
+def is_plain(x: object) -> bool:
+    """Whether exported programs are made for this value: a number of Python, or a string."""
+    return type(x) in {bool, int, float, complex, str}
 
 
 def model_of(module: Any) -> Model:
@@ -143,40 +216,10 @@ def model_of(module: Any) -> Model:
     if isinstance(module, TranslatedModule):
         source = module.source
         if isinstance(source, torch.nn.Module):
-            return TorchModel(source, module.names, lambda train, *_: module.program(train=train))
+            return TorchModel(source, _Given(module))
         msg = "train_step: the model was made of an ExportedProgram, which no optimizer trains"
         raise ArgumentSpecError(msg, hint="give the module itself to from_module")
     if isinstance(module, torch.nn.Module):
-        names = _first_names(module)
-        return TorchModel(module, names, _translations(module, names))
+        return TorchModel(module, _Translations(module))
     msg = f"train_step: module is of type {type(module).__name__}"
     raise ArgumentSpecError(msg, expected="a tracebridge.torch.Module or an nn.Module")
-
-
-def _first_names(module: torch.nn.Module) -> dict[str, str]:
-    first: dict[int, str] = {}
-    pairs = [
-        *module.named_parameters(remove_duplicate=False),
-        *module.named_buffers(remove_duplicate=False),
-    ]
-    return {name: first.setdefault(id(x), name) for name, x in pairs}
-
-
-def _translations(module: torch.nn.Module, names: Mapping[str, str]) -> Programs:
-    """Programs for each mode and each kind of arguments, made at their first use."""
-    known: dict[Any, Program] = {}
-
-    def program(train: bool, args: Any, kwargs: Any) -> Program:
-        leaves, spec = torch_trees.tree_flatten((tuple(args), dict(kwargs)))
-        kinds = [(x.shape, x.dtype) if hasattr(x, "shape") else type(x) for x in leaves]
-        key = (train, spec, tuple(kinds))
-        translation = known.get(key)
-        if translation is None:
-            label = type(module).__name__
-            values, named = export_tree((tuple(args), dict(kwargs)), torch_adapter)
-            with torch.enable_grad():
-                graph = exported(label, module, values, named, None)
-            translation = known[key] = Program(label, graph, names)
-        return translation
-
-    return program

@@ -25,7 +25,9 @@ from tracebridge.torch._training.optimizers import Flags, Update
 class Form(NamedTuple):
     """What decides the program of a step besides the types of its tensors."""
 
-    tree: PyTreeDef  # of ((args, target), kwargs)
+    tree: PyTreeDef  # of ((args, kwargs), target)
+    context: Any  # settings of torch
+    statics: tuple[tuple[int, type, Any], ...]  # leaves that are not data: place, type, value
     trained: tuple[int, ...]  # positions among the tensors of the model
     n_tensors: int
     mode: Any  # of the model
@@ -114,7 +116,10 @@ class StepProgram:
         self, trained: Sequence[Any], others: Sequence[Any], key: Any, arguments: Sequence[Any]
     ) -> tuple[Any, Any]:
         form = self._form
-        (args, target), kwargs = form.tree.unflatten(arguments)
+        leaves = list(arguments)
+        for place, _, value in form.statics:
+            leaves.insert(place, value)
+        (args, kwargs), target = form.tree.unflatten(leaves)
         here, there = iter(trained), iter(others)
         is_trained = set(form.trained)
         values = [next(here) if i in is_trained else next(there) for i in range(form.n_tensors)]

@@ -8,6 +8,7 @@ from typing import Any, final
 import torch
 
 from tracebridge.torch._training.optimizers import Group, Update
+from tracebridge.torch._training.writing import adopt
 
 
 @final
@@ -73,6 +74,7 @@ class Slot:
             old = state.get(name)
             if old is None:
                 state[name] = new
+                adopt(new)
             else:
                 pairs.append((old, new))
 

@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 import torch
 
+from tracebridge.core.util.caching import WeakIdCache
+
 SMALL_BYTES = 1 << 16  # copying these takes no longer than anything else
+_adopted: WeakIdCache[int] = WeakIdCache("memory of new values", 2, register=False)
+# How many refer to a tensor in Python while it is replaced, with what counts them: its table, the
+# lists of the step and of the structure of a module, and variables here.
+OF_STATES = 6
+OF_BUFFERS = 9
 
 
-def write(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
+def adopt(tensor: torch.Tensor) -> None:
+    """Note that the memory of a tensor was made by a program, for this tensor alone."""
+    _adopted.set(tensor, "memory", tensor.data_ptr())
+
+
+def write(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]], holders: int) -> None:
     """Give each first tensor the values of the second one, which nobody else has.
 
     Large tensors whose memory nobody shares take over the memory of their new values; others are
     written to. Both count as changes in place, so that autograd refuses graphs that saved them.
-    Called where gradients are disabled.
+    ``holders``: how many refer to a tensor without gradients if nobody else does. Called where
+    gradients are disabled.
     """
     olds: list[torch.Tensor] = []
     news: list[torch.Tensor] = []
     moved: list[torch.Tensor] = []
     for old, new in pairs:
-        if old.nbytes > SMALL_BYTES and _may_move(old, new):
+        if old.nbytes > SMALL_BYTES and _may_move(old, new, holders):
             old.data = new
+            adopt(old)
             moved.append(old)
         else:
             olds.append(old)
@@ -32,11 +47,18 @@ def write(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
         torch.autograd.graph.increment_version(moved)
 
 
-def _may_move(old: torch.Tensor, new: torch.Tensor) -> bool:
+def _may_move(old: torch.Tensor, new: torch.Tensor, holders: int) -> bool:
     """Whether nobody sees where the values of ``old`` are."""
     if old._is_view() or old.dtype != new.dtype or old.device != new.device:
         return False
     if not old.is_contiguous() or old.is_shared():
         return False
+    # Arrays of NumPy and of other libraries over a tensor without gradients hold the tensor itself.
+    in_c = torch.Tensor._use_count(old)  # pyright: ignore[reportAttributeAccessIssue] - the stubs lack it
+    if not old.requires_grad and (sys.getrefcount(old) > holders or in_c > 1):
+        return False
     storage = old.untyped_storage()
-    return torch._C._storage_Use_Count(storage._cdata) <= 2  # the tensor and ``storage``
+    if torch._C._storage_Use_Count(storage._cdata) > 2:  # the tensor and ``storage``
+        return False
+    # NumPy may see memory that is not resizable, unless it came from here.
+    return storage.resizable() or _adopted.get(old, "memory") == storage.data_ptr()
