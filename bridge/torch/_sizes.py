@@ -15,7 +15,6 @@ from typing import Any, NamedTuple, final
 
 import torch
 
-from tracebridge._api.args.statics import bind_statics
 from tracebridge._api.args.values import public, short_repr
 from tracebridge._api.programs.make_jaxpr import trace_to_jaxpr
 from tracebridge.core.config.values import tracing_key
@@ -164,10 +163,7 @@ class SizedCalls:
         self, owner: Any, args: Any, kwargs: Any, tree: PyTreeDef, axes: list[Axes]
     ) -> SizedProgram:
         owner.traces += 1
-        static, _, _ = owner.splitter.layout(len(args))
-        named = {k: v for k, v in kwargs.items() if k in owner.splitter.names}
-        fun = bind_statics(owner.body, len(args), static, [args[i] for i in static], named)
-        parameters = owner.splitter.parameters.only(owner.splitter.layout(len(args))[1])
+        fun, parameters = owner.bound(args, kwargs)
         return SizedProgram(fun, tree, axes, self.varying.sizes_argname, parameters)
 
 

@@ -86,6 +86,7 @@ class Module(torch.nn.Module):
         rng_argnames: as for ``wrap``.
         train_argname: name of an argument of ``fun`` that gets the mode of the module, as a
             constant: True after ``train()``, False after ``eval()``.
+        cast_inputs: as for ``wrap``; parameters and arguments are cast, buffers and state are not.
 
     Raises:
         UnsupportedDtypeError: a leaf of a tree is no tensor, array or number.
@@ -113,13 +114,18 @@ class Module(torch.nn.Module):
         static_argnames: str | Sequence[str] = (),
         rng_argnames: str | Sequence[str] = (),
         train_argname: str | None = None,
+        cast_inputs: torch.dtype | str | None = None,
     ) -> None:
         super().__init__()
         if not isinstance(fun, Wrapped):
             names = as_names("Module", "static_argnames", static_argnames)
             names += () if train_argname is None else (train_argname,)
             fun = wrap(
-                fun, static_argnums=static_argnums, static_argnames=names, rng_argnames=rng_argnames
+                fun,
+                static_argnums=static_argnums,
+                static_argnames=names,
+                rng_argnames=rng_argnames,
+                cast_inputs=cast_inputs,
             )
         elif train_argname is not None and train_argname not in fun.static[1]:
             msg = f"Module: train_argname={train_argname!r} is no static argument of {fun!r}"
@@ -138,7 +144,8 @@ class Module(torch.nn.Module):
         # Of the words of keys, and with the changes of the state in the place of a new one.
         self._fun: Wrapped = fun
         if words:
-            self._fun = fun.of(Stateful(fun.fun, Extra(tuple(words), self._has_state)))
+            kept = tuple(range(1, len(words) + 1))
+            self._fun = fun.of(Stateful(fun.fun, Extra(tuple(words), self._has_state)), kept)
 
     def _add(self, tree: Any, kind: str) -> Layout:
         """Own the leaves of a tree."""

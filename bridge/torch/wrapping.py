@@ -29,6 +29,7 @@ from tracebridge.core.tree.tree import flatten, leaf_treedef
 from tracebridge.interop.torch_adapter import check_has_values, torch_adapter
 from tracebridge.interop.trees import import_tree
 from tracebridge.numpy.conversion import asarray
+from tracebridge.torch._casting import Cast, LastCalls, cast, cast_of, is_channels_last
 from tracebridge.torch._crossing.dense import ready
 from tracebridge.torch._crossing.numbers import (
     host_tensors,
@@ -60,6 +61,7 @@ def wrap(
     dynamic_shapes: Sequence[Any] | None = None,
     buckets: Mapping[str, Sequence[int]] | None = None,
     sizes_argname: str | None = None,
+    cast_inputs: torch.dtype | str | None = None,
 ) -> Wrapped:
     """A function of arrays as a function of torch tensors, with gradients.
 
@@ -69,7 +71,8 @@ def wrap(
 
     Everything of torch works on the result: ``backward()``, ``torch.autograd.grad`` of any order,
     ``torch.func``, forward-mode duals, ``torch.compile(fullgraph=True)``, ``torch.export``.
-    Under autocast nothing is cast: the program computes in the dtypes that it gets.
+    Under autocast nothing is cast unless ``cast_inputs`` says so: the program computes in the
+    dtypes that it gets. ``torch.channels_last`` images enter as they are and give such results.
 
     Args:
         fun: function of arrays, numbers and trees of them, made of tracebridge operations. It
@@ -90,6 +93,9 @@ def wrap(
             by default the powers of two.
         sizes_argname: name of an argument of ``fun`` that gets the sizes as a dict. Then nothing
             is masked: the function looks after the padding, which repeats the last entries.
+        cast_inputs: dtype that tensors of floats, float64 excepted, are cast to in a region of
+            ``torch.autocast``, as by ``torch.amp.custom_fwd``; ``"autocast"`` for that of the
+            region. Gradients have the dtypes that the tensors had.
 
     Returns:
         A function with the arguments of ``fun``. Other arguments than static ones are tensors,
@@ -119,6 +125,7 @@ def wrap(
     more = Options(
         drawing_of("wrap", fun, rng_argnames),
         varying_of("wrap", dynamic_shapes, buckets, sizes_argname),
+        cast_of("wrap", cast_inputs),
     )
     return Wrapped(fun, *resolve("wrap", fun, "static", nums, names), more)
 
@@ -167,6 +174,7 @@ class Options(NamedTuple):
 
     drawing: Drawing = ()
     varying: Varying | None = None
+    cast: Cast | None = None
 
 
 class Wrapped:
@@ -183,6 +191,7 @@ class Wrapped:
         self.body = Keyed(fun, self.more.drawing) if self.more.drawing else fun
         self.is_plain = self.more == Options()
         varying = self.more.varying
+        self.last_calls = LastCalls(wrap)
         self.sized = None if varying is None else SizedCalls(varying, wrap)
         self.static = nums, names
         self.splitter = Splitter("wrap", fun, nums, names)
@@ -222,10 +231,14 @@ class Wrapped:
         if torch.compiler.is_dynamo_compiling():
             if drawing:
                 args, kwargs = drawn(drawing, args, kwargs)
+            if self.more.cast is not None:
+                args, kwargs = cast(self.more.cast, args, kwargs)
             return graph_call(self.root, args, kwargs)
         try:
             if drawing:
                 args, kwargs = drawn(drawing, args, kwargs)
+            if self.more.cast is not None:
+                args, kwargs = cast(self.more.cast, args, kwargs)
             if _is_traced(args, kwargs):
                 return self.fun(*args, **kwargs)
             if torch.compiler.is_compiling():
@@ -245,9 +258,18 @@ class Wrapped:
     def __repr__(self) -> str:
         return f"<torch function {self.root} of {self.fun!r}>"
 
-    def of(self, fun: Any) -> Wrapped:
-        """Another function with the same arguments, wrapped likewise."""
-        return Wrapped(fun, *self.static, self.more)
+    def of(self, fun: Any, kept: tuple[int, ...] = ()) -> Wrapped:
+        """Another function with the same arguments, wrapped likewise; ``kept``: see ``Cast``."""
+        how = self.more.cast
+        more = self.more._replace(cast=None if how is None else how._replace(kept=kept))
+        return Wrapped(fun, *self.static, more)
+
+    def bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+        """The function of the dynamic arguments, and what they are called."""
+        static, dynamic, _ = self.splitter.layout(len(args))
+        named = {k: v for k, v in kwargs.items() if k in self.splitter.names}
+        fun = bind_statics(self.body, len(args), static, [args[i] for i in static], named)
+        return fun, self.splitter.parameters.only(dynamic)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Wrapped:
         return self
@@ -278,6 +300,9 @@ class Wrapped:
         family = self.family(args, kwargs, key, tuple(kinds))
         if autograd.is_special():
             return self.through_operator(family, leaves)
+        last = [i for i, x in enumerate(leaves) if is_channels_last(x)]
+        if last and not option("disable_jit"):
+            return self.last_calls.call(self, args, kwargs, leaves, last)
         dense = [x if k != TENSOR else ready(x) for x, k in zip(leaves, kinds, strict=True)]
         if any([x is None for x in dense]):
             return self.through_operator(family, leaves)
@@ -383,13 +408,12 @@ class Wrapped:
         self, args: tuple[Any, ...], kwargs: dict[str, Any], tree: Any, kinds: tuple[str, ...]
     ) -> CallFamily:
         """A new family; its handle says everything that another process needs to make it."""
-        static, dynamic, _ = self.splitter.layout(len(args))
+        static = self.splitter.layout(len(args))[0]
         named = {k: v for k, v in kwargs.items() if k in self.splitter.names}
-        constants = [args[i] for i in static]
-        fun = bind_statics(self.body, len(args), static, constants, named)
+        fun, parameters = self.bound(args, kwargs)
         text = to_text(call_structure(tree, kinds, args, static, named))
         handle = free_handle(f"{self.root}|{text}")
-        return CallFamily(handle, self, fun, tree, kinds, self.splitter.parameters.only(dynamic))
+        return CallFamily(handle, self, fun, tree, kinds, parameters)
 
     def through_operator(self, family: CallFamily, leaves: list[Any]) -> Any:
         """A call on tensors that are more than memory, or under a mode of torch."""

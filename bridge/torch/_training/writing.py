@@ -51,7 +51,7 @@ def _may_move(old: torch.Tensor, new: torch.Tensor, holders: int) -> bool:
     """Whether nobody sees where the values of ``old`` are."""
     if old._is_view() or old.dtype != new.dtype or old.device != new.device:
         return False
-    if not old.is_contiguous() or old.is_shared():
+    if not old.is_contiguous() or not new.is_contiguous() or old.is_shared():
         return False
     # Arrays of NumPy and of other libraries over a tensor without gradients hold the tensor itself.
     in_c = torch.Tensor._use_count(old)  # pyright: ignore[reportAttributeAccessIssue] - the stubs lack it
