@@ -136,7 +136,7 @@ def _node_difference(one: _Node, two: _Node) -> tuple[str, str, str] | None:
         return "different types", _kind(one), _kind(two)
     if issubclass(one.type, dict):
         if _keys(one) != _keys(two):
-            return "different keys", _kind(one), _kind(two)
+            return "Dict key mismatch", _kind(one), _kind(two)
     elif len(one.items) != len(two.items):
         return "different lengths", _kind(one), _kind(two)
     if not _same_data(one.data, two.data):

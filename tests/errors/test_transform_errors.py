@@ -78,7 +78,7 @@ the pullback of sin: cotangent has shape (3,), but result has shape (2, 3)
         lambda: tb.vjp(lambda x: {"a": x}, 1.0)[1]({"b": 1.0}),
         errors.TreeMismatchError,
         """\
-the pullback of <lambda>: the structure of cotangent does not fit result: different keys: \
+the pullback of <lambda>: the structure of cotangent does not fit result: Dict key mismatch: \
 cotangent is a dict with keys ['b'], result is a dict with keys ['a']
     way out: give cotangent the containers and keys of result
     see https://tracebridge.readthedocs.io/en/latest/errors/TreeMismatchError.html""",

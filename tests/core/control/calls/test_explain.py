@@ -39,7 +39,7 @@ def log(caplog: pytest.LogCaptureFixture) -> Log:
         (X, 1.0, "shape () instead of (3,), a Python number instead of an array"),
         ([X], (X,), "the structure of x: different types: now a tuple of 1, before a list of 1"),
         ({"a": [X]}, {"a": [X, X]}, "the structure of x['a']: different lengths: now a list of 2"),
-        ({"a": X}, {"a": X + 1, "b": X}, "the structure of x: different keys"),
+        ({"a": X}, {"a": X + 1, "b": X}, "the structure of x: Dict key mismatch"),
         ({"a": [X, X]}, {"a": [X, X[:2]]}, "because of x['a'][1]: f32[2] instead of f32[3]"),
     ],
     ids=["shape", "dtype", "weak type", "scalar", "types", "lengths", "keys", "leaf"],
@@ -66,7 +66,7 @@ def test_number_of_arguments(log: Log) -> None:
     (message,) = log(lambda: f(X, X))
     assert "the structure of the arguments: different lengths" in message
     (message,) = log(lambda: f(X, scale=X))
-    assert "the structure of the keyword arguments: different keys" in message
+    assert "the structure of the keyword arguments: Dict key mismatch" in message
     (message,) = log(lambda: f(X, X[:2]))
     assert "because of more[0]: f32[2] instead of f32[3]" in message
     (message,) = log(lambda: f(X, scale=X[:2]))
