@@ -1,0 +1,45 @@
+"""Programs for the CPU run in the order that needs least memory, unless somebody chose."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tracebridge as tb
+import tracebridge.numpy as tnp
+from tracebridge.core.config.scopes import scope
+from tracebridge.core.runtime.programs.schedule import with_schedule
+
+FLAG = "xla_cpu_scheduler_type"
+LEAST = (FLAG, "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED")
+
+
+def test_other_choices_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Options of the caller, other platforms, the option for platform rules, XLA's variable."""
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    assert (("a", 1), LEAST) == with_schedule((("a", 1),), "cpu")
+    assert () == with_schedule((), "cuda")
+    chosen = ((FLAG, "CPU_SCHEDULER_TYPE_DEFAULT"),)
+    assert chosen == with_schedule(chosen, "cpu")
+    with scope("platform_rules", False):
+        assert () == with_schedule((), "cpu")
+    monkeypatch.setenv("XLA_FLAGS", f"--{FLAG}=CPU_SCHEDULER_TYPE_DEFAULT")
+    assert () == with_schedule((), "cpu")
+
+
+def test_no_memory_is_held_across_what_does_not_need_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gradients of two layers: what was read last makes room for what comes next."""
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+
+    def gradients(x: tb.Array, h: tb.Array, v: tb.Array, ct: tb.Array) -> tuple[tb.Array, ...]:
+        return x.T @ ((ct @ v.T) * (1 - h**2)), h.T @ ct
+
+    x = tnp.linspace(0.0, 1.0, 64 * 256).reshape(64, 256)
+    arguments = (x, x, tnp.ones((256, 256)), x)
+    lowered = tb.jit(gradients).lower(*arguments)
+    least, default = lowered.compile(), lowered.compile({FLAG: "CPU_SCHEDULER_TYPE_DEFAULT"})
+    sizes = [p.memory_analysis().temp_size_in_bytes for p in (least, default)]
+
+    assert sizes[0] < sizes[1]
+    for a, b in zip(least(*arguments), default(*arguments), strict=True):
+        np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
