@@ -83,6 +83,7 @@ __all__ = [
     "serialize_executable",
     "single_device_sharding",
     "start_copy_to_host",
+    "with_flag",
 ]
 
 CompiledMemoryStats = _jax.CompiledMemoryStats
@@ -305,6 +306,14 @@ def make_compile_options(
     if env_overrides:
         options.env_option_overrides = list(env_overrides)
     return options
+
+
+def with_flag(options: CompileOptions, name: str, value: str) -> CompileOptions:
+    """A copy of compile options in which an XLA flag has this value."""
+    changed = CompileOptions.ParseFromString(options.SerializeAsString())
+    others = [(n, v) for n, v in options.env_option_overrides if n != name]
+    changed.env_option_overrides = [*others, (name, value)]
+    return changed
 
 
 def compile_and_load(

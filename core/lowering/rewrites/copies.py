@@ -1,8 +1,9 @@
 """Axes along which a value is one slice, copied: what broadcasts made, and what is made of these.
 
 jaxlib 0.10.2 compiles sums of products wrongly on the CPU, in its fusions for YNNPACK, where an
-axis that stays is a broadcast of all factors: the result is what is in memory. A sum of one slice,
-broadcast after it, is right, and less work.
+axis that stays is a broadcast of all factors: the result is what is in memory. Such a program is
+compiled a second time (core/runtime/programs/library_fusions.py). A sum of one slice, broadcast
+after it, is right at once, and less work.
 """
 
 from __future__ import annotations

@@ -25,12 +25,15 @@ from tracebridge.core._jaxlib.xla import (
     compile_and_load,
     deserialize_executable,
     serialize_executable,
+    with_flag,
 )
 from tracebridge.core.config import env
 from tracebridge.core.config.values import option
 from tracebridge.core.runtime.backends.monitoring import CACHE_HIT, CACHE_MISS, record_event
+from tracebridge.core.runtime.programs.library_fusions import SAFE_FUSIONS, has_wrong_fusions
 
 _SUFFIX = ".executable"
+_CHECKED = b"without wrong fusions"  # earlier versions kept programs that had them
 _DIGEST_SIZE = hashlib.sha256().digest_size
 
 
@@ -55,7 +58,7 @@ def compile_or_load(
     """
     folder = option("compilation_cache_dir")
     if not folder or bytecode is None or host_callbacks:
-        return compile_and_load(client, module, DeviceList(devices), options, host_callbacks)
+        return _compile(client, module, DeviceList(devices), options, host_callbacks)
     file = Path(folder) / (_key(client, bytecode, devices, options) + _SUFFIX)
     executable = _load(file, client, devices, options)
     if executable is not None:
@@ -63,15 +66,32 @@ def compile_or_load(
         return executable
     record_event(CACHE_MISS)
     start = time.perf_counter()
-    executable = compile_and_load(client, module, DeviceList(devices), options)
+    executable = _compile(client, module, DeviceList(devices), options)
     if time.perf_counter() - start >= option("persistent_cache_min_compile_time_secs"):
         _store(file, client, executable)
     return executable
 
 
+def _compile(
+    client: Any,
+    module: Any,
+    devices: DeviceList,
+    options: Any,
+    host_callbacks: Sequence[Any] = (),
+) -> Any:
+    """Compile a module; again if XLA's library for CPUs got what it does wrong."""
+    executable = compile_and_load(client, module, devices, options, host_callbacks)
+    if client.platform != "cpu" or not has_wrong_fusions(executable.get_hlo_text()):
+        return executable
+    del executable
+    options = with_flag(options, *SAFE_FUSIONS)
+    return compile_and_load(client, module, devices, options, host_callbacks)
+
+
 def _key(client: Any, bytecode: bytes, devices: Sequence[Any], options: Any) -> str:
     parts: list[bytes] = [
         repr(JAXLIB_VERSION).encode(),
+        _CHECKED,
         client.platform.encode(),
         client.platform_version.encode(),
         _machine().encode() if client.platform == "cpu" else b"",
