@@ -15,6 +15,7 @@ from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.tree.paths import keystr
 from tracebridge.core.tree.tree import flatten, leaves_with_path
+from tracebridge.torch._foreign.turns import of_module
 
 _ARRAYS = (EngineValue, np.ndarray, np.generic)
 
@@ -60,7 +61,11 @@ class Arguments:
         statics = tuple([(type(s), s) for s in self._statics])
         modes: Any = None
         if isinstance(self.fun, torch.nn.Module):
-            modes = tuple([(m.training) for m in self.fun.modules()])
+            # A rate of zero draws nothing.
+            modes = (
+                tuple([(m.training, vars(m).get("p")) for m in self.fun.modules()]),
+                tuple([t.dtype for t in _state(self.fun).values()]),
+            )
         return self._tree, statics, modes
 
     @property
@@ -76,7 +81,13 @@ class Arguments:
         args, kwargs, params = self._tree.unflatten(leaves)
         if not isinstance(self.fun, torch.nn.Module):
             return self.fun(*args, **kwargs)
-        return functional_call(self.fun, {**state, **(params or {})}, args, kwargs)
+        own = {**state, **(params or {})}
+        if isinstance(self.fun, torch.jit.ScriptModule):
+            return self.fun(*args, **kwargs)
+        with of_module(self.fun).taken():
+            return (
+                functional_call(self.fun, own, args, kwargs) if own else self.fun(*args, **kwargs)
+            )
 
     def other_state(self) -> dict[str, torch.Tensor]:
         """Parameters and buffers of a module that ``params`` does not give."""
@@ -107,6 +118,10 @@ def _checked_params(fun: object, params: Mapping[str, Any] | None) -> dict[str, 
         **dict(fun.named_buffers(remove_duplicate=False)),
     }
     chosen = dict(params or {})
+    if chosen and isinstance(fun, torch.jit.ScriptModule):
+        msg = f"call_torch({name}): a scripted module cannot be called with other params"
+        hint = "pass the module that was scripted, or module.requires_grad_(False) without params"
+        raise ArgumentSpecError(msg, hint=hint)
     unknown = [k for k in chosen if k not in known]
     if unknown:
         msg = f"call_torch({name}): params names {unknown[0]!r}, which the module does not have"

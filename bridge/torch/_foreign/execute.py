@@ -97,7 +97,9 @@ def _from_ndarray(x: np.ndarray[Any, Any]) -> torch.Tensor:
 def _is_sole(y: torch.Tensor) -> bool:
     """Whether nobody else refers to the memory, so that it will never be written to."""
     storage = y.untyped_storage()
-    return torch._C._storage_Use_Count(storage._cdata) <= 2  # the tensor and ``storage``
+    # What is not resizable is seen by NumPy, or was made by others.
+    shared = torch._C._storage_Use_Count(storage._cdata) > 2  # the tensor and ``storage``
+    return storage.resizable() and not shared
 
 
 def _checked(name: str, index: int, y: Any, aval: ShapedArray) -> torch.Tensor:

@@ -17,6 +17,7 @@ from tracebridge.core.tree.tree import PyTreeDef, flatten
 from tracebridge.core.util.caching import WeakIdCache
 from tracebridge.interop.torch_adapter import DTYPES, ROWS
 from tracebridge.torch._foreign.arguments import Arguments
+from tracebridge.torch._foreign.turns import of_generator
 from tracebridge.torch._foreign.types import Found, check_static, run_on_fakes
 
 _STATIC = (bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size)
@@ -51,7 +52,7 @@ class Results:
             if not seeded:
                 return self._tensors(arguments, arguments.call(tensors, {}))
             high, low = tensors[-1].tolist()
-            with torch.random.fork_rng(_cuda_devices(tensors)):
+            with of_generator.taken(), torch.random.fork_rng(_cuda_devices(tensors)):
                 torch.manual_seed(high << 31 ^ low)
                 return self._tensors(arguments, arguments.call(tensors[:-1], {}))
 
