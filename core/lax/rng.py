@@ -193,7 +193,7 @@ class RngBitGenerator(Primitive):
         attribute = {"rng_algorithm": mlir.stablehlo.RngAlgorithmAttr.get(name)}
         count = math.prod(bits.shape)
         if _by_pairs(ctx, bits, algorithm):
-            wide = ShapedArray((-(-count // 2),), uint64)
+            wide = state.update(shape=(-(-count // 2),))
             new, words = ctx.op(
                 "stablehlo.rng_bit_generator", [key], [state, wide], attribute
             ).results

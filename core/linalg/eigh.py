@@ -85,7 +85,8 @@ class Eigh(Composed):
         """Dw is the diagonal of V^H dA V; V turns by its other elements over differences of w.
 
         Vectors of equal eigenvalues are not turned into each other: what depends on the space
-        that they span, not on the choice of vectors, has its derivative.
+        that they span, not on the choice of vectors, has its derivative. The docstring of ``eigh``
+        says what has not.
         """
         subset = params["subset_by_index"]
         v, w = self.bind(*primals, **{**params, "subset_by_index": None})
@@ -173,6 +174,15 @@ def eigh(
     Returns:
         ``(v, w)``: eigenvectors, the columns of arrays of shape ``(*batch, n, k)``, and real
         eigenvalues of shape ``(*batch, k)``. NaN where it failed.
+
+    Derivatives where eigenvalues are equal: the vectors of one eigenvalue can be chosen in many
+    ways, and derivatives leave out how these turn into each other. First derivatives are right for
+    functions of the spaces (projections, ``v[:, :k] @ v[:, :k].T`` with a gap after ``k``) and for
+    sums over equal eigenvalues. They are finite, but not right, for matrix functions such as
+    ``(v * f(w)) @ v.T``, where the part inside of such a space is missing: no derivative of ``v``
+    and ``w`` can carry it, and elsewhere it is NaN for all of these. The same holds for second
+    derivatives of sums over eigenvalues. Differentiate matrix functions as such
+    (``scipy.linalg.expm``, ``sqrtm``, powers).
 
     Raises:
         UnsupportedDtypeError: ``x`` holds neither floats nor complex numbers.

@@ -288,6 +288,10 @@ def svd(
         k being ``min(m, n)``, and arrays of shapes ``(*batch, m, k)`` and ``(*batch, k, n)``, with
         ``full_matrices`` ``(*batch, m, m)`` and ``(*batch, n, n)``. NaN where it failed.
 
+    Derivatives where singular values are equal are as those of ``eigh`` for equal eigenvalues:
+    finite, right for functions of spaces and sums of singular values, and not right where a
+    function of ``s`` stands between ``U`` and ``V^H``.
+
     Raises:
         UnsupportedDtypeError: ``x`` holds neither floats nor complex numbers.
         RankError: ``x`` has fewer than 2 axes.

@@ -162,7 +162,8 @@ def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -
 
     Returns:
         ``(eigenvalues, eigenvectors)``: real and ascending, of shape ``(..., n)``; columns of
-        arrays of shape ``(..., n, n)``.
+        arrays of shape ``(..., n, n)``. Derivatives where eigenvalues are equal: see
+        ``lax.linalg.eigh``.
 
     Raises:
         ArgumentValueError: another ``UPLO``.
@@ -236,7 +237,8 @@ def svd(
         subset_by_index: ``(start, stop)``: which of the descending singular values are wanted.
 
     Returns:
-        ``(U, S, Vh)``, or ``S``.
+        ``(U, S, Vh)``, or ``S``. Derivatives where singular values are equal: see
+        ``lax.linalg.svd``.
 
     Raises:
         ArgumentValueError: the subset is no range of singular values.

@@ -57,11 +57,20 @@ def put_back(ct: Value, indices: Value, x: ShapedArray, axis: int, mode: Any) ->
     others = tuple([d for d in range(x.ndim) if d != axis])
     rows = tuple([x.shape[d] for d in others])
     index = lax.reshape(indices, rows)
-    if index.aval.dtype.itemsize < 4:
-        index = lax.convert_element_type(index, np.int32)
+    dtype, size = index.aval.dtype, x.shape[axis]
     if mode is lax.GatherScatterMode.CLIP:
-        zero, last = [lax.full_like(index, n) for n in (0, max(x.shape[axis] - 1, 0))]
-        index = lax.clamp(zero, index, last)
+        # The largest number of a narrow dtype may be less than the last position.
+        last = min(max(size - 1, 0), np.iinfo(dtype).max)
+        index = lax.clamp(lax.full_like(index, 0), index, lax.full_like(index, last))
+    elif dtype.itemsize > 4:
+        # What is in no place of 64 bits must not come to one of 32.
+        before = lax.full_like(index, -1 if dtype.kind == "i" else size)
+        inside = lax.bitwise_and(
+            lax.ge(index, lax.full_like(index, 0)), lax.lt(index, lax.full_like(index, size))
+        )
+        index = lax.select(inside, index, before)
+    if dtype.itemsize != 4:
+        index = lax.convert_element_type(index, np.int32)
     positions = lax.broadcasted_iota(index.aval.dtype, x.shape, axis)
     hits = lax.eq(positions, lax.broadcast_in_dim(index, x.shape, others))
     ct = lax.broadcast_in_dim(lax.reshape(ct, rows), x.shape, others)

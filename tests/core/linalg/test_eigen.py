@@ -136,6 +136,40 @@ def test_derivatives_of_svd(dtype: Any, shape: tuple[int, int], full: bool) -> N
         check(invariant, (matrix(dtype, *shape),))
 
 
+def test_derivatives_at_equal_values_are_those_of_spaces_and_sums() -> None:
+    """Projections and sums are right; of matrix functions the part inside a space is missing."""
+    a, k, off = np.diag([2.0, 2.0, 5.0]), 2, ~np.eye(3, dtype=bool)
+    change = np.array([[0.3, 0.7, -0.2], [0.7, -0.1, 0.4], [-0.2, 0.4, 0.5]])
+
+    def projection(a: Any) -> Any:
+        v, _ = eigh(a)
+        return v[:, :k] @ v[:, :k].T
+
+    def square(a: Any) -> Any:
+        v, w = eigh(a)
+        return (v * w**2) @ v.T
+
+    def square_of_svd(a: Any) -> Any:
+        u, s, vh = svd(a)
+        return (u * s**2) @ vh
+
+    with enable_x64(True):
+        moved = tb.jvp(projection, (a,), (change,))[1]
+        cubes = tb.grad(lambda a: (eigh(a)[1] ** 3).sum())(a)
+        norms = tb.grad(lambda a: svd(a, compute_uv=False).sum())(a)
+        squares = [tb.jvp(f, (a,), (change,))[1] for f in (square, square_of_svd)]
+
+    step = 1e-6 * change
+    p, q = (np.linalg.eigh(a + s)[1][:, :k] for s in (step, -step))
+    np.testing.assert_allclose(moved, (p @ p.T - q @ q.T) / 2e-6, atol=1e-8)
+    np.testing.assert_allclose(cubes, 3 * a @ a, atol=1e-12)
+    np.testing.assert_allclose(norms, np.eye(3), atol=1e-12)
+    inside = off & (np.diag(a)[:, None] == np.diag(a))
+    expected = np.where(inside, 0, a @ change + change @ a)
+    for out in squares:
+        np.testing.assert_allclose(out, expected, atol=1e-12)
+
+
 def test_subsets_and_algorithms() -> None:
     """A subset is a part of all; each algorithm gives the same values."""
     a, h = matrix(np.float32, 5, 4), hermitian(np.float32, 4, 4)

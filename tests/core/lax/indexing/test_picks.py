@@ -78,3 +78,19 @@ def test_operands_of_no_elements() -> None:
     assert empty(np.zeros((0, 3), np.float32)).shape == (0, 3)
     filled = tb.grad(lambda x: lax.stop_gradient(1.0) * x[np.zeros((0,), int)].sum())
     np.testing.assert_array_equal(filled(np.ones(3, np.float32)), np.zeros(3))
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64])
+def test_wide_indices_go_back_where_64_bits_are_off(dtype: Any) -> None:
+    """Also those that 32 bits cannot hold: they pick nothing, not what is left of them."""
+    x = np.arange(12.0, dtype=np.float32).reshape(3, 4)
+    with tb.enable_x64(True):
+        i = tnp.asarray(np.array([[1], [2**32 + 2], [3]], dtype))
+        _, back = tb.vjp(lambda x: tnp.take_along_axis(x, i, 1, mode="fill"), x)
+
+    (out,) = back(tnp.ones((3, 1), tnp.float32))
+    np.testing.assert_array_equal(out, np.eye(4, dtype=np.float32)[[1, 0, 3]] * [[1], [0], [1]])
+    with tb.enable_x64(True):
+        _, clipped = tb.vjp(lambda x: tnp.take_along_axis(x, i, 1, mode="clip"), x)
+    (out,) = clipped(tnp.ones((3, 1), tnp.float32))
+    np.testing.assert_array_equal(out, np.eye(4, dtype=np.float32)[[1, 3, 3]])
