@@ -26,10 +26,8 @@ from tracebridge.core.prng.keys import implementation_of
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.tree.paths import keystr
 from tracebridge.core.tree.tree import flatten, leaves_with_path
-from tracebridge.interop.torch_adapter import modes_active
 from tracebridge.random.keys import key_data, wrap_key_data
 from tracebridge.torch._graphs.operator import SNAPSHOT
-from tracebridge.torch._training.writing import write
 
 Words = Mapping[int, str]
 """Which leaves of a tree are keys, with their generators: modules hold the words, signed."""
@@ -161,20 +159,10 @@ def snapshots(state: Sequence[torch.Tensor]) -> list[torch.Tensor]:
 
 def write_state(state: Sequence[torch.Tensor], changed: Mapping[int, torch.Tensor]) -> None:
     """Write new leaves in the place of the old ones. Dynamo reads these lines."""
-    compiling = torch.compiler.is_compiling()
-    # Autograd may have saved new values, and those of inference mode know no versions.
-    may_move = not (
-        compiling
-        or torch.is_grad_enabled()
-        or torch.is_inference_mode_enabled()
-        or modes_active() > 0
-    )
     with torch.no_grad():
-        if not compiling and torch._C._are_functorch_transforms_active():
+        if not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active():
             for i, new in changed.items():
                 _write_under_transforms(state[i], new)
-        elif may_move:
-            write([(state[i], new) for i, new in changed.items()])
         else:
             for i, new in changed.items():
                 state[i].copy_(new)

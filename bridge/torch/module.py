@@ -127,6 +127,9 @@ class Module(torch.nn.Module):
                 rng_argnames=rng_argnames,
                 cast_inputs=cast_inputs,
             )
+        elif static_argnums != () or static_argnames != () or rng_argnames or cast_inputs:
+            msg = f"Module: options about the arguments of {fun!r}, which is wrapped already"
+            raise ArgumentSpecError(msg, hint="give them to wrap")
         elif train_argname is not None and train_argname not in fun.static[1]:
             msg = f"Module: train_argname={train_argname!r} is no static argument of {fun!r}"
             raise ArgumentSpecError(msg, hint="name it in static_argnames of wrap")
@@ -141,6 +144,7 @@ class Module(torch.nn.Module):
                 self._layouts.append(self._add(tree, name))
                 words.append(self._layouts[-1].words)
         self._has_state = state is not None
+        self._is_plain = len(self._layouts) == 1 and train_argname is None
         # Of the words of keys, and with the changes of the state in the place of a new one.
         self._fun: Wrapped = fun
         if words:
@@ -237,6 +241,9 @@ class Module(torch.nn.Module):
         if torch.compiler.is_compiling():
             return self._call(args, kwargs)
         try:
+            if self._is_plain:
+                params = self._layouts[0].tree.unflatten(self.leaves())
+                return self._fun(params, *args, **kwargs)
             return self._call(args, kwargs)
         except Exception as error:
             hide_internal_frames(error)

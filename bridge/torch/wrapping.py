@@ -26,7 +26,7 @@ from tracebridge.core.ir.debug_info import name_of
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.tree.tree import flatten, leaf_treedef
-from tracebridge.interop.torch_adapter import check_has_values, torch_adapter
+from tracebridge.interop.torch_adapter import check_has_values, is_ready, torch_adapter
 from tracebridge.interop.trees import import_tree
 from tracebridge.numpy.conversion import asarray
 from tracebridge.torch._casting import Cast, LastCalls, cast, cast_of, is_channels_last
@@ -300,12 +300,16 @@ class Wrapped:
         family = self.family(args, kwargs, key, tuple(kinds))
         if autograd.is_special():
             return self.through_operator(family, leaves)
-        last = [i for i, x in enumerate(leaves) if is_channels_last(x)]
-        if last and not option("disable_jit"):
-            return self.last_calls.call(self, args, kwargs, leaves, last)
-        dense = [x if k != TENSOR else ready(x) for x, k in zip(leaves, kinds, strict=True)]
+        pairs = zip(leaves, kinds, strict=True)
+        dense = [x if k != TENSOR or is_ready(x) else None for x, k in pairs]
         if any([x is None for x in dense]):
-            return self.through_operator(family, leaves)
+            last = [i for i, x in enumerate(leaves) if is_channels_last(x)]
+            if last and not option("disable_jit"):
+                return self.last_calls.call(self, args, kwargs, leaves, last)
+            pairs = zip(leaves, kinds, strict=True)
+            dense = [x if k != TENSOR else ready(x) for x, k in pairs]
+            if any([x is None for x in dense]):
+                return self.through_operator(family, leaves)
         if option("disable_jit") and not _wants_gradients(dense):
             with at_least(width_beside([x.dtype for x in dense if isinstance(x, torch.Tensor)])):
                 return self.step_by_step(args, kwargs)

@@ -111,7 +111,7 @@ def test_higher_order_and_forward_mode():
 
 def test_modes_of_torch():
     """The state is written under no_grad and inference_mode, where views see it, and copies not."""
-    for n in (3, 100_000):  # large tensors may move
+    for n in (3, 100_000):
         module = counting(n)
         view = module.a[:1]
         copy = pickle.loads(pickle.dumps(module))
@@ -186,6 +186,33 @@ def test_a_call_that_fails_changes_nothing():
         Module(scaled, {}, state=torch.nn.Parameter(torch.ones(3)))
     with pytest.raises(ArgumentSpecError, match="mode"):
         Module(scaled, {}, state=1.0, train_argname="mode")
+    with pytest.raises(ArgumentSpecError, match="wrapped already"):
+        Module(wrap(scaled), {}, state=1.0, static_argnums=2)
+
+
+def test_ensembles():
+    """States that are mapped over are written, each for its element; sizes may vary beside them."""
+    modules = [counting() for _ in range(2)]
+    modules[1].a.fill_(5.0)
+    params, buffers = torch.func.stack_module_state(modules)
+
+    def call(p, b, x):
+        return torch.func.functional_call(modules[0], (p, b), (x,))
+
+    with torch.no_grad():
+        out = torch.func.vmap(call, in_dims=(0, 0, None))(params, buffers, torch.ones(3))
+        assert out[:, 0].tolist() == [4.0, 25.0]
+        assert buffers["a"][:, 0].tolist() == [3.0, 6.0]
+        with pytest.raises(RuntimeError, match="vmap"):
+            torch.func.vmap(modules[0])(torch.ones(2, 3))
+    sized = wrap(batch_norm, dynamic_shapes=(None, None, "n, _"), static_argnames="train")
+    state = {"mean": tnp.zeros(3), "var": tnp.ones(3), "n": 0}
+    ours = Module(sized, {"w": tnp.ones(3), "b": tnp.zeros(3)}, state=state, train_argname="train")
+    theirs = torch.nn.BatchNorm1d(3)
+    for n in (5, 7):
+        x = torch.randn(n, 3, generator=torch.Generator().manual_seed(n))
+        torch.testing.assert_close(ours(x), theirs(x))
+    torch.testing.assert_close(ours.var, theirs.running_var)
 
 
 def test_buffers_keys_and_narrow_states():
