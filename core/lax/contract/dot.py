@@ -27,6 +27,7 @@ from tracebridge.core.ir.aval import ShapedArray, result_aval
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive, is_linear_input
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.contract.leading import contracts_leading_axes, emit_smaller_first
 from tracebridge.core.lax.contract.precision import canonical_precision, precision_attributes
 from tracebridge.core.lax.contract.small import emit_small_dot, is_small_dot
 from tracebridge.core.lax.sharding_constraint import constrained_result
@@ -79,7 +80,8 @@ class DotGeneral(Primitive):
         """One operation, where StableHLO takes the operands as they are."""
         x, y = avals
         out = params["preferred_element_type"] or x.dtype
-        if is_small_dot(x, y, out, params["dimension_numbers"]):
+        numbers = params["dimension_numbers"]
+        if is_small_dot(x, y, out, numbers) or contracts_leading_axes(x, y, out, numbers):
             return None
         # Recipes repeat scalars to the shape of the result, which is not what a product does.
         if x.dtype != y.dtype or not _is_direct(x.dtype, out) or not (x.ndim and y.ndim):
@@ -95,6 +97,9 @@ class DotGeneral(Primitive):
         if plain and is_small_dot(x_aval, y_aval, out.dtype, numbers):
             x, y = operands
             return emit_small_dot(ctx, x, y, ctx.avals_in, out, numbers)
+        if plain and contracts_leading_axes(x_aval, y_aval, out.dtype, numbers):
+            x, y = operands
+            return emit_smaller_first(ctx, x, y, out, precision, len(numbers[1][0]))
         if x_aval.dtype == y_aval.dtype and _is_direct(x_aval.dtype, out.dtype):
             attributes = _attributes(x_aval.dtype, y_aval.dtype, out.dtype, params)
             return ctx.op1("stablehlo.dot_general", operands, out, attributes)
