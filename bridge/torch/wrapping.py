@@ -117,7 +117,7 @@ def wrap(
     """
     if torch.compiler.is_dynamo_compiling():
         # The graph is for all sizes where torch lets it be.
-        return _wrap_in_graph(fun, static_argnums, static_argnames, rng_argnames)
+        return _wrap_in_graph(fun, static_argnums, static_argnames, rng_argnames, cast_inputs)
     check_callable("wrap", fun)
     # () means "not given": what is missing is then derived from the other.
     nums = None if static_argnums == () else static_argnums
@@ -130,15 +130,19 @@ def wrap(
     return Wrapped(fun, *resolve("wrap", fun, "static", nums, names), more)
 
 
-def _wrap_in_graph(fun: Any, static_argnums: Any, static_argnames: Any, rng_argnames: Any) -> Any:
+def _wrap_in_graph(
+    fun: Any, static_argnums: Any, static_argnames: Any, rng_argnames: Any, cast_inputs: Any
+) -> Any:
     """``wrap`` in code that torch compiles. Dynamo reads these lines."""
     comptime(note_function)
-    root = _wrapped_once(static_argnums, static_argnames, rng_argnames)
+    root = _wrapped_once(static_argnums, static_argnames, rng_argnames, cast_inputs)
     drawing = _drawing_of(root)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if drawing:
             args, kwargs = drawn(drawing, args, kwargs)
+        if cast_inputs is not None:
+            args, kwargs = cast(Cast(cast_inputs), args, kwargs)
         return graph_call(root, args, kwargs)
 
     return call
@@ -150,7 +154,9 @@ def _drawing_of(root: str) -> Any:
 
 
 @torch._dynamo.assume_constant_result
-def _wrapped_once(static_argnums: Any, static_argnames: Any, rng_argnames: Any) -> str:
+def _wrapped_once(
+    static_argnums: Any, static_argnames: Any, rng_argnames: Any, cast_inputs: Any
+) -> str:
     """The name of a function that compiled code wraps, which is noted already.
 
     It is made while torch compiles the code, and lives as long as the graph.
@@ -161,6 +167,7 @@ def _wrapped_once(static_argnums: Any, static_argnames: Any, rng_argnames: Any) 
         static_argnums=static_argnums,
         static_argnames=static_argnames,
         rng_argnames=rng_argnames,
+        cast_inputs=cast_inputs,
     )
     _IN_GRAPHS.append(made)
     return made.root

@@ -37,7 +37,13 @@ def test_cast_inputs_is_custom_fwd(backend):
     """Dtypes of results and gradients, in regions of autocast and outside of them."""
     product = wrap(lambda x, w: x @ w, cast_inputs=torch.bfloat16)
     torch._dynamo.reset()
-    call = product if backend == "eager" else torch.compile(product, backend=backend)
+    call = product
+    if backend != "eager":  # wrapped in compiled code
+
+        @torch.compile(backend=backend, fullgraph=True)
+        def call(x, w):
+            return wrap(lambda x, w: x @ w, cast_inputs=torch.bfloat16)(x, w)
+
     x, w = torch.randn(3, 4, generator=torch.Generator().manual_seed(0)), torch.ones(4, 2)
     for enabled in (False, True):
         ours = [x.clone().requires_grad_(), w.clone().requires_grad_()]
