@@ -36,7 +36,8 @@ def test_values(
     rng = np.random.default_rng(0)
     x, y = [rng.standard_normal(s).astype(np.float32) for s in (x_shape, y_shape)]
     lead = n_batch + n_contracted
-    numbers = ((tuple(range(n_batch, lead)),) * 2, (tuple(range(n_batch)),) * 2)
+    summed_axes, batch_axes = tuple(range(n_batch, lead)), tuple(range(n_batch))
+    numbers = (summed_axes, summed_axes), (batch_axes, batch_axes)
     batch, summed = x_shape[:n_batch], int(np.prod(x_shape[n_batch:lead]))
     wide = [a.astype(np.float64).reshape(*batch, summed, -1) for a in (x, y)]
     expected = np.swapaxes(wide[0], -1, -2) @ wide[1]
