@@ -136,7 +136,8 @@ def random_reduction(seed: int) -> tuple[Any, list[Any]]:
                 )
             )
     ops = [r.choice(["multiply", "multiply", "add", "maximum"]) for _ in makers[1:]]
-    last = r.choice([lambda x: x, lambda x: x * x, abs])
+    functions: list[Any] = [lambda x: x, lambda x: x * x, abs]
+    last = r.choice(functions)
     reduction = r.choice(["sum", "sum", "max", "min"])
     axis = tuple([i for i in range(rank) if r.random() < 0.45]) or (r.randrange(rank),)
 
