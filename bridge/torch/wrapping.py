@@ -7,7 +7,6 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch._dynamo.comptime import comptime
 
@@ -24,7 +23,6 @@ from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.ir.debug_info import name_of
 from tracebridge.core.ir.tracer import Tracer
-from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.tree.tree import flatten, leaf_treedef
 from tracebridge.interop.torch_adapter import check_has_values, is_ready, torch_adapter
 from tracebridge.interop.trees import import_tree
@@ -32,6 +30,7 @@ from tracebridge.numpy.conversion import asarray
 from tracebridge.torch._casting import Cast, LastCalls, cast, cast_of, is_channels_last
 from tracebridge.torch._crossing.dense import ready
 from tracebridge.torch._crossing.numbers import (
+    converted,
     host_tensors,
     leaf_avals,
     number_tensors,
@@ -41,7 +40,7 @@ from tracebridge.torch._crossing.numbers import (
 from tracebridge.torch._crossing.structure import BOOL, COMPLEX, FLOAT, INT, TENSOR, to_text
 from tracebridge.torch._drawing import Drawing, Keyed, drawing_of, drawn
 from tracebridge.torch._eager import autograd
-from tracebridge.torch._eager.entry import CallTable, make_entry
+from tracebridge.torch._eager.entry import MISSED, CallTable, TreeCalls, make_entry
 from tracebridge.torch._graphs.call_family import CallFamily
 from tracebridge.torch._graphs.calls import graph_call, out_tree_of
 from tracebridge.torch._graphs.functions import note_function, noted_function
@@ -209,6 +208,7 @@ class Wrapped:
         # Calls whose arguments are all plain tensors, by dtypes and shapes; see _eager/entry.py.
         self.calls = CallTable(self.__name__)
         self.entries: dict[int, Any] = {}
+        self.tree_calls = TreeCalls(self.__name__)
         # (structure, statics) and kinds of leaves -> family
         self.families: dict[Any, CallFamily] = {}
 
@@ -296,6 +296,9 @@ class Wrapped:
     def eager(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call outside graphs."""
         leaves, key = self.key_of(args, kwargs)
+        outs = self.known(leaves, key)
+        if outs is not MISSED:
+            return outs
         if any([isinstance(leaf, Tracer) for leaf in leaves]):
             # Inside another traced function there are no tensors: it is just the function.
             return self.fun(*args, **kwargs)
@@ -334,16 +337,28 @@ class Wrapped:
             compiled = autograd.compile_for(family, dense, avals, numbers, call_key)
         outs = autograd.apply_compiled(compiled, dense)
         out_tree = compiled.jaxpr.cache["torch results"]
-        if not kwargs and not self.static[0] and family.is_flat and _may_remember():
-            self.remember(dense, compiled, out_tree)
+        if _may_remember():
+            is_flat = not kwargs and not self.static[0] and family.is_flat
+            self.remember(dense, compiled, out_tree, None if is_flat else key)
         return out_tree.unflatten(outs)
 
-    def remember(self, leaves: list[Any], compiled: Any, out_tree: Any) -> None:
-        """Put a call of plain tensors on the CPU on the shortest path."""
+    def known(self, leaves: list[Any], key: Any) -> Any:
+        """The results of a call that is on the shortest path for trees; MISSED if it is not."""
+        try:
+            entry = self.tree_calls.entries.get(key)
+        except TypeError:
+            return MISSED  # a static argument, of which ``family`` words the error
+        return MISSED if entry is None else entry(*leaves)
+
+    def remember(self, leaves: list[Any], compiled: Any, out_tree: Any, structure: Any) -> None:
+        """Put a call of plain tensors on the CPU on the shortest path; flat without structure."""
         if all([type(x) in autograd.EXACT and x.device.type == "cpu" for x in leaves]):
             key = tuple([part for x in leaves for part in (x.dtype, x.shape)])
-            unflatten = None if out_tree == leaf_treedef else out_tree.unflatten
-            self.calls.add(key, (compiled, unflatten))
+            call = compiled, None if out_tree == leaf_treedef else out_tree.unflatten
+            if structure is None:
+                self.calls.add(key, call)
+            else:
+                self.tree_calls.add(structure, len(leaves), key, call)
 
     def key_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Any]:
         """Leaves of the dynamic arguments, and their structure with the key of the statics."""
@@ -374,7 +389,7 @@ class Wrapped:
         for i, leaf in enumerate(leaves):
             kind, value = _NUMBERS.get(type(leaf), TENSOR), leaf
             if kind == TENSOR and not isinstance(leaf, torch.Tensor):
-                kind, value = _convert(leaf)
+                kind, value = converted(leaf)
                 if not kind:
                     raise self.unusable(leaf, i, key)
                 hosts = hosts or value is leaf
@@ -445,22 +460,6 @@ class Wrapped:
         outs, out_tree = flatten(self.body(*given, **named))
         # A result may be an argument or a constant itself, whose memory is not its own.
         return out_tree.unflatten([torch_adapter.export(asarray(x)).clone() for x in outs])
-
-
-def _convert(leaf: Any) -> tuple[str, Any]:
-    """A leaf that is no tensor as (kind, tensor, NumPy array or number); "" if it is unusable."""
-    if type(leaf) is Array:
-        return TENSOR, torch_adapter.export(leaf)
-    if isinstance(leaf, np.ndarray | np.generic):
-        return TENSOR, leaf
-    # Subclasses of Python's numbers, such as members of an IntEnum.
-    if isinstance(leaf, int):
-        return INT, int(leaf)
-    if isinstance(leaf, float):
-        return FLOAT, float(leaf)
-    if isinstance(leaf, complex):
-        return COMPLEX, complex(leaf)
-    return "", leaf
 
 
 def _is_traced(args: Any, kwargs: Any) -> bool:

@@ -18,9 +18,10 @@ from tracebridge.core.config.values import option
 from tracebridge.core.config.wide import INTEGERS, Width, at_least
 from tracebridge.core.dtypes.canonicalize import canonicalize
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.transfer import put_numpy
 from tracebridge.interop.torch_adapter import DTYPES, ROWS, torch_adapter
-from tracebridge.torch._crossing.structure import BOOL, FLOAT, INT, TENSOR
+from tracebridge.torch._crossing.structure import BOOL, COMPLEX, FLOAT, INT, TENSOR
 
 _INT32_MIN, _INT32_MAX = -(2**31), 2**31 - 1
 _WIDE = (torch.float64, torch.complex128)
@@ -128,6 +129,22 @@ def host_tensor(x: Any, wide: Width) -> torch.Tensor:
 def _of_host(host: np.ndarray[Any, Any]) -> Any:
     array = put_numpy(host.astype(canonicalize(host.dtype), copy=False))
     return torch_adapter.export(array)
+
+
+def converted(leaf: Any) -> tuple[str, Any]:
+    """A leaf that is no tensor as (kind, tensor, NumPy array or number); "" if it is unusable."""
+    if type(leaf) is Array:
+        return TENSOR, torch_adapter.export(leaf)
+    if isinstance(leaf, np.ndarray | np.generic):
+        return TENSOR, leaf
+    # Subclasses of Python's numbers, such as members of an IntEnum.
+    if isinstance(leaf, int):
+        return INT, int(leaf)
+    if isinstance(leaf, float):
+        return FLOAT, float(leaf)
+    if isinstance(leaf, complex):
+        return COMPLEX, complex(leaf)
+    return "", leaf
 
 
 def aval_of(x: torch.Tensor) -> ShapedArray:

@@ -53,6 +53,38 @@ class CallTable:
 
 _TABLES: weakref.WeakSet[CallTable] = weakref.WeakSet()
 
+MAX_STRUCTURES = 256  # of the arguments of one function
+MISSED: Any = object()
+
+
+@final
+class TreeCalls:
+    """The known combinations of calls with keywords, trees or static arguments, by structure."""
+
+    __slots__ = ("entries", "name", "tables")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        # structure -> the function that takes the leaves, and the table that it looks in
+        self.entries: dict[Any, Callable[..., Any]] = {}
+        self.tables: dict[Any, CallTable] = {}
+
+    def add(self, structure: Any, n: int, key: Any, call: tuple[Any, Any]) -> None:
+        """Remember a call of ``n`` tensors."""
+        table = self.tables.get(structure)
+        if table is None:
+            if len(self.tables) >= MAX_STRUCTURES:
+                self.entries.clear()
+                self.tables.clear()
+            table = self.tables[structure] = CallTable(self.name)
+            self.entries[structure] = make_entry(n, table.known, _missed)
+        table.add(key, call)
+
+
+def _missed(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    del args, kwargs
+    return MISSED
+
 
 def clear_tables() -> None:
     """Empty the shortest path of every wrapped function."""

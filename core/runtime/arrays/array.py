@@ -336,7 +336,7 @@ class Array(ArrayOperators, ArrayMethods, metaclass=ArrayMeta):
         return value in self._to_numpy()
 
     def __format__(self, spec: str) -> str:
-        if self.ndim == 0:
+        if self.ndim == 0 and not is_extended(self.aval.dtype):
             return format(self._to_numpy()[()], spec)
         try:
             return format(str(self), spec)

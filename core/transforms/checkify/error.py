@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
 
+from tracebridge.core.dtypes.dtypes import is_extended
 from tracebridge.core.errors.check_errors import CheckError
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.runtime.arrays.array import Array
@@ -115,13 +116,13 @@ class Error:
         code = np.asarray(self._code)
         if not code.any():
             return None
-        lanes = [np.asarray(x) for x in self._lanes]
+        lanes = [_for_message(x) for x in self._lanes]
         found: list[tuple[tuple[int, ...], Category, str]] = []
         for row in np.argwhere(code != 0):
             index = tuple([int(i) for i in row])
             site = self._sites[int(code[index]) - 1]
             payload = [lanes[self._layout.index(lane)][index] for lane in site.lanes]
-            found.append((index, site.category, site.message([np.asarray(p) for p in payload])))
+            found.append((index, site.category, site.message([_for_message(p) for p in payload])))
         return found
 
     def __repr__(self) -> str:
@@ -132,6 +133,11 @@ class Error:
     def parts(self) -> tuple[Any, tuple[Any, ...], Layout, Sites]:
         """Code, lanes, their types, sites."""
         return self._code, self._lanes, self._layout, self._sites
+
+
+def _for_message(x: Any) -> Any:
+    """A payload as NumPy prints it; keys print themselves."""
+    return x if isinstance(x, Array) and is_extended(x.aval.dtype) else np.asarray(x)
 
 
 def _flatten(error: Error) -> tuple[tuple[Any, ...], tuple[Layout, Sites]]:

@@ -11,6 +11,7 @@ import pytest
 import tracebridge as tb
 import tracebridge.numpy as tnp
 from tracebridge import errors, random
+from tracebridge.experimental import checkify
 
 WORDS = np.arange(12, dtype=np.uint32).reshape(2, 3, 2)
 
@@ -228,3 +229,24 @@ def test_typed_keys_by_the_old_name() -> None:
     with tb.enable_custom_prng():
         assert bool(random.key(3) == random.PRNGKey(3))
     assert "uint32" == random.PRNGKey(3).dtype
+
+
+def test_keys_print_themselves_in_messages():
+    """In format strings and in payloads of checks, also in branches, loops and maps."""
+    keys = tb.random.split(tb.random.key(1))
+
+    def checked(x, k):
+        checkify.check(x > 0, "x={x} k={k}", x=x, k=k)
+        return x
+
+    assert f"{keys[0]}" == str(keys[0])
+    for f in (
+        checked,
+        tb.jit(checked),
+        lambda x, k: tb.lax.cond(x > 5, lambda x, k: x, checked, x, k),
+        lambda x, k: tb.lax.fori_loop(0, 3, lambda i, c: checked(c - 1, k), x),
+        lambda x, k: tb.vmap(checked, (None, 0))(x, k)[0],
+    ):
+        run = checkify.checkify(f)
+        assert run(9.0, keys)[0].get() is None
+        assert f"{tb.random.key_data(keys[0])}"[1:-1] in run(-1.0, keys)[0].get()
