@@ -50,6 +50,11 @@ class ExtendedDType(abc.ABC):
     def element_dtype(self) -> np.dtype[Any]:
         """Dtype of the block that stores one element."""
 
+    def from_blocks(self, blocks: Any) -> Any:
+        """The array that these blocks store, of shape ``(*shape, *element_shape)``."""
+        msg = f"{type(self).__name__}: from_blocks is not defined, so there are no zeros of {self}"
+        raise TypeError(msg)
+
     @property
     def tangent_dtype(self) -> Any:
         """Dtype of tangents, or None where values have no derivative."""

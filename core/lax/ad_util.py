@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core import lax
-from tracebridge.core.dtypes.dtypes import float0, is_inexact
+from tracebridge.core.dtypes.dtypes import float0, is_extended, is_inexact
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.float0 import float0_zeros, is_float0
@@ -36,7 +36,11 @@ def full_of(aval: ShapedArray, value: Any) -> Value:
 
 
 def zeros_of(aval: ShapedArray) -> Value:
-    """Zeros of ``aval``."""
+    """Zeros of ``aval``; of an extended dtype the values that zeros store."""
+    if is_extended(aval.dtype):
+        dtype: Any = aval.dtype
+        shape = (*aval.shape, *dtype.element_shape)
+        return dtype.from_blocks(zeros_of(aval.update(shape, dtype.element_dtype, False)))
     return full_of(aval, 0)
 
 

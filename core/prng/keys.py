@@ -45,6 +45,9 @@ class KeyDType(ExtendedDType):
     def element_dtype(self) -> Any:
         return uint32
 
+    def from_blocks(self, blocks: Any) -> Any:
+        return random_wrap_p.bind(blocks, impl=self.implementation.name)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return key_dtype_of, (self.implementation.name,)
 

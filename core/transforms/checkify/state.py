@@ -12,7 +12,6 @@ from tracebridge.core.dtypes.dtypes import is_inexact
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.values import literal
 from tracebridge.core.lax.ad_util import zeros_of
-from tracebridge.core.prng.keys import KeyDType, random_wrap_p
 from tracebridge.core.transforms.checkify.check import lanes_of
 from tracebridge.core.transforms.checkify.error import Category, Lane, Layout, Site, Sites
 from tracebridge.core.tree.tree import flatten
@@ -57,7 +56,7 @@ class State:
 
     def values(self, layout: Layout) -> list[Any]:
         """Code and payloads of ``layout``, zeros for lanes without one."""
-        lanes = [self.lanes[k] if k in self.lanes else _nothing(k) for k in layout]
+        lanes = [self.lanes[k] if k in self.lanes else zeros_of(lane_aval(k)) for k in layout]
         return [self.code, *lanes]
 
     def take(self, values: Sequence[object], layout: Layout) -> list[Any]:
@@ -99,24 +98,13 @@ class State:
         for lane, given in zip(layout, payload, strict=True):
             value = lax.stop_gradient(given) if is_inexact(lane.dtype) else given
             old = self.lanes.get(lane)
-            old = _nothing(lane) if old is None else old
+            old = zeros_of(lane_aval(lane)) if old is None else old
             self.lanes[lane] = lax.select_n(first, old, value)
 
 
 def lane_aval(lane: Lane) -> ShapedArray:
     """The aval of the payload in a lane."""
     return ShapedArray(lane.shape, lane.dtype)
-
-
-def _nothing(lane: Lane) -> Any:
-    """What a lane holds where nothing failed."""
-    aval = lane_aval(lane)
-    if not isinstance(aval.dtype, KeyDType):
-        return zeros_of(aval)
-    words = aval.update(
-        (*aval.shape, *aval.dtype.element_shape), aval.dtype.element_dtype, weak_type=False
-    )
-    return random_wrap_p.bind(zeros_of(words), impl=aval.dtype.implementation.name)
 
 
 def merged(layouts: Sequence[Layout]) -> Layout:

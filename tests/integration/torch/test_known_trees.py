@@ -1,4 +1,4 @@
-"""Calls with keywords, trees and static arguments that are known by structure, dtypes and shapes."""
+"""Calls with keywords, trees and static arguments that are known by structure and shapes."""
 
 from __future__ import annotations
 
