@@ -67,7 +67,7 @@ def relu6(x: ArrayLike) -> Array:
     """``min(max(x, 0), 6)``; the derivative at 0 and 6 is 0.
 
     Args:
-        x: array.
+        x: array; integers become floats.
 
     >>> import tracebridge as tb
     >>> tb.nn.relu6(tb.numpy.array([-1.0, 2.0, 8.0])).tolist()
@@ -75,7 +75,7 @@ def relu6(x: ArrayLike) -> Array:
     """
     x = tnp.asarray(x)
     inside = (x > 0) & (x < 6)
-    return tnp.where(inside, x, lax.stop_gradient(tnp.minimum(tnp.maximum(x, 0), 6)))
+    return tnp.where(inside, x, lax.stop_gradient(tnp.minimum(tnp.maximum(x, 0), 6.0)))
 
 
 @jit

@@ -113,7 +113,6 @@ if TYPE_CHECKING:
     from tracebridge.numpy.padding import pad as pad
     from tracebridge.numpy.polynomial import convolve as convolve
     from tracebridge.numpy.polynomial import correlate as correlate
-    from tracebridge.numpy.polynomial import poly as poly
     from tracebridge.numpy.polynomial import polyadd as polyadd
     from tracebridge.numpy.polynomial import polyder as polyder
     from tracebridge.numpy.polynomial import polydiv as polydiv
@@ -121,6 +120,7 @@ if TYPE_CHECKING:
     from tracebridge.numpy.polynomial import polymul as polymul
     from tracebridge.numpy.polynomial import polysub as polysub
     from tracebridge.numpy.polynomial import polyval as polyval
+    from tracebridge.numpy.polynomial_fits import poly as poly
     from tracebridge.numpy.polynomial_fits import polyfit as polyfit
     from tracebridge.numpy.polynomial_fits import roots as roots
     from tracebridge.numpy.quantiles import median as median
@@ -175,7 +175,7 @@ _LATER = _LazyNames(
         ),
         "tracebridge.numpy.padding": "pad",
         "tracebridge.numpy.polynomial": (
-            "convolve correlate poly polyadd polyder polydiv polyint polymul polysub polyval"
+            "convolve correlate polyadd polyder polydiv polyint polymul polysub polyval"
         ),
         "tracebridge.numpy.quantiles": "median percentile quantile",
         "tracebridge.numpy.sets": "intersect1d isin setdiff1d setxor1d union1d",
@@ -190,7 +190,7 @@ _LATER = _LazyNames(
             "ArrayNamespaceInfo __array_api_version__ __array_namespace_info__"
         ),
         "tracebridge.numpy.bessel": "i0",
-        "tracebridge.numpy.polynomial_fits": "polyfit roots",
+        "tracebridge.numpy.polynomial_fits": "poly polyfit roots",
         "tracebridge.numpy.windows": "bartlett blackman hamming hanning kaiser",
     },
     submodules=("fft", "linalg"),

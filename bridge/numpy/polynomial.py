@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
-    "convolve", "correlate", "poly", "polyadd", "polyder", "polydiv", "polyint", "polymul",
+    "convolve", "correlate", "polyadd", "polyder", "polydiv", "polyint", "polymul",
     "polysub", "polyval",
 ]  # fmt: skip
 
@@ -17,14 +17,14 @@ from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.value import Value
-from tracebridge.core.lax.ad_util import full_of, zeros_of
+from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.lax.contract.precision import PrecisionLike
 from tracebridge.core.runtime.arrays.argument_types import DType
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import broadcast_operands, promote_inexact, promote_numeric
-from tracebridge.numpy._staging import shape_of, static_dtype, value_of
+from tracebridge.numpy._staging import static_dtype, value_of
 from tracebridge.numpy.editing import trim_zeros
 
 _INT32 = np.dtype(np.int32)
@@ -358,40 +358,3 @@ def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Array:
     if count == 0:
         return value_of(p)
     return _polyint_staged((p,) if k is None else (p, k), (count,))
-
-
-def _poly(zeros: Value) -> Any:
-    (zeros,) = promote_inexact(zeros)
-    if zeros.aval.shape[0] == 0:
-        return full_of(zeros.aval.update(shape=()), 1)
-    one = full_of(zeros.aval.update(shape=(1,)), 1)
-    scalar = zeros_of(zeros.aval.update(shape=()))
-    total = one
-    for i in range(zeros.aval.shape[0]):
-        zero = lax.index_in_dim(zeros, i, 0, keepdims=False)
-        longer = lax.pad(total, scalar, [(0, 1, 0)])
-        total = lax.sub(longer, lax.pad(lax.mul(total, zero), scalar, [(1, 0, 0)]))
-    return total
-
-
-_poly_staged = StagedFunction(_poly, "poly")
-
-
-def poly(seq_of_zeros: ArrayLike) -> Array:
-    """The polynomial with the given zeros and leading coefficient 1.
-
-    Args:
-        seq_of_zeros: vector of zeros.
-
-    Raises:
-        RankError: the zeros are no vector.
-
-    >>> import tracebridge.numpy as tnp
-    >>> tnp.poly(tnp.array([1.0, 2.0])).tolist()
-    [1.0, -3.0, 2.0]
-    """
-    if len(shape_of(seq_of_zeros)) > 1:
-        msg = f"poly: expected a vector of zeros, got shape {shape_of(seq_of_zeros)}"
-        raise RankError(msg, hint="take the zeros of a matrix by its eigenvalues first")
-    zeros = value_of(seq_of_zeros)
-    return _poly_staged((zeros.reshape(-1),))

@@ -1,8 +1,8 @@
-"""Roots of polynomials, and polynomials fitted to samples: what needs linear algebra."""
+"""Polynomials and their roots, or fitted to samples: what needs linear algebra."""
 
 from __future__ import annotations
 
-__all__ = ["polyfit", "roots"]
+__all__ = ["poly", "polyfit", "roots"]
 
 from typing import Any
 
@@ -10,17 +10,19 @@ import numpy as np
 
 import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
+from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.dtypes.finfo import finfo
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy import linalg
 from tracebridge.numpy._promote import promote_inexact
-from tracebridge.numpy._staging import concrete
+from tracebridge.numpy._staging import concrete, shape_of, value_of
 
 
 def _companion_values(p: Value) -> Any:
@@ -92,6 +94,50 @@ def roots(p: ArrayLike, *, strip_zeros: bool = True) -> Array:
 
 def _none(p: Array) -> Array:
     return tnp.zeros(0, tnp.result_type(p, np.complex64))
+
+
+def _poly(zeros: Value) -> Any:
+    (zeros,) = promote_inexact(zeros)
+    if zeros.aval.shape[0] == 0:
+        return full_of(zeros.aval.update(shape=()), 1)
+    one = full_of(zeros.aval.update(shape=(1,)), 1)
+    scalar = zeros_of(zeros.aval.update(shape=()))
+    total = one
+    for i in range(zeros.aval.shape[0]):
+        zero = lax.index_in_dim(zeros, i, 0, keepdims=False)
+        longer = lax.pad(total, scalar, [(0, 1, 0)])
+        total = lax.sub(longer, lax.pad(lax.mul(total, zero), scalar, [(1, 0, 0)]))
+    return total
+
+
+_poly_staged = StagedFunction(_poly, "poly")
+
+
+def poly(seq_of_zeros: ArrayLike) -> Array:
+    """The polynomial with the given zeros and leading coefficient 1.
+
+    Args:
+        seq_of_zeros: vector of zeros; or a square matrix, whose eigenvalues they are.
+
+    Returns:
+        The coefficients, highest power first; those of a real matrix are real.
+
+    Raises:
+        RankError: the zeros are neither a vector nor a square matrix.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.poly(tnp.array([1.0, 2.0])).tolist()
+    [1.0, -3.0, 2.0]
+    """
+    shape = shape_of(seq_of_zeros)
+    zeros = value_of(seq_of_zeros)
+    if len(shape) == 2 and shape[0] == shape[1] and shape[0]:
+        found = _poly_staged((linalg.eigvals(zeros),))
+        return found if is_complex(zeros.aval.dtype) else found.real
+    if len(shape) > 1:
+        msg = f"poly: expected a vector of zeros or a square matrix, got shape {shape}"
+        raise RankError(msg)
+    return _poly_staged((zeros.reshape(-1),))
 
 
 def _polyfit(x: Value, y: Value, w: Value | None, deg: int, rcond: float | None) -> list[Any]:

@@ -63,7 +63,7 @@ det_p = Det()
 
 
 def _det_cpu(ctx: LoweringContext, operand: IrValue) -> Any:
-    if in_lanes(MOST_LU, *ctx.avals_in):
+    if in_lanes(MOST_LU, *ctx.avals_in, least=0):
         return ctx.lower_fun(determinant_of, operand)[0]
     return det_p.lower(ctx, operand)
 

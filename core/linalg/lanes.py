@@ -32,16 +32,24 @@ MOST_COMPLEX = 3
 is soon slower than LAPACK, and takes longer to compile."""
 
 
-def in_lanes(most: int, *avals: ShapedArray) -> bool:
+# LAPACK takes fewer matrices as fast, and compiles in half the time; not if they have two columns.
+FEW_MATRICES = 8
+
+
+def in_lanes(most: int, *avals: ShapedArray, least: int = FEW_MATRICES) -> bool:
     """Whether the functions below suit such matrices, of at most ``most`` rows and columns.
 
-    Not so where the option ``platform_rules`` is off.
+    Not so for fewer than ``least`` matrices of more than 2 columns, and where the option
+    ``platform_rules`` is off.
     """
     if not option("platform_rules"):
         return False
     if is_complex(avals[0].dtype):
         most = min(most, MOST_COMPLEX)
-    return all([is_static(a) and max(a.shape[-2:]) <= most for a in avals])
+    if not all([is_static(a) and max(a.shape[-2:]) <= most for a in avals]):
+        return False
+    *batch, _, n = avals[0].shape
+    return n <= 2 or math.prod(batch) >= least
 
 
 # layout ------------------------------------------------------------------------------------------

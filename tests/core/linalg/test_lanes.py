@@ -118,14 +118,15 @@ def test_determinant_where_products_are_infinite() -> None:
 
 
 def test_option() -> None:
-    """With ``platform_rules`` off, and above three columns, LAPACK is called."""
-    small, large = np.ones((5, 3, 3), "f4"), np.ones((5, 4, 4), "f4")
+    """With ``platform_rules`` off, for few matrices, and above three columns, LAPACK is called."""
+    small, large = np.ones((9, 3, 3), "f4"), np.ones((9, 4, 4), "f4")
 
     def text(a: Any) -> str:
         return tb.jit(lambda a: (lu(a)[0], cholesky(a))).lower(a).as_text()
 
     assert "lapack" not in text(small)
     assert "lapack" in text(large)
+    assert "lapack" in text(small[:4])
     with scope("platform_rules", False):
         assert "lapack" in text(small)
 

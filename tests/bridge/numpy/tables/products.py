@@ -60,6 +60,7 @@ POLYNOMIALS = [
     *case("convolve correlate", "fc", X(3), X(5), mode="same", rtol=1e-4),
     *case("convolve correlate", "f", X(5), X(3), mode="valid"),
     *case("poly", "f", X(3), grad=True),
+    *case("poly", "f", X(3, 3), grad=True, rtol=1e-4),
     *case("polyadd polysub", "fi", X(4), X(2), grad=True),
     *case("polymul", "f", X(4, low=1), X(2, low=1), grad=True),
     *case("polymul", "i", X(4, low=1), X(2, low=1),
