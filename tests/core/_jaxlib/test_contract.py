@@ -60,13 +60,16 @@ def test_every_exported_name_exists(module: ModuleType) -> None:
             (
                 "execute_sharded cost_analysis get_compiled_memory_stats hlo_modules "
                 "get_output_shardings get_parameter_shardings get_output_layouts "
-                "get_parameter_layouts local_devices fingerprint serialize keep_alive"
+                "get_parameter_layouts local_devices fingerprint serialize keep_alive get_hlo_text"
             ),
         ),
         (xla.ExecuteResults, "consume_with_handlers consume_token"),
         (xla.GSPMDSharding, "_devices _hlo_sharding _memory_kind"),
         (xla.HloSharding, "replicate iota_tile manual to_proto from_proto is_replicated"),
-        (xla.CompileOptions, "SerializeAsString env_option_overrides argument_layouts"),
+        (
+            xla.CompileOptions,
+            "SerializeAsString ParseFromString env_option_overrides argument_layouts",
+        ),
         (xla.CompiledMemoryStats, "temp_size_in_bytes argument_size_in_bytes"),
         (xla.Traceback, "raw_frames code_addr2line as_python_traceback"),
         (
