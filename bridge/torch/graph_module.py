@@ -41,7 +41,11 @@ def to_graph_module(
 
     Loops and branches become torch's ``while_loop``, ``scan`` and ``cond``. Rules of
     ``custom_jvp`` and ``custom_vjp`` functions give the first and the second derivatives; later
-    ones are torch's derivatives of the rule. A backward rule must be linear in the cotangents.
+    ones are torch's derivatives of the rule. Where a rule guards a place at which it has no finite
+    derivative itself, the second derivative is 0. A backward rule must be linear in the cotangents.
+
+    The module can be pickled; with loops or branches its pickle needs this package to be read,
+    while ``torch.export.save`` never does.
 
     Args:
         fun: function of arrays and of dicts, lists and tuples of them.

@@ -22,8 +22,11 @@ from tracebridge.core.errors.base import TracebridgeError
 from tracebridge.core.errors.transform_errors import CustomRuleError
 from tracebridge.core.interpreters.jvp import jvp_flat
 from tracebridge.core.interpreters.staging import stage
+from tracebridge.core.ir.jaxpr import eval_jaxpr
+from tracebridge.core.ir.trace import current_trace
+from tracebridge.core.ir.traverse import all_jaxprs
 from tracebridge.core.ir.typeof import as_value
-from tracebridge.core.lax.ad_util import zeros_of
+from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.torch._aten.builder import Builder, aten, rule
 
 if TYPE_CHECKING:
@@ -56,21 +59,65 @@ def with_rule(
         return list(evaluate(xs))
     still = [b.call(aten.detach.default, x) if s else x for x, s in zip(xs, smooth, strict=True)]
     moves = [_move(b, x, y) for x, y, s in zip(xs, still, smooth, strict=True) if s]
-    steps = iter(moves)
+    outs = list(evaluate(still))
+    jaxpr = (tangents or _forward)(app, smooth)
+    steps = iter(_steady(b, app, jaxpr, smooth, still, moves))
     middle = [
         b.call(aten.add.Tensor, y, next(steps), alpha=0.5) if s else y
         for y, s in zip(still, smooth, strict=True)
     ]
-    outs = list(evaluate(still))
     b.in_tangents = True
     try:
-        jaxpr = (tangents or _forward)(app, smooth)
         changes = iter(b.inline(jaxpr, [*middle, *moves]))
     finally:
         b.in_tangents = False
     return [
         _moved(b, out, next(changes)) if has_tangent(a) else out
         for out, a in zip(outs, app.outs, strict=True)
+    ]
+
+
+def _steady(
+    b: Builder,
+    app: Application,
+    jaxpr: Jaxpr,
+    smooth: Sequence[bool],
+    still: Sequence[Any],
+    moves: Sequence[Any],
+) -> Sequence[Any]:
+    """The moves on which ``m`` depends: not those by which ``L(m)`` has no finite derivative.
+
+    A rule that guards a place, as ``where(x == 0, 0, f(x))``, gives finite first derivatives where
+    those of the guarded part are NaN, and NaN times the zero ``x - x'`` would reach them. There
+    second derivatives are 0.
+    """
+    n = len(app.avals)
+    guards = {"select_n", "custom_jvp_call", "custom_vjp_call"}
+    if not guards & {eqn[0].primitive.name for j in all_jaxprs(jaxpr) for eqn in j.equations}:
+        return moves
+
+    def fun(*values: Any) -> list[Any]:
+        def run(*points: Any) -> list[Any]:
+            given = iter(points)
+            xs = [next(given) if s else v for v, s in zip(values[:n], smooth, strict=True)]
+            return eval_jaxpr(jaxpr, current_trace().process, [*map(as_value, xs), *values[n:]])
+
+        outs, pull = vjp(run, *_of(values[:n], smooth))
+        return list(pull([full_of(o.aval, 1) for o in outs]))
+
+    try:
+        slopes_of = stage(fun, [*app.avals, *_of(app.avals, smooth)], locate=False)
+    except TracebridgeError:  # the rule has no derivative at all
+        return moves
+    b.in_tangents = True
+    try:
+        zeros = [b.call(aten.detach.default, m) for m in moves]
+        slopes = b.inline(slopes_of, [*still, *zeros])
+    finally:
+        b.in_tangents = False
+    return [
+        b.call(aten.where.ScalarOther, b.call(aten.eq.Scalar, slope, 0), move, 0.0)
+        for slope, move in zip(slopes, moves, strict=True)
     ]
 
 

@@ -12,11 +12,13 @@ import torch
 
 from tracebridge.torch._translate.numbers import Operator
 from tracebridge.torch._translate.operators import (
+    complex_numbers,
     drawing,
     elementwise,
     indexing,
     normalisation,
     products,
+    ranks,
     recurrent,
     reductions,
     shapes,
@@ -45,6 +47,8 @@ TABLE: Final[dict[Any, Operator]] = _overloads(
     windows.ROWS,
     indexing.ROWS,
     recurrent.ROWS,
+    complex_numbers.ROWS,
+    ranks.ROWS,
 )
 KEYED_TABLE: Final[dict[Any, Operator]] = _overloads(
     drawing.KEYED_ROWS, products.KEYED_ROWS, recurrent.KEYED_ROWS

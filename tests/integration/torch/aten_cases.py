@@ -316,4 +316,81 @@ def layers() -> list[Case]:
     ]
 
 
-FAMILIES = {f.__name__: f for f in (unary, binary, shapes, reductions, indexing, windows, layers)}
+def shared_attention() -> list[Case]:
+    return [
+        case("scaled_dot_product_attention", r(2, 4, 5, 8), r(1, 4, 7, 8), r(1, 4, 7, 8)),
+        case("scaled_dot_product_attention", r(1, 1, 5, 8), r(2, 4, 7, 8), r(2, 4, 7, 8)),
+    ]
+
+
+def complex_numbers() -> list[Case]:
+    z = torch.complex(r(3, 4), r(3, 4))
+    return [
+        case("_fft_r2c", r(3, 6), [0, 1], 0, True),
+        case("_fft_r2c", r(3, 5), [1], 1, False),
+        case("_fft_c2c", z, [1], 2, False),
+        case("_fft_c2c", z, [0, 1], 1, True),
+        case("_fft_c2r", z, [1], 2, 6),
+        case("_fft_c2r", z, [0, 1], 0, 7),
+        case("view_as_real", z),
+        case("view_as_complex", r(3, 2)),
+        case("complex", r(3), r(3)),
+        case("polar", r(3, low=0.1), r(3)),
+        case("angle", z),
+        case("angle", torch.tensor([-1.0, 0.0, 2.0])),
+        case("angle", i(4)),
+        case("_conj", z),
+        case("_conj_physical", z),
+    ]
+
+
+def ranks() -> list[Case]:
+    x, ties = r(3, 6), i(3, 6, low=0, high=3)
+    gaps = x.clone()
+    gaps[0, 1] = gaps[2] = float("nan")
+    edges = torch.tensor([-1.0, 0.0, 0.0, 1.0])
+    places = torch.tensor([[-2.0, 0.0], [1.0, 0.5], [float("nan"), 3.0]])
+    return [
+        case("median.dim", x, 1),
+        case("median.dim", gaps[:2], -1, True),
+        case("median", x),
+        case("nanmedian.dim", gaps[:2], 1),
+        case("nanmedian", gaps),
+        case("kthvalue", x, 2, 0),
+        case("cummax", ties, 1),
+        case("cummax", x, 0),
+        case("cummin", ties, 1),
+        case("cummin", gaps, 1),
+        case("logcumsumexp", x, 1),
+        case("var_mean.correction", x, [1], correction=0),
+        case("var_mean.correction", x, keepdim=True),
+        case("bucketize.Tensor", places, edges),
+        case("bucketize.Tensor", places, edges, out_int32=True, right=True),
+        case("searchsorted.Tensor", edges, places, right=True),
+        case("searchsorted.Tensor", x.sort(1)[0], places),
+        case("histc", x, 5, -1, 1),
+        case("histc", x, 4),
+        case("unfold", x, 1, 3, 2),
+        case("unfold", r(5, 2), 0, 2, 1),
+        case("adaptive_max_pool2d", r(2, 3, 7, 5), [3, 2]),
+        case("adaptive_max_pool2d", r(3, 4, 4), [4, 3]),
+        case("copysign.Tensor", r(4), torch.tensor([1.0, -0.0, 0.0, -2.0])),
+        case("copysign.Scalar", i(4, low=1), -1),
+        case("signbit", torch.tensor([1.0, -0.0, 0.0, -2.0])),
+        case("signbit", i(4)),
+        case("hypot", r(4), r(4)),
+        case("hypot", torch.tensor([3e30, 1e-30]), torch.tensor([4e30, 1e-30])),
+        case("nextafter", r(4), r(4)),
+        case("gcd", i(6), i(6)),
+        case("__lshift__.Scalar", i(4, low=0), 2),
+        case("__rshift__.Scalar", i(4), 1),
+        *shared_attention(),
+        case("bitwise_left_shift.Tensor", i(4, low=0), i(4, low=0)),
+        case("bitwise_right_shift.Tensor", i(4), i(4, low=0)),
+    ]
+
+
+FAMILIES = {
+    f.__name__: f
+    for f in (unary, binary, shapes, reductions, indexing, windows, layers, complex_numbers, ranks)
+}

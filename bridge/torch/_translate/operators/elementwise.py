@@ -169,6 +169,25 @@ def _addcdiv(x: Value, a: Value, b: Value, *, value: Any = 1) -> Any:
     return x + _times(value, a / b)
 
 
+def _copysign(x: Value, y: Value) -> Any:
+    return tnp.copysign(*tnp.broadcast_arrays(*promoted(x, y, floats=True)))
+
+
+def _hypot(x: Value, y: Value) -> Any:
+    x, y = promoted(x, y)
+    big = lax.stop_gradient(tnp.maximum(tnp.abs(x), tnp.abs(y)))
+    scale = tnp.where((big > 0) & tnp.isfinite(big), big, cast(1, big.dtype))
+    x, y = x / scale, y / scale
+    square = x * x + y * y
+    # Torch's derivative at the origin is no number.
+    size = tnp.sqrt(square) * scale
+    return tnp.where(tnp.isinf(big), big, size)
+
+
+def _shift(fun: Operator) -> Operator:
+    return lambda x, y: fun(*promoted(x, y))
+
+
 def _same(x: Value, **_: object) -> Any:
     return x
 
@@ -256,6 +275,16 @@ ROWS: Final[dict[str, Operator]] = {
     "fmod.Tensor": _fmod,
     "gelu.default": _gelu,
     "hardtanh.default": _hardtanh,
+    "__lshift__.Scalar": _shift(tnp.left_shift),
+    "__rshift__.Scalar": _shift(tnp.right_shift),
+    "bitwise_left_shift.Tensor": _shift(tnp.left_shift),
+    "bitwise_right_shift.Tensor": _shift(tnp.right_shift),
+    "copysign.Scalar": _copysign,
+    "copysign.Tensor": _copysign,
+    "gcd.default": _binary(tnp.gcd),
+    "hypot.default": _hypot,
+    "nextafter.default": _binary(tnp.nextafter),
+    "signbit.default": lambda x: tnp.signbit(x) if x.dtype.kind == "f" else x < 0,
     "isinf.default": tnp.isinf,
     "isnan.default": tnp.isnan,
     "leaky_relu.default": _leaky_relu,

@@ -67,6 +67,11 @@ def _seeing(
 ) -> Any:
     """Attention in which a mask of floats leaves each query a key."""
     if dropout_p == 0 and q.ndim == k.ndim == v.ndim == 4 and v.shape[-1] == q.shape[-1]:
+        n = max([x.shape[0] if isinstance(x.shape[0], int) else 0 for x in (q, k, v)])
+        if any([type(x.shape[0]) is int and x.shape[0] < n for x in (q, k, v)]):
+            q, k, v = [tnp.broadcast_to(x, (n, *x.shape[1:])) for x in (q, k, v)]
+        if k.shape[1] == v.shape[1] and q.shape[1] == 1:
+            q = tnp.broadcast_to(q, (q.shape[0], k.shape[1], *q.shape[2:]))
         query, keys, values = [tnp.swapaxes(x, 1, 2) for x in (q, k, v)]
         bias = mask = None
         if attn_mask is not None:
