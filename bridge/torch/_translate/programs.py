@@ -66,7 +66,11 @@ def _keep_no_grad(graph: torch.fx.Graph) -> list[torch.fx.Node]:
 
 
 def decomposed(label: str, program: ExportedProgram) -> ExportedProgram:
-    """The program in operators that have a translation, as far as torch can take it apart."""
+    """The program in operators that have a translation, as far as torch can take it apart.
+
+    Raises:
+        ExportError: torch fails at it.
+    """
     cuts = _keep_no_grad(program.graph)
     rules = default_decompositions()
     for target in (*TABLE, *KEYED_TABLE):
@@ -77,6 +81,13 @@ def decomposed(label: str, program: ExportedProgram) -> ExportedProgram:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return program.run_decompositions(rules)
+    except Exception as error:
+        text = str(error).strip().split("\n\n")[0]
+        raise ExportError(
+            f"from_module({label}): torch cannot take the program apart: "
+            f"{type(error).__name__}: {text}",
+            hint="call the module, or the part that does this, by call_torch",
+        ) from error
     finally:
         for cut in cuts:
             (source,) = cut.all_input_nodes

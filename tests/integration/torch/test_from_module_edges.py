@@ -11,7 +11,7 @@ import torch
 from torch.nn import functional
 
 import tracebridge as tb
-from tracebridge.errors import ArgumentSpecError
+from tracebridge.errors import ArgumentSpecError, ExportError
 from tracebridge.torch import from_module
 
 
@@ -76,3 +76,15 @@ def test_arguments_by_name_come_in_any_order() -> None:
     one, two = torch.ones(3), torch.ones(2)
     model = from_module(_Related(), (one,), example_kwargs={"y": two, "z": two})
     assert float(model({}, one, z=2 * two, y=two)) == 1
+
+
+class Inner(torch.nn.Module):
+    """Differentiates inside, which torch exports and cannot take apart."""
+
+    def forward(self, x: Any) -> Any:
+        return torch.func.grad(lambda t: t.sin().sum())(x)
+
+
+def test_programs_that_torch_cannot_take_apart() -> None:
+    with pytest.raises(ExportError, match="from_module"):
+        from_module(Inner(), (torch.ones(3),))
