@@ -133,7 +133,7 @@ def _constrained(value: Value, wanted: object) -> Any:
 
 def _is_of_no_mesh(sharding: NamedSharding) -> bool:
     """Whether it is the sharding in the type of an array where no mesh is in force."""
-    mesh = sharding.mesh
+    mesh: Any = sharding.mesh  # or an abstract one
     return not mesh.axis_names and (type(mesh) is AbstractMesh or not mesh.size)
 
 
