@@ -9,7 +9,7 @@ import numpy as np
 
 from tracebridge.core import lax
 from tracebridge.core.interpreters.staging import stage
-from tracebridge.core.ir.aval import stored
+from tracebridge.core.ir.aval import ShapedArray, stored
 from tracebridge.core.lax.elementwise import complex_corrections, cpu_exponentials, cpu_lowerings
 from tracebridge.core.lax.reduce import cpu_sums, positions
 from tracebridge.core.lax.shape.roll import emit_written
@@ -21,13 +21,17 @@ from tracebridge.core.mlir.types import is_static
 from tracebridge.core.util.caching import BoundedCache
 
 if TYPE_CHECKING:
-    from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.jaxpr import Jaxpr
     from tracebridge.core.ir.primitive import Primitive
     from tracebridge.core.ir.rule_contexts import LoweringContext
 
 # Calls of libm are little loss for so few elements, and the operation lowers and compiles faster.
 MAX_SCALAR_CALLS = 512
+
+# A test of all elements and a branch, which take 25 ms to compile, are worth it for so many.
+LEAST_GUARDED = 2**16
+
+_INDEX = ShapedArray((), np.int32)
 
 _STAGED: BoundedCache[Jaxpr] = BoundedCache("compositions for single platforms", 512)
 
@@ -95,12 +99,45 @@ def lower_rem(ctx: LoweringContext, x: Any, y: Any) -> Any:
     if ctx.avals_in[0].dtype != np.float32 or is_small(ctx.aval_out):
         return lax.rem_p.lower(ctx, x, y)
     is_hard = composed(ctx, cpu_lowerings.rem_is_hard, (x, y))
-    choice = ctx.op("stablehlo.if", [is_hard], [ctx.aval_out], regions=2)
-    with ctx.block(choice.regions[0], []):
-        ctx.finish([lax.rem_p.lower(ctx, x, y)])
-    with ctx.block(choice.regions[1], []):
-        ctx.finish([composed(ctx, cpu_lowerings.rem, (x, y))])
+    return _either(
+        ctx,
+        is_hard,
+        lambda: lax.rem_p.lower(ctx, x, y),
+        lambda: composed(ctx, cpu_lowerings.rem, (x, y)),
+    )
+
+
+def _either(
+    ctx: LoweringContext, is_hard: Any, hard: Callable[[], Any], easy: Callable[[], Any]
+) -> Any:
+    """What ``hard`` emits where a flag is set, else what ``easy`` does."""
+    # A case: XLA computes both branches of an "if" of elementwise operations and selects.
+    index = ctx.op1("stablehlo.convert", [is_hard], _INDEX)
+    choice = ctx.op("stablehlo.case", [index], [ctx.aval_out], regions=2)
+    for region, emit in zip(choice.regions, (easy, hard), strict=True):
+        with ctx.block(region, []):
+            ctx.finish([emit()])
     return choice.results[0]
+
+
+def guarded_rule(
+    every: Callable[..., Any], near: Callable[..., object], far: Callable[..., object]
+) -> Callable[..., Any]:
+    """The rule ``every``, but for large arrays of float32: ``near`` unless some angle is far.
+
+    The test reads the operand once more and the branch is not fused with what uses it. Programs
+    over a mesh keep ``every``: devices would wait for each other's tests.
+    """
+
+    def lower(ctx: LoweringContext, x: Any, **params: Any) -> Any:
+        aval = ctx.avals_in[0]
+        is_large = type(aval.size) is int and aval.size >= LEAST_GUARDED
+        if params or aval.dtype != np.float32 or not is_large or ctx.mesh is not None:
+            return every(ctx, x, **params)
+        is_far = composed(ctx, far, (x,), (aval,))
+        return _either(ctx, is_far, lambda: every(ctx, x), lambda: composed(ctx, near, (x,)))
+
+    return lower
 
 
 def lower_stored(ctx: LoweringContext, x: Any, **params: Any) -> Any:
@@ -152,6 +189,8 @@ def _rules() -> dict[str, Callable[..., Any]]:
             by_name[name] = composition_rule(primitive, compose, dtypes, at_any_size)
     for name, (correct, dtypes) in cpu_special.CPU_CORRECTIONS.items():
         by_name[name] = correction_rule(getattr(lax, f"{name}_p"), correct, dtypes)
+    for name, near in (("sin", cpu_lowerings.near_sin), ("cos", cpu_lowerings.near_cos)):
+        by_name[name] = guarded_rule(by_name[name], near, cpu_lowerings.is_far)
     complex_dtypes = complex_corrections.COMPLEX
     for name, compose in complex_corrections.CPU_COMPLEX_RULES.items():
         primitive = getattr(lax, f"{name}_p")

@@ -117,7 +117,11 @@ def _sin_cos_polynomials(t: Value) -> tuple[Any, Any]:
 
 def _quadrant_value(quadrant: Any, r: Value) -> Any:
     """The sine of ``(quadrant + r) * pi/2``."""
-    t = lax.convert_dtype(lax.mul(r, math.pi / 2), _F32)
+    return _of_quadrant(quadrant, lax.convert_dtype(lax.mul(r, math.pi / 2), _F32))
+
+
+def _of_quadrant(quadrant: Any, t: Any) -> Any:
+    """The sine of ``quadrant * pi/2 + t``."""
     sine, cosine = _sin_cos_polynomials(t)
     is_odd = lax.ne(lax.bitwise_and(quadrant, 1), 0)
     value = lax.select_n(is_odd, sine, cosine)
@@ -136,6 +140,39 @@ def cos(x: Any) -> Any:
     """Cosine of any float32."""
     quadrant, r = _reduce(x)
     return _quadrant_value(lax.add(quadrant, 1), r)
+
+
+# pi/2 in parts of so few bits that their products with quadrants below 2**16 are exact, with fused
+# operations and without.
+_HALF_PI_PARTS = (1.5703125, 4.837512969970703e-4, 7.549533620476723e-8, 2.5633440957e-12)
+_NEAR = 65536.0
+
+
+def is_far(x: Operand) -> Any:
+    """Whether some finite angle is too large for ``near_sin`` and ``near_cos``."""
+    size = lax.abs(x)
+    far = lax.bitwise_and(lax.gt(size, _NEAR), lax.lt(size, math.inf))
+    return lax.reduce_or(far, tuple(range(far.aval.ndim)))
+
+
+def _near_value(x: Any, quarter: int) -> Any:
+    """The sine of ``x + quarter * pi/2``, all in float32."""
+    q = _to_integer(lax.mul(x, 2 / math.pi))
+    t = x
+    for part in _HALF_PI_PARTS:
+        t = lax.sub(t, lax.mul(q, part))
+    quadrant = lax.add(lax.convert_dtype(q, _I32), quarter)
+    return _of_quadrant(quadrant, t)
+
+
+def near_sin(x: Operand) -> Any:
+    """Sine of float32 where no finite angle is far."""
+    return lax.select_n(lax.eq(x, 0.0), _near_value(x, 0), x)
+
+
+def near_cos(x: Operand) -> Any:
+    """Cosine of float32 where no finite angle is far."""
+    return _near_value(x, 1)
 
 
 def tan(x: Operand) -> Any:

@@ -7,6 +7,7 @@
 | ``reduce_sum`` | an axis that stays holds copies of one slice | the sum of that slice, repeated |
 | ``reduce_sum`` | the operand is a reshape that splits no sum | the sum, reshaped |
 | ``transpose`` | the operand is joined along a new axis | a concatenation along another axis |
+| ``sin``, ``cos`` | the same of the same operand is there | that one: XLA joins no branches |
 
 Derivatives and batching see programs as they were written. Lowerings for single platforms that
 need one equation only are rules of their own (core/lowering/platforms.py).
@@ -78,6 +79,7 @@ class _Pass:
         self.graph = Graph()
         self.made_by: Made = {}
         self.copies = Copies(self.made_by)
+        self.waves: dict[object, int] = {}
         self.changed = False
         self._products: dict[int, bool] = {}
 
@@ -323,8 +325,20 @@ def _transposed_concatenation(
     return here.emit(run, operands, source)
 
 
+def _wave(here: _Pass, app: Application, args: Sequence[int], source: object) -> int | None:
+    """The same function of the same operand, if it is there already."""
+    del source
+    if app.params:
+        return None
+    made = next(reversed(here.made_by))
+    first = here.waves.setdefault((app.primitive, args[0]), made)
+    return None if first == made else first
+
+
 _REWRITES: dict[Any, Callable[..., int | None]] = {
     lax.reduce_sum_p: _sum,
     lax.dot_general_p: _product,
     lax.transpose_p: _transposed_concatenation,
+    lax.sin_p: _wave,
+    lax.cos_p: _wave,
 }

@@ -15,7 +15,7 @@ from tracebridge.core.config.scopes import scope
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.lowering.module import lower_module
-from tracebridge.core.lowering.platforms import MAX_SCALAR_CALLS
+from tracebridge.core.lowering.platforms import LEAST_GUARDED, MAX_SCALAR_CALLS
 from tracebridge.core.mlir.context import building
 from tracebridge.core.runtime.arrays.transfer import put_numpy
 from tracebridge.core.symbolic.scope import symbolic_shape
@@ -118,6 +118,37 @@ def machin(scale: int) -> int:
     return (4 * (4 * arccot(5) - arccot(239))) // 10**10
 
 
+@pytest.mark.parametrize(
+    ("fun", "reference"), [(lax.sin, np.sin), (lax.cos, np.cos)], ids=["sin", "cos"]
+)
+def test_near_angles_of_large_arrays(fun: Any, reference: Any) -> None:
+    """Within 2.5 units beside multiples of pi/2 too; one far angle takes the other branch."""
+    halves = (np.arange(1, 41_700) * (np.pi / 2)).astype(F32)
+    beside = [np.nextafter(halves, F32.type(side)) for side in (0, np.inf)]
+    x = np.concatenate([halves, *beside, spread(1e-30, 65_000, F32), F32.type(SPECIAL)])
+    x = x[(np.abs(x) < 65_536) | ~np.isfinite(x)]
+    assert x.size >= LEAST_GUARDED
+    assert "stablehlo.case" in text_of(fun, ShapedArray(x.shape, F32))
+
+    with np.errstate(invalid="ignore"):
+        expected = reference(x.astype(np.longdouble))
+    near, far = run(fun, x), run(fun, np.append(x, F32.type(3e38)))
+
+    same(near, expected.astype(F32))
+    finite = np.isfinite(expected)
+    assert ulps(near[finite], expected[finite]) < 2.5
+    assert ulps(far[:-1][finite], expected[finite]) < 2
+    assert abs(far[-1] - reference(exact_remainder(int(F32.type(3e38))))) < 1e-6
+
+
+def test_equal_waves_of_an_operand_are_one() -> None:
+    """XLA does not join branches, so the derivative of sin(x) cos(x) tests each of them once."""
+    x = ShapedArray((LEAST_GUARDED,), F32)
+    text = text_of(lambda x: lax.add(lax.mul(lax.sin(x), lax.cos(x)), lax.sin(x)), x)
+
+    assert 2 == text.count("stablehlo.case")
+
+
 @pytest.mark.parametrize("dtype", [F32, F64], ids=str)
 @pytest.mark.parametrize("bounds", [(1e-15, 1e15), (0.1, 10.0)], ids=str)
 def test_atan2_is_accurate_in_all_quadrants(dtype: Any, bounds: tuple[float, float]) -> None:
@@ -188,8 +219,8 @@ def test_where_compositions_are_used() -> None:
     assert "stablehlo.sine" not in text_of(lax.sin, many.update(dtype=np.complex64))
     assert "stablehlo.sine" in text_of(lax.sin, many.update(dtype=np.float16))
     assert "HIGHEST" in text_of(lambda x: lax.sin(x, accuracy=lax.AccuracyMode.HIGHEST), many)
-    assert "stablehlo.if" in text_of(lax.rem, many, many)
-    assert "stablehlo.if" not in text_of(lax.rem, *[many.update(dtype=np.int32)] * 2)
+    assert "stablehlo.case" in text_of(lax.rem, many, many)
+    assert "stablehlo.case" not in text_of(lax.rem, *[many.update(dtype=np.int32)] * 2)
 
 
 @pytest.mark.parametrize("fun", [lax.atan2, lax.rem], ids=lambda f: f.__name__)
