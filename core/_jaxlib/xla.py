@@ -38,6 +38,8 @@ from jaxlib.xla_client import (
     register_custom_call_target,
 )
 
+from tracebridge.core._jaxlib.version import JAXLIB_VERSION
+
 __all__ = [
     "ArrayCopySemantics",
     "ArrayImpl",
@@ -261,7 +263,12 @@ else:
 # --- compilation -----------------------------------------------------------------------------
 
 
-QUICK_COMPILE = (("xla_backend_optimization_level", 0), ("xla_cpu_use_fusion_emitters", False))
+# Versions since 0.11 have no emitters to choose.
+_EMITTERS = (("xla_cpu_use_fusion_emitters", False),) if JAXLIB_VERSION < (0, 11) else ()
+QUICK_COMPILE: tuple[tuple[str, int | bool], ...] = (
+    ("xla_backend_optimization_level", 0),
+    *_EMITTERS,
+)
 """Flags with which XLA compiles a program for the CPU in a third of the time; it runs slower."""
 
 
