@@ -27,6 +27,27 @@ PRIVATE = (
 )
 
 
+# Of torch._C._functorch: levels of torch.func, see _eager/transforms.py.
+LEVELS = (
+    "CGradInterpreterPtr",
+    "_add_batch_dim",
+    "_unwrap_batched",
+    "_unwrap_for_grad",
+    "_wrap_for_grad",
+    "maybe_get_level",
+    "peek_interpreter_stack",
+    "pop_dynamic_layer_stack",
+    "push_dynamic_layer_stack",
+    "unwrap_if_dead",
+)
+
+
+@pytest.mark.parametrize("name", LEVELS)
+def test_private_functions_of_levels_exist(name):
+    """Calls under torch.func peel the levels off themselves."""
+    assert hasattr(torch._C._functorch, name)
+
+
 @pytest.mark.parametrize("name", PRIVATE)
 def test_private_functions_exist(name):
     """torch._C still has them."""
