@@ -100,7 +100,7 @@ class Module(torch.nn.Module):
     >>> [name for name, _ in model.named_parameters()]
     ['scale']
     >>> model(torch.ones(2))
-    tensor([1., 1.], grad_fn=<CallBackward>)
+    tensor([1., 1.], grad_fn=<tracebridge::<lambda>Backward>)
     """
 
     def __init__(

@@ -28,7 +28,7 @@ from tracebridge.interop.torch_adapter import check_has_values, is_ready, torch_
 from tracebridge.interop.trees import import_tree
 from tracebridge.numpy.conversion import asarray
 from tracebridge.torch._casting import Cast, LastCalls, cast, cast_of, is_channels_last
-from tracebridge.torch._crossing.dense import ready
+from tracebridge.torch._crossing.dense import on_one_device, ready
 from tracebridge.torch._crossing.numbers import (
     converted,
     host_tensors,
@@ -41,6 +41,7 @@ from tracebridge.torch._crossing.structure import BOOL, COMPLEX, FLOAT, INT, TEN
 from tracebridge.torch._drawing import Drawing, Keyed, drawing_of, drawn
 from tracebridge.torch._eager import autograd
 from tracebridge.torch._eager.entry import MISSED, CallTable, TreeCalls, make_entry
+from tracebridge.torch._eager.visible import call_seen, function_modes
 from tracebridge.torch._graphs.call_family import CallFamily
 from tracebridge.torch._graphs.calls import graph_call, out_tree_of
 from tracebridge.torch._graphs.functions import note_function, noted_function
@@ -241,6 +242,8 @@ class Wrapped:
             if self.more.cast is not None:
                 args, kwargs = cast(self.more.cast, args, kwargs)
             return graph_call(self.root, args, kwargs)
+        if function_modes() and not torch.compiler.is_compiling():
+            return call_seen(self, args, kwargs)
         try:
             if drawing:
                 args, kwargs = drawn(drawing, args, kwargs)
@@ -295,6 +298,8 @@ class Wrapped:
 
     def eager(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call outside graphs."""
+        if function_modes() and not torch.compiler.is_compiling():
+            return call_seen(self, args, kwargs)
         leaves, key = self.key_of(args, kwargs)
         outs = self.known(leaves, key)
         if outs is not MISSED:
@@ -323,7 +328,7 @@ class Wrapped:
         if option("disable_jit") and not _wants_gradients(dense):
             with at_least(width_beside([x.dtype for x in dense if isinstance(x, torch.Tensor)])):
                 return self.step_by_step(args, kwargs)
-        dense = _on_one_device(dense)
+        dense = on_one_device(dense)
         call_key: Any = tuple(
             [(x.dtype, x.shape, x.device) if k == TENSOR else width(x) for x, k in
              zip(dense, kinds, strict=True)]
@@ -479,18 +484,6 @@ def _wants_gradients(leaves: Sequence[Any]) -> bool:
     return torch.is_grad_enabled() and any(
         [isinstance(x, torch.Tensor) and x.requires_grad for x in leaves]
     )
-
-
-def _on_one_device(leaves: list[Any]) -> list[Any]:
-    """Scalars of the CPU may stand beside tensors of a GPU, as in torch."""
-    devices = {x.device for x in leaves if isinstance(x, torch.Tensor)}
-    if len(devices) < 2:
-        return leaves
-    others = {x.device for x in leaves if isinstance(x, torch.Tensor) and x.ndim}
-    if len(others) != 1:
-        return leaves
-    (device,) = others
-    return [x.to(device) if isinstance(x, torch.Tensor) and not x.ndim else x for x in leaves]
 
 
 def _rewrap(fun: Any, nums: tuple[int, ...], names: tuple[str, ...], more: Options) -> Wrapped:

@@ -86,3 +86,15 @@ def _is_plain(x: torch.Tensor) -> bool:
     if plain is None:
         plain = _DEVICE_KEYS[device] = keys_of(torch.empty(0, device=device)).raw_repr()
     return keys == plain
+
+
+def on_one_device(leaves: list[Any]) -> list[Any]:
+    """The leaves; scalars of the CPU may stand beside tensors of a GPU, as in torch."""
+    devices = {x.device for x in leaves if isinstance(x, torch.Tensor)}
+    if len(devices) < 2:
+        return leaves
+    others = {x.device for x in leaves if isinstance(x, torch.Tensor) and x.ndim}
+    if len(others) != 1:
+        return leaves
+    (device,) = others
+    return [x.to(device) if isinstance(x, torch.Tensor) and not x.ndim else x for x in leaves]

@@ -32,6 +32,7 @@ from tracebridge.torch._eager.late import late_leaves
 from tracebridge.torch._eager.nodes import Compiled, Node
 from tracebridge.torch._eager.through_operator import apply_operator
 from tracebridge.torch._eager.transforms import apply_transformed
+from tracebridge.torch._eager.visible import named_apply, profiler, run_seen
 from tracebridge.torch._graphs.roots import resolve
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def gradients(results: Sequence[torch.Tensor], wanted: Mask) -> tuple[Any, ...]:
 
 @final
 class Call(torch.autograd.Function):
-    """One call with gradients. Applied by ``apply_call``, never by ``Call.apply``."""
+    """One call with gradients. Applied by ``apply_node``, never by ``Call.apply``."""
 
     @staticmethod
     def forward(ctx: CallContext, node: Node, *leaves: Any) -> tuple[torch.Tensor, ...]:
@@ -126,10 +127,6 @@ class LateCall(torch.autograd.Function):
         except Exception as error:
             hide_internal_frames(error)
             raise
-
-
-apply_call = super(torch.autograd.Function, Call).apply  # pyright: ignore[reportAttributeAccessIssue] - of torch._C, no stubs
-_apply_late_call = super(torch.autograd.Function, LateCall).apply  # pyright: ignore[reportAttributeAccessIssue] - of torch._C, no stubs
 
 
 def _late_gradients(ctx: CallContext, grads: Sequence[Any]) -> tuple[Any, ...]:
@@ -307,6 +304,8 @@ def apply_compiled(compiled: Compiled, leaves: Sequence[Any]) -> Sequence[torch.
         active = tuple([type(x) in EXACT and x.requires_grad for x in leaves])
         if any(active):
             return apply_node(compiled, active, leaves)
+    if profiler._is_profiler_enabled:
+        return run_seen(compiled.family.name, compiled.run, leaves)
     return compiled.run(leaves)
 
 
@@ -318,8 +317,14 @@ def apply_node(compiled: Compiled, active: Mask, leaves: Sequence[Any]) -> Seque
     if node.large:
         late = late_leaves(node.large, leaves, node.huge)
         if late is not None:
-            return _apply_late_call((node, leaves), *late)
-    return apply_call(node, *leaves)
+            return named_apply(LateCall, compiled.family.name)((node, leaves), *late)
+    return (node.apply or _name(node))(node, *leaves)
+
+
+def _name(node: Node) -> Any:
+    """The ``apply`` of a node that runs for the first time."""
+    node.apply = named_apply(Call, node.compiled.family.name)
+    return node.apply
 
 
 def common_device(tensors: Sequence[torch.Tensor], name: str) -> torch.device:

@@ -19,6 +19,7 @@ from tracebridge.core.runtime.backends.clients import on_fork
 from tracebridge.core.util.caching import BoundedCache, register_cache
 from tracebridge.interop.torch_adapter import EXACT, PLAIN_KEYS, keys_of, modes_active
 from tracebridge.torch._eager import autograd
+from tracebridge.torch._eager.visible import function_modes, profiler, run_seen
 
 MAX_ARGUMENTS = 1000
 MAX_CALLS = 4096  # of one function; a function that sees more combinations starts over
@@ -133,15 +134,17 @@ def factory(calls, general):
     def entry({arguments}):
         if (
             {tensors}
-            and not transforms_active() and not modes_active()
+            and not transforms_active() and not modes_active() and not function_modes()
             and forward_ad._current_level < 0 and state() is None
             and {plain}
         ):
             found = calls.get(({key},))
             if found is not None and {dense}:
                 compiled, unflatten = found
-                if grad_enabled() and ({wants}):
+                if ({wants}) and grad_enabled():
                     outs = apply_node(compiled, ({mask},), ({arguments},))
+                elif profiler._is_profiler_enabled:
+                    outs = run_seen(compiled.family.name, compiled.run, ({arguments},))
                 else:
                     outs = compiled.run(({arguments},))
                 return outs[0] if unflatten is None else unflatten(outs)
@@ -154,6 +157,9 @@ def factory(calls, general):
         "keys_of": keys_of,
         "transforms_active": autograd.transforms_active,
         "modes_active": modes_active,
+        "function_modes": function_modes,
+        "profiler": profiler,
+        "run_seen": run_seen,
         "forward_ad": forward_ad,
         "grad_enabled": torch.is_grad_enabled,
         "state": state,

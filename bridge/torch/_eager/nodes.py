@@ -71,6 +71,7 @@ class Node:
 
     __slots__ = (
         "active",
+        "apply",
         "attached",
         "backwards",
         "compiled",
@@ -121,6 +122,8 @@ class Node:
         self.large = large if len(large) > 1 and fast_path_allowed() else []
         self.huge = max(sizes) >= HUGE_BYTES
         self.in_graph = self._describe()
+        # What applies it, under the name of the function: filled by autograd.py.
+        self.apply: Any = None
 
     def _describe(self) -> tuple[Any, ...]:
         """For ``_graph_backward``: where each input of the pullback comes from, and its handle.

@@ -22,6 +22,7 @@ from tracebridge.core.config.values import tracing_key
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.torch._crossing.numbers import aval_of
 from tracebridge.torch._eager.through_operator import apply_operator
+from tracebridge.torch._eager.visible import named_apply
 
 if TYPE_CHECKING:
     from tracebridge.torch._contexts import LevelContext
@@ -77,7 +78,7 @@ def _recorded(family: Family, xs: Tensors, level: int, apply: Apply) -> Tensors:
             here = _differentiation(family, xs, wanted)
             if any(here.active):
                 with enable_single_level_autograd_function():
-                    return _apply_level(here, level, apply, *xs)
+                    return named_apply(_LevelNode, family.name)(here, level, apply, *xs)
     return _lower(family, xs, level, apply)
 
 
@@ -120,7 +121,7 @@ def _differentiation(family: Family, xs: Tensors, wanted: Mask) -> Differentiati
 
 @final
 class _LevelNode(torch.autograd.Function):
-    """Reverse mode in one level of torch.func. Applied by ``_apply_level``."""
+    """Reverse mode in one level of torch.func. Applied by ``_recorded``."""
 
     @staticmethod
     def forward(
@@ -153,6 +154,3 @@ class _LevelNode(torch.autograd.Function):
             hide_internal_frames(error)
             raise
         return (None, None, None, *[next(results) if w else None for w in wanted])
-
-
-_apply_level = super(torch.autograd.Function, _LevelNode).apply  # pyright: ignore[reportAttributeAccessIssue] - of torch._C, no stubs

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, final
 import torch
 from torch._functorch.utils import enable_single_level_autograd_function
 from torch.autograd import forward_ad
+from torch.utils.flop_counter import register_flop_formula
 
 from tracebridge._derived.dependence import Paths, attached, paths_of, reached
 from tracebridge._derived.families import (
@@ -46,6 +47,7 @@ from tracebridge.torch._crossing.symbolic import has_symbolic
 from tracebridge.torch._eager import autograd
 from tracebridge.torch._eager.entry import CallTable
 from tracebridge.torch._eager.through_operator import avals_for_trace
+from tracebridge.torch._eager.visible import flops_of, named_apply, profiler, run_seen
 from tracebridge.torch._graphs.roots import resolve
 
 if TYPE_CHECKING:
@@ -103,11 +105,13 @@ def _run(xs: Sequence[torch.Tensor], h: str) -> list[torch.Tensor]:
     key = (h, *[(x.dtype, x.shape) for x in xs]) if state() is None else None
     if key is not None:
         found = _KNOWN.known.get(key)
-        if found is not None:
+        if found is not None and not profiler._is_profiler_enabled:
             return found[0].run(xs)
     settings = settings_of_graph(h)
     with settings:
         compiled = autograd.compiled_for_plain(resolve(h), xs)
+        if profiler._is_profiler_enabled:
+            return list(run_seen(compiled.family.name, compiled.run, xs))
         outs = list(compiled.run(xs))
     # Handles that no graph names belong to functions that may go.
     if key is not None and is_pinned(h) and settings is NO_CHANGE and fast_path_allowed():
@@ -182,14 +186,14 @@ def _autograd(xs: Sequence[torch.Tensor], h: str) -> list[torch.Tensor]:
                 active, paths = _wanted(xs, h)
                 if any(active):
                     # The node keeps the duals themselves: gradients have tangents then.
-                    return list(_apply_node(h, active, paths, *xs))
+                    return list(_node_of(h)(h, active, paths, *xs))
             return _forward_mode(duals, h)
     active, paths = _wanted(xs, h)
     if any(active):
         if functorch:
             with enable_single_level_autograd_function():
-                return list(_apply_node(h, active, paths, *xs))
-        return list(_apply_node(h, active, paths, *xs))
+                return list(_node_of(h)(h, active, paths, *xs))
+        return list(_node_of(h)(h, active, paths, *xs))
     with torch._C._AutoDispatchBelowAutograd():
         return CALL(xs, h)
 
@@ -250,7 +254,7 @@ def _is_inexact(x: torch.Tensor) -> bool:
 
 @final
 class Node(torch.autograd.Function):
-    """Reverse mode for all tensors that are not plain memory. Applied by ``_apply_node``."""
+    """Reverse mode for all tensors that are not plain memory. Applied by ``_node_of``."""
 
     @staticmethod
     def forward(
@@ -330,7 +334,15 @@ class Node(torch.autograd.Function):
         return (None, None, None, *[next(remaining_results) if w else None for w in wanted])
 
 
-_apply_node = super(torch.autograd.Function, Node).apply  # pyright: ignore[reportAttributeAccessIssue] - of torch._C, no stubs
+def _node_of(h: str) -> Any:
+    return named_apply(Node, resolve(h).name)
+
+
+def _flops(xs: Sequence[torch.Tensor], h: str, *, out_val: Any = None) -> int:
+    """The formula of ``torch.utils.flop_counter``."""
+    del out_val
+    with settings_of_graph(h):
+        return flops_of(resolve(h), tuple([aval_of(x) for x in xs]))
 
 
 def _under_settings(
@@ -350,6 +362,7 @@ _library.impl("call", _of_graph(_kernel), "CUDA")
 _library.impl("call", _legacy_vmap, "Batched")
 _library.impl("call", _enter, "Autograd")
 torch.library.register_fake("tracebridge::call", _of_graph(_fake), lib=_library)
+register_flop_formula(torch.ops.tracebridge.call, get_raw=True)(_flops)
 torch.library.register_vmap("tracebridge::call", _vmap, lib=_library)
 _library.impl("snapshot", torch.clone, "CompositeExplicitAutograd")
 torch.library.register_fake("tracebridge::snapshot", torch.empty_like, lib=_library)

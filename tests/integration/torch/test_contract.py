@@ -18,6 +18,7 @@ PRIVATE = (
     "_dispatch_key_parse",
     "_are_functorch_transforms_active",
     "_len_torch_dispatch_stack",
+    "_len_torch_function_stack",
     "_AutoDispatchBelowAutograd",
     "_vmapmode_increment_nesting",
     "_vmapmode_decrement_nesting",
@@ -69,6 +70,8 @@ def test_other_private_names():
     assert callable(torch._VF._add_batch_dim)
     assert callable(torch._dynamo.assume_constant_result)
     assert torch.Tag.cudagraph_unsafe is not None
+    assert torch.autograd.profiler._is_profiler_enabled is False
+    assert callable(torch._C._profiler._RecordFunctionFast)
 
 
 def test_dynamo_shows_fake_tensors_at_compile_time():
