@@ -11,10 +11,10 @@ from tracebridge.core.util.caching import WeakIdCache
 
 SMALL_BYTES = 1 << 16  # copying these takes no longer than anything else
 _adopted: WeakIdCache[int] = WeakIdCache("memory of new values", 2, register=False)
-# How many refer to a tensor in Python while it is replaced, with what counts them: its table, the
-# lists of the step and of the structure of a module, and variables here.
-OF_STATES = 6
-OF_BUFFERS = 9
+# How many refer to a tensor in Python while it is replaced. Variables do not: a function whose
+# calls are not inlined (where a compiler or debugger watches frames) has one reference more.
+OF_STATES = 3  # the optimizer's table, the arguments of the step, the pair
+OF_BUFFERS = 6  # these, and lists of the structure of the module
 
 
 def adopt(tensor: torch.Tensor) -> None:
@@ -33,8 +33,10 @@ def write(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]], holders: int) -> N
     olds: list[torch.Tensor] = []
     news: list[torch.Tensor] = []
     moved: list[torch.Tensor] = []
-    for old, new in pairs:
-        if old.nbytes > SMALL_BYTES and _may_move(old, new, holders):
+    for pair in pairs:
+        n_held = sys.getrefcount(pair[0]) - 1
+        old, new = pair
+        if old.nbytes > SMALL_BYTES and _may_move(old, new, n_held <= holders):
             old.data = new
             adopt(old)
             moved.append(old)
@@ -47,7 +49,7 @@ def write(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]], holders: int) -> N
         torch.autograd.graph.increment_version(moved)
 
 
-def _may_move(old: torch.Tensor, new: torch.Tensor, holders: int) -> bool:
+def _may_move(old: torch.Tensor, new: torch.Tensor, nobody_holds: bool) -> bool:
     """Whether nobody sees where the values of ``old`` are."""
     if old._is_view() or old.dtype != new.dtype or old.device != new.device:
         return False
@@ -55,7 +57,7 @@ def _may_move(old: torch.Tensor, new: torch.Tensor, holders: int) -> bool:
         return False
     # Arrays of NumPy and of other libraries over a tensor without gradients hold the tensor itself.
     in_c = torch.Tensor._use_count(old)  # pyright: ignore[reportAttributeAccessIssue] - the stubs lack it
-    if not old.requires_grad and (sys.getrefcount(old) > holders or in_c > 1):
+    if not old.requires_grad and (in_c > 1 or not nobody_holds):
         return False
     storage = old.untyped_storage()
     if torch._C._storage_Use_Count(storage._cdata) > 2:  # the tensor and ``storage``
