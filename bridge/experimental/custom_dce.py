@@ -58,8 +58,8 @@ class custom_dce:
     def __init__(
         self, fun: Callable[..., object], *, static_argnums: int | Sequence[int] = ()
     ) -> None:
-        self._arguments = CustomArguments("custom_dce", fun, static_argnums, kind="static")
         functools.update_wrapper(self, fun)
+        self._arguments = CustomArguments("custom_dce", fun, static_argnums, kind="static")
         self.fun = fun
         self.static_argnums = self._arguments.nondiff
         self.dce_rule = None

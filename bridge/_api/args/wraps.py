@@ -9,7 +9,14 @@ from tracebridge.core.ir.debug_info import name_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_COPIED = ("__module__", "__name__", "__qualname__", "__doc__", "__annotations__")
+# Objects that can be called may have anything under these names; a function takes these types.
+_COPIED: tuple[tuple[str, type], ...] = (
+    ("__module__", str),
+    ("__name__", str),
+    ("__qualname__", str),
+    ("__doc__", str),
+    ("__annotations__", dict),
+)
 
 
 def named_like(fun: Callable[..., object], doc: str = "") -> Callable[[F], F]:
@@ -22,9 +29,9 @@ def named_like(fun: Callable[..., object], doc: str = "") -> Callable[[F], F]:
     """
 
     def decorate(wrapper: F) -> F:
-        for attribute in _COPIED:
+        for attribute, kind in _COPIED:
             value = getattr(fun, attribute, None)
-            if value is not None:
+            if isinstance(value, kind):
                 setattr(wrapper, attribute, value)
         if doc:
             own = doc.replace("{fun}", name_of(fun))

@@ -50,8 +50,8 @@ class custom_vmap:
     vmap_rule: Callable[..., Any] | None
 
     def __init__(self, fun: Callable[..., Any]) -> None:
-        self._arguments = CustomArguments("custom_vmap", fun)
         functools.update_wrapper(self, fun)
+        self._arguments = CustomArguments("custom_vmap", fun)
         self.fun = fun
         self.vmap_rule = None
 

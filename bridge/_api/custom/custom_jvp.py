@@ -59,8 +59,8 @@ class custom_jvp:
         nondiff_argnums: Sequence[int] = (),
         nondiff_argnames: Sequence[str] = (),
     ) -> None:
-        self._arguments = CustomArguments("custom_jvp", fun, nondiff_argnums, nondiff_argnames)
         functools.update_wrapper(self, fun)
+        self._arguments = CustomArguments("custom_jvp", fun, nondiff_argnums, nondiff_argnames)
         self.fun = fun
         self.nondiff_argnums = self._arguments.nondiff
         self.jvp = None

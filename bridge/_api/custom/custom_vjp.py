@@ -56,8 +56,8 @@ class custom_vjp:
         nondiff_argnums: Sequence[int] = (),
         nondiff_argnames: Sequence[str] = (),
     ) -> None:
-        self._arguments = CustomArguments("custom_vjp", fun, nondiff_argnums, nondiff_argnames)
         functools.update_wrapper(self, fun)
+        self._arguments = CustomArguments("custom_vjp", fun, nondiff_argnums, nondiff_argnames)
         self.fun = fun
         self.nondiff_argnums = self._arguments.nondiff
         self.fwd = None
