@@ -10,6 +10,7 @@ import torch
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.transform_errors import ArgumentSpecError
 from tracebridge.core.tree.tree import flatten
+from tracebridge.torch._graphs.distributed import works_with_others
 from tracebridge.torch._training.losses import is_of_torch, translated
 from tracebridge.torch._training.models import MOST_PROGRAMS, is_plain, model_of
 from tracebridge.torch._training.optimizers import Flags, Update, update_of
@@ -55,8 +56,8 @@ def train_step(
         gives the loss before the update as a tensor without history.
 
     Raises:
-        ArgumentSpecError: an argument is not as described, or the optimizer has parameters that
-            require gradients and are not of the module.
+        ArgumentSpecError: an argument is not as described, the optimizer has parameters that
+            require gradients and are not of the module, or processes share the module's work.
 
     >>> import torch
     >>> import tracebridge.numpy as tnp
@@ -76,6 +77,11 @@ def train_step(
     if not callable(loss):
         msg = f"train_step: loss is {loss!r} of type {type(loss).__name__}"
         raise ArgumentSpecError(msg, expected="a function of outputs and target")
+    if isinstance(module, torch.nn.Module) and works_with_others(module):
+        msg = f"train_step: {type(module).__name__} averages its gradients over processes"
+        raise ArgumentSpecError(
+            msg, hint="use the plain loop: loss(module(x), y).backward(), optimizer.step()"
+        )
     return TrainStep(module, loss, optimizer, has_aux=has_aux)
 
 

@@ -22,6 +22,7 @@ REPORTS = {
     "inverse_kinematics": r"points reached +100\.0%",
     "saved_model": r"batch of 7",
     "torch_to_tensorflow": r"batch of 7",
+    "train_steps": r"agree in 2 ways",
 }
 
 FRAMEWORKS = {"saved_model": ["tensorflow"], "torch_to_tensorflow": ["tensorflow", "torch"]}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import operator
+import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, ParamSpec, TypeVar, final
+from typing import Any, NamedTuple, ParamSpec, TypeVar, final
 
 import tracebridge.core.lax as lax
 from tracebridge._api.args.argnums import check_callable
@@ -92,8 +93,7 @@ def vmap(
     check_callable("vmap", fun)
     axis = _checked_axis(axis_name, spmd_axis_name)
     axis_size = _checked_size(axis_size)
-    if type(in_axes) is list:
-        in_axes = tuple(in_axes)
+    in_axes = tuple(in_axes) if type(in_axes) is list else in_axes
     _check_specs(in_axes=in_axes, out_axes=out_axes)
     if not (in_axes is None or isinstance(in_axes, (int, tuple, *SPEC_TYPES))):
         raise AxisSpecError(
@@ -138,7 +138,26 @@ def vmap(
         ]
         return structure.unflatten(placed)
 
-    return api_boundary(vmap_f)
+    # Collectives could mix entries.
+    return _noted(api_boundary(vmap_f), None if axis_name else (fun, in_axes, out_axes))
+
+
+class Mapped(NamedTuple):
+    """What a function that ``vmap`` has made does: ``fun`` for each entry along an axis."""
+
+    made: Callable[[], Any]
+    """Gives the function itself: what copies its attributes is another one."""
+    fun: Any
+    in_axes: Any
+    out_axes: Any
+
+
+def _noted(made: Callable[P, R], how: tuple[Any, Any, Any] | None) -> Callable[P, R]:
+    """``made``, which says in its attribute ``mapped`` what it maps, where that is all it does."""
+    if how is not None:
+        note = Mapped(weakref.ref(made), *how)
+        made.mapped = note  # type: ignore[attr-defined]  # it is a function of ours
+    return made
 
 
 def _map_refs(

@@ -48,6 +48,11 @@ from tracebridge.torch._eager import autograd
 from tracebridge.torch._eager.entry import CallTable
 from tracebridge.torch._eager.through_operator import avals_for_trace
 from tracebridge.torch._eager.visible import flops_of, named_apply, profiler, run_seen
+from tracebridge.torch._graphs.distributed import (
+    call_distributed,
+    is_distributed,
+    rule_for_dtensors,
+)
 from tracebridge.torch._graphs.roots import resolve
 
 if TYPE_CHECKING:
@@ -266,9 +271,10 @@ class Node(torch.autograd.Function):
         ctx.settings = Settings()
         ctx.set_materialize_grads(False)
         functorch = torch._C._are_functorch_transforms_active()
-        # Which residuals are kept depends on sizes, so a graph for all sizes keeps none.
+        # Which residuals are kept depends on sizes, so a graph for all sizes keeps none, and nor
+        # do calls on shards, whose sizes are others than those of the whole.
         duals = forward_ad._current_level >= 0 and not functorch
-        ctx.recompute = functorch or duals or has_symbolic(xs)
+        ctx.recompute = functorch or duals or has_symbolic(xs) or is_distributed(xs)
         parts = None
         if not ctx.recompute:
             avals = tuple([aval_of(x) for x in xs])
@@ -345,6 +351,18 @@ def _flops(xs: Sequence[torch.Tensor], h: str, *, out_val: Any = None) -> int:
         return flops_of(resolve(h), tuple([aval_of(x) for x in xs]))
 
 
+def _distributed(xs: Sequence[torch.Tensor], h: str) -> list[torch.Tensor]:
+    """On DTensors: the operator on shards."""
+    with settings_of_graph(h):
+        family = resolve(h)
+        return call_distributed(
+            family,
+            xs,
+            lambda local: CALL(local, h),
+            lambda: [(shape, TORCH_DTYPES[dtype]) for shape, dtype in _result_shapes(family, xs)],
+        )
+
+
 def _under_settings(
     rule: Callable[[Sequence[torch.Tensor], str], Any], xs: Sequence[torch.Tensor], h: str
 ) -> Any:
@@ -369,3 +387,5 @@ torch.library.register_fake("tracebridge::snapshot", torch.empty_like, lib=_libr
 torch.library.register_vmap(
     "tracebridge::snapshot", lambda _, in_dims, x: (x.clone(), in_dims[0]), lib=_library
 )
+rule_for_dtensors(_library, "tracebridge::call", _distributed)
+rule_for_dtensors(_library, "tracebridge::snapshot", torch.clone)

@@ -1,0 +1,266 @@
+"""The operator on DTensors: which shards of its inputs each process needs, and what comes out.
+
+What ``vmap`` has made works entry by entry along the mapped axis: shards along it stay where they
+are, and each process computes its entries, of results and of gradients. Gradients of inputs that
+are not mapped are sums over the entries, so that each process has a term (``Partial``), as after
+``x @ w`` in torch. About other functions nothing is known: each process gathers whole tensors and
+computes everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from tracebridge._derived.families import Avals, Derived, Family, Jvp, Ruled, Vjp, Vmap
+from tracebridge.core.dtypes.dtypes import is_inexact
+from tracebridge.core.errors.exchange_errors import ExchangeError
+from tracebridge.core.tree.prefix import flatten_axes
+from tracebridge.torch._crossing.numbers import aval_of
+from tracebridge.torch._graphs.call_family import CallFamily
+
+HAS_DTENSORS = torch.distributed.is_available()
+if TYPE_CHECKING or HAS_DTENSORS:
+    from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
+
+Axes = tuple[int | None, ...]
+
+
+class Split(NamedTuple):
+    """One way to divide the work of a family over processes.
+
+    ``ins``: along which axis of each input, None for a whole one. ``outs``: likewise of each
+    result, None for one whose terms the processes have.
+    """
+
+    ins: Axes
+    outs: Axes
+
+
+def is_distributed(xs: Sequence[Any]) -> bool:
+    """Whether some of the tensors are DTensors."""
+    return HAS_DTENSORS and any([isinstance(x, DTensor) for x in xs])
+
+
+def rule_for_dtensors(library: Any, operator: str, rule: Callable[..., Any]) -> None:
+    """Register ``rule(*args)`` for DTensors among the arguments of an operator."""
+    if HAS_DTENSORS:
+        torch.library.register_torch_dispatch(
+            operator,
+            DTensor,
+            lambda _cls, _op, _types, args, _kwargs: rule(*args),
+            lib=library,
+        )
+
+
+def works_with_others(module: torch.nn.Module) -> bool:
+    """Whether gradients of a module are those of several processes."""
+    if not HAS_DTENSORS:
+        return False
+    parallel = torch.nn.parallel.DistributedDataParallel
+    return isinstance(module, parallel) or is_distributed(list(module.parameters()))
+
+
+# How a family can be divided ---------------------------------------------------------------------
+
+
+def splits_of(family: Family, avals: Avals) -> list[Split]:
+    """The ways to divide the program of a family at ``avals``."""
+    if isinstance(family, CallFamily):
+        return _mapped(family, avals)
+    if not isinstance(family, Derived):
+        return []
+    of_parent = family.of_parent(avals)
+    found = splits_of(family.parent, of_parent)
+    if isinstance(family, Vjp):
+        return [_of_vjp(family, split) for split in found]
+    if isinstance(family, Jvp):
+        results = family.parent.program(of_parent).out_avals
+        inexact = [is_inexact(a.dtype) for a in results]
+        return [_of_jvp(family, split, inexact) for split in found]
+    if isinstance(family, Vmap):
+        here = Split(family.dims, (0,) * len(family.program(avals).outs))
+        return [here, *[_of_vmap(family, split) for split in found]]
+    return found if isinstance(family, Ruled) else []
+
+
+def _of_vjp(family: Vjp, split: Split) -> Split:
+    pairs = zip(split.outs, family.cotangents, strict=True)
+    grads = zip(split.ins, family.active, strict=True)
+    # The cotangent of a sum is whole, and so is that of each of its terms.
+    return Split((*split.ins, *[d for d, c in pairs if c]), tuple([d for d, a in grads if a]))
+
+
+def _of_jvp(family: Jvp, split: Split, inexact: Sequence[bool]) -> Split:
+    tangents = [d for d, t in zip(split.ins, family.nonzero, strict=True) if t]
+    results = [d for d, t in zip(split.outs, inexact, strict=True) if t]
+    return Split((*split.ins, *tangents), (*split.outs, *results))
+
+
+def _of_vmap(family: Vmap, split: Split) -> Split:
+    pairs = zip(split.ins, family.dims, strict=True)
+    ins = [d if d is None or m is None or m > d else d + 1 for d, m in pairs]
+    return Split(tuple(ins), tuple([None if d is None else d + 1 for d in split.outs]))
+
+
+def _mapped(family: CallFamily, avals: Avals) -> list[Split]:
+    """The mapped axes of functions that are calls of ``vmap``, the outermost first."""
+    owner = family.owner()
+    if owner is None:
+        return []
+    found: list[Split] = []
+    ranks = [a.ndim for a in avals]
+    out_ranks = [a.ndim for a in family.program(avals).out_avals]
+    taken: list[list[int]] = [[] for _ in [*ranks, *out_ranks]]
+    fun = owner.fun
+    while True:
+        mapped = getattr(fun, "mapped", None)
+        # Decorators that copy attributes make other functions of it.
+        if mapped is None or mapped.made() is not fun or type(mapped.out_axes) is not int:
+            return found
+        axes = _flat_axes(family, owner, mapped.in_axes)
+        if axes is None:
+            return found
+        axes += [mapped.out_axes] * len(out_ranks)
+        here: list[int | None] = []
+        for axis, rank, gone in zip(axes, [*ranks, *out_ranks], taken, strict=True):
+            if axis is None:
+                here.append(None)
+                continue
+            left = [d for d in range(rank) if d not in gone]
+            here.append(left[axis])
+            gone.append(left[axis])
+        found.append(Split(tuple(here[: len(ranks)]), tuple(here[len(ranks) :])))
+        fun = mapped.fun
+
+
+def _flat_axes(family: CallFamily, owner: Any, in_axes: Any) -> list[int | None] | None:
+    """The mapped axis of each leaf; None if nothing is sure."""
+    positional, keywords = family.in_tree.unflatten(list(family.kinds))
+    if isinstance(in_axes, tuple):
+        places = owner.splitter.layout(len(in_axes))[1]
+        in_axes = tuple([in_axes[i] for i in places])
+        if len(in_axes) != len(positional):
+            return None
+    axes = in_axes if isinstance(in_axes, tuple) else (in_axes,) * len(positional)
+    found = flatten_axes("vmap: in_axes", family.in_tree, (axes, dict.fromkeys(keywords, 0)))
+    return list(found) if all([d is None or type(d) is int for d in found]) else None
+
+
+# A call ------------------------------------------------------------------------------------------
+
+
+def call_distributed(
+    family: Family,
+    xs: Sequence[torch.Tensor],
+    call: Callable[[list[torch.Tensor]], Sequence[torch.Tensor]],
+    shapes: Callable[[], Sequence[tuple[Any, torch.dtype]]],
+) -> list[torch.Tensor]:
+    """DTensors in, DTensors out: ``call`` is the operator on the shards of this process.
+
+    ``shapes`` gives shapes and dtypes of the whole results.
+
+    Raises:
+        ExchangeError: tensors with elements stand beside DTensors, or there are two meshes.
+    """
+    mesh = _mesh_of(family, xs)
+    avals = tuple([aval_of(x) for x in xs])
+    chosen = _chosen(splits_of(family, avals), xs, mesh)
+    with torch.no_grad():
+        local: list[torch.Tensor] = []
+        for i, x in enumerate(xs):
+            axes = [None if split is None else split.ins[i] for split in chosen]
+            local.append(_shard_of(x, mesh, [Replicate() if d is None else Shard(d) for d in axes]))
+        wholes = shapes()
+        if mesh.get_coordinate() is None:  # this process has no part in it
+            outs: Sequence[torch.Tensor] = [torch.empty(0, dtype=dtype) for _, dtype in wholes]
+        else:
+            outs = call(local)
+        results: list[torch.Tensor] = []
+        for i, (out, (shape, _)) in enumerate(zip(outs, wholes, strict=True)):
+            placements = [_placement_of(split, i) for split in chosen]
+            stride = [1] * len(shape)
+            for d in reversed(range(len(shape) - 1)):
+                stride[d] = stride[d + 1] * max(shape[d + 1], 1)
+            size = torch.Size(shape)
+            results.append(
+                DTensor.from_local(out, mesh, placements, shape=size, stride=tuple(stride))
+            )
+    return results
+
+
+def _mesh_of(family: Family, xs: Sequence[Any]) -> Any:
+    """The one mesh of all DTensors."""
+    index = [isinstance(x, DTensor) for x in xs].index(True)
+    mesh = xs[index].device_mesh
+    for i, x in enumerate(xs):
+        if isinstance(x, DTensor):
+            if x.device_mesh != mesh:
+                raise ExchangeError(
+                    f"{family.name}: tensor {index} is a DTensor on {mesh}, tensor {i} one on "
+                    f"{x.device_mesh}",
+                    hint="bring them onto one mesh: distribute_tensor(x.full_tensor(), mesh, ...)",
+                )
+        elif x.ndim and not torch._C._get_dtensor_allow_implicit_replication():
+            raise ExchangeError(
+                f"{family.name}: tensor {i}, of shape {tuple(x.shape)}, is a "
+                f"{type(x).__name__}, and tensor {index} a DTensor",
+                hint="distribute it, distribute_tensor(x, mesh, [Replicate()]) say, or call the "
+                "function on shards alone: x.to_local(), or "
+                "torch.distributed.tensor.experimental.local_map",
+            )
+    return mesh
+
+
+def _chosen(splits: Sequence[Split], xs: Sequence[Any], mesh: Any) -> list[Split | None]:
+    """For each axis of the mesh how it divides the work; None: it does not."""
+    chosen: list[Split | None] = []
+    sizes: dict[int, set[Any]] = {}  # of the shards so far, by the index of the split
+    for m in range(mesh.ndim):
+        found = None
+        for k, split in enumerate(splits):
+            shard = _shard_along(split, xs, m)
+            if shard is None:
+                continue
+            x, axis = shard
+            before = sizes.get(k, {x.shape[axis]})
+            after = {n for whole in before for n in _chunks(whole, mesh.size(m))}
+            # An empty shard has no entry to compute; all processes decide alike.
+            if all([n > 0 for n in after]):
+                found, sizes[k] = split, after
+                break
+        chosen.append(found)
+    return chosen
+
+
+def _shard_along(split: Split, xs: Sequence[Any], m: int) -> tuple[Any, int] | None:
+    """An input that axis ``m`` of the mesh divides as ``split`` does, and its axis."""
+    for x, axis in zip(xs, split.ins, strict=True):
+        if isinstance(x, DTensor) and axis is not None:
+            placement = x.placements[m]
+            if type(placement) is Shard and placement.dim == axis:
+                return x, axis
+    return None
+
+
+def _chunks(whole: Any, n: int) -> tuple[Any, Any]:
+    """The largest and the smallest shard."""
+    full = -(-whole // n)
+    return full, whole - full * (n - 1)
+
+
+def _shard_of(x: Any, mesh: Any, placements: list[Any]) -> torch.Tensor:
+    if isinstance(x, DTensor):
+        return x.redistribute(mesh, placements).to_local()
+    # One value, or whole by the user's word.
+    whole = DTensor.from_local(x, mesh, [Replicate()] * mesh.ndim)
+    return whole.redistribute(mesh, placements).to_local()
+
+
+def _placement_of(split: Split | None, i: int) -> Any:
+    if split is None:
+        return Replicate()
+    axis = split.outs[i]
+    return Partial() if axis is None else Shard(axis)
