@@ -47,6 +47,7 @@ bench: env tree .venv-peer/stamp
 	$(RUN) tests/benchmarks/compare.py --peer .venv-peer/bin/python --package jax \
 	    --record docs/benchmarks.md $(ARGS)
 	$(RUN) tests/benchmarks/torch_calls.py --record docs/benchmarks.md
+	$(RUN) tests/benchmarks/torch_training.py --record docs/benchmarks.md
 	PYTHONPATH=build/tree:. $(BIN)/python tests/benchmarks/torch_kernels.py \
 	    --record docs/kernels.md --readme README.md --chart docs/kernels.svg
 	PYTHONPATH=build/tree:. $(BIN)/python tests/benchmarks/torch_kernels.py --cores 1 \

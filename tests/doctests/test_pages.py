@@ -34,6 +34,8 @@ PAGES = [
 NEEDS = {
     "torch": ("torch",),
     "torch_modules": ("torch", "tensorflow"),
+    **{f"torch_{page}": ("torch",) for page in ("state", "sizes", "training", "deployment")},
+    "torch_differences": ("torch",),
     "tensorflow": ("tensorflow",),
     "README": ("torch", "tensorflow"),
     "add_a_framework": ("cupy",),
