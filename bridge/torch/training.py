@@ -15,7 +15,7 @@ from tracebridge.torch._training.losses import is_of_torch, translated
 from tracebridge.torch._training.models import MOST_PROGRAMS, is_plain, model_of
 from tracebridge.torch._training.optimizers import Flags, Update, update_of
 from tracebridge.torch._training.program import Form, Outcome, StepProgram
-from tracebridge.torch._training.state import Numbers, Slot
+from tracebridge.torch._training.state import NewCounters, Numbers, Slot, count
 from tracebridge.torch._training.writing import OF_BUFFERS, OF_STATES, write
 from tracebridge.torch.wrapping import Wrapped, wrap
 
@@ -209,18 +209,17 @@ class TrainStep:
         optimizer = self._optimizer
         pairs: list[tuple[torch.Tensor, torch.Tensor]] = []
         counted: list[Slot] = []
+        counters = NewCounters(len(slots))
         for slot, form, new, states in zip(
             slots, flags, outcome.parameters, outcome.states, strict=True
         ):
             if new is not None:
                 pairs.append((slot.parameter, new))
-                slot.replace(optimizer, update, update.names(form), states, pairs)
+                slot.replace(optimizer, update, update.names(form), states, pairs, counters)
                 counted.append(slot)
         write(pairs, OF_STATES)
         if update.counts and counted:
-            torch._foreach_add_([slot.counter for slot in counted], 1)  # pyright: ignore[reportPrivateImportUsage] - the stubs lack it
-            for slot in counted:
-                slot.count()
+            count(counted)
         # Schedulers look whether the optimizer stepped before them.
         optimizer._opt_called = True
         _call_hooks(optimizer, optimizer._optimizer_step_post_hooks)

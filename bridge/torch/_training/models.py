@@ -172,7 +172,10 @@ class _Translations(Programs):
         return BoundedCache("programs of a module", MOST_PROGRAMS, register=False)
 
     def of(self, structure: Structure, args: Any, kwargs: dict[str, Any], context: Any) -> Program:
-        leaves, spec = torch_trees.tree_flatten((tuple(args), dict(kwargs)))
+        leaves: Sequence[Any] = args
+        spec: Any = len(args)
+        if kwargs or not all([type(x) is torch.Tensor for x in args]):
+            leaves, spec = torch_trees.tree_flatten((tuple(args), dict(kwargs)))
         kinds = [
             (x.shape, x.dtype) if hasattr(x, "shape") else (type(x), x if is_plain(x) else None)
             for x in leaves

@@ -15,6 +15,7 @@ import torch.distributed
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor.experimental import local_map
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     PrepareModuleInput,
@@ -48,6 +49,7 @@ def together(rank: int, rendezvous: str) -> None:
             mapped_axes,
             second_order,
             uneven_shards,
+            more_axes,
             messages,
             graphs,
             data_parallel,
@@ -160,6 +162,20 @@ def second_order(mesh):
     (w,), (data,) = on(mesh, WHOLE, params["w"]), on(mesh, [Shard(0)], x)
     for ours, wanted in zip(curvature(w, data), plain, strict=True):
         same(ours, wanted)
+    # torch's own way to say which shards a function wants, where nothing tells us.
+    divided = local_map(
+        wrap(lambda w, x: tnp.sum(tnp.sin(x @ w), axis=1)),
+        out_placements=[Shard(0)],
+        in_placements=(WHOLE, [Shard(0)]),
+        in_grad_placements=([Partial()], [Shard(0)]),
+        device_mesh=mesh,
+    )
+    for ours, wanted in zip(
+        torch.autograd.grad(divided(w, data).sum(), (w, data)),
+        torch.autograd.grad(f(w, data).sum(), (w, data)),
+        strict=True,
+    ):
+        same(ours, wanted.full_tensor())
 
 
 def uneven_shards(mesh):
@@ -176,6 +192,31 @@ def uneven_shards(mesh):
         same(out, f(params, x))
         for k, p in wanted.items():
             same(leaves[k].grad, p.grad)
+
+
+def more_axes(mesh):
+    """Meshes of two axes, inference mode, and shards that no function knows of."""
+    params, x = values()
+    f = wrap(tb.vmap(entry, in_axes=(None, 0)))
+    square = init_device_mesh("cpu", (PROCESSES, 1))
+    for first, second, placements in (
+        (Shard(0), Shard(0), (Shard(0), Shard(0))),
+        (Shard(0), Replicate(), (Shard(0), Replicate())),
+        (Shard(1), Shard(0), (Replicate(), Shard(0))),
+        (Partial(), Replicate(), (Replicate(), Replicate())),
+    ):
+        leaves = {k: distribute_tensor(p, square, 2 * WHOLE) for k, p in params.items()}
+        share = x / PROCESSES
+        data = DTensor.from_local(share, square, (first, second)) if first.is_partial() else (
+            distribute_tensor(x, square, (first, second))
+        )  # fmt: skip
+        with torch.inference_mode():
+            out = f(leaves, data)
+        assert out.placements == placements
+        same(out, f(params, x))
+    other = {**leaves, "w": on(mesh, WHOLE, params["w"])[0]}
+    with pytest.raises(ExchangeError, match=r"(?s)entry: tensor 0 is a DTensor on .*one mesh"):
+        f(other, distribute_tensor(x, square, 2 * WHOLE))
 
 
 def messages(mesh):

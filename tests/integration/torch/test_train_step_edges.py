@@ -206,3 +206,44 @@ def test_partial_losses_and_weights_in_bfloat16():
     )
     weighted = train_step(net, nn.NLLLoss(weight=weights.bfloat16()), optimizer)(x, y)
     torch.testing.assert_close(weighted, nn.NLLLoss(weight=weights)(net(x), y).detach())
+
+
+def test_counters_are_torch_s_own():
+    """Counts are one tensor, and yet each parameter's own: in subsets, after loading, in torch."""
+    nets = [torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Linear(2, 2)) for _ in range(2)]
+    nets[1].load_state_dict(nets[0].state_dict())
+    x, y = torch.randn(4, 3), torch.randn(4, 2)
+    optimizers = [torch.optim.AdamW(net.parameters(), lr=0.1) for net in nets]
+    mse = torch.nn.functional.mse_loss
+
+    def plain_step(net, optimizer):
+        loss = mse(net(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    whole = train_step(nets[0], mse, optimizers[0])
+    for i in range(7):
+        if i == 3:  # a step of torch in between
+            plain_step(nets[0], optimizers[0])
+        elif i == 4:  # a counter that somebody else has set
+            for optimizer, net in zip(optimizers, nets, strict=True):
+                optimizer.state[net[0].weight]["step"].fill_(2.0)
+            whole(x, y)
+        elif i == 5:
+            saved = copy.deepcopy(optimizers[0].state_dict())
+            optimizers[0].load_state_dict(saved)
+            whole(x, y)
+        elif i == 6:  # one parameter is frozen
+            for net in nets:
+                net[1].bias.requires_grad_(False)
+                net[1].bias.grad = None
+            whole(x, y)
+        else:
+            whole(x, y)
+        plain_step(nets[1], optimizers[1])
+
+    for p, q in zip(nets[0].parameters(), nets[1].parameters(), strict=True):
+        torch.testing.assert_close(p, q)
+        counts = [o.state[r]["step"].item() for o, r in zip(optimizers, (p, q), strict=True)]
+        assert counts[0] == counts[1]
