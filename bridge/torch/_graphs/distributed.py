@@ -207,9 +207,9 @@ def _mesh_of(family: Family, xs: Sequence[Any]) -> Any:
             raise ExchangeError(
                 f"{family.name}: tensor {i}, of shape {tuple(x.shape)}, is a "
                 f"{type(x).__name__}, and tensor {index} a DTensor",
-                hint="distribute it, distribute_tensor(x, mesh, [Replicate()]) say, or call the "
-                "function on shards alone: x.to_local(), or "
-                "torch.distributed.tensor.experimental.local_map",
+                hint="distribute it, by distribute_tensor(x, mesh, [Replicate()]), a module by "
+                "distribute_module(module, mesh); or call the function on shards alone: "
+                "x.to_local(), or torch.distributed.tensor.experimental.local_map",
             )
     return mesh
 
