@@ -19,6 +19,7 @@ from tracebridge.core.dtypes.dtypes import is_inexact
 from tracebridge.core.errors.exchange_errors import ExchangeError
 from tracebridge.core.tree.prefix import flatten_axes
 from tracebridge.torch._crossing.numbers import aval_of
+from tracebridge.torch._crossing.symbolic import has_symbolic
 from tracebridge.torch._graphs.call_family import CallFamily
 
 HAS_DTENSORS = torch.distributed.is_available()
@@ -166,29 +167,61 @@ def call_distributed(
         ExchangeError: tensors with elements stand beside DTensors, or there are two meshes.
     """
     mesh = _mesh_of(family, xs)
-    avals = tuple([aval_of(x) for x in xs])
-    chosen = _chosen(splits_of(family, avals), xs, mesh)
+    plan = _plan_of(family, xs, mesh, shapes)
     with torch.no_grad():
-        local: list[torch.Tensor] = []
-        for i, x in enumerate(xs):
-            axes = [None if split is None else split.ins[i] for split in chosen]
-            local.append(_shard_of(x, mesh, [Replicate() if d is None else Shard(d) for d in axes]))
-        wholes = shapes()
+        local = [_shard_of(x, mesh, wanted) for x, wanted in zip(xs, plan.wanted, strict=True)]
         if mesh.get_coordinate() is None:  # this process has no part in it
-            outs: Sequence[torch.Tensor] = [torch.empty(0, dtype=dtype) for _, dtype in wholes]
+            outs: Sequence[torch.Tensor] = [torch.empty(0, dtype=r.dtype) for r in plan.results]
         else:
             outs = call(local)
-        results: list[torch.Tensor] = []
-        for i, (out, (shape, _)) in enumerate(zip(outs, wholes, strict=True)):
-            placements = [_placement_of(split, i) for split in chosen]
+        return [
+            DTensor.from_local(out, mesh, r.placements, shape=r.shape, stride=r.stride)
+            for out, r in zip(outs, plan.results, strict=True)
+        ]
+
+
+class Result(NamedTuple):
+    """What is known of a whole result."""
+
+    placements: tuple[Any, ...]
+    shape: torch.Size
+    stride: tuple[int, ...]
+    dtype: torch.dtype
+
+
+class Plan(NamedTuple):
+    """A call at given types and placements: what each process wants of inputs, and the results."""
+
+    wanted: tuple[tuple[Any, ...], ...]
+    results: tuple[Result, ...]
+
+
+def _plan_of(
+    family: Family,
+    xs: Sequence[Any],
+    mesh: Any,
+    shapes: Callable[[], Sequence[tuple[Any, torch.dtype]]],
+) -> Plan:
+    # A graph for all sizes is made once.
+    known: dict[Any, Any] = {}
+    avals = tuple([aval_of(x) for x in xs])
+    if not has_symbolic(xs):
+        known = family.program(avals).cache
+    key = ("shards", mesh, tuple([x.placements if isinstance(x, DTensor) else None for x in xs]))
+    found = known.get(key)
+    if found is None:
+        chosen = _chosen(splits_of(family, avals), xs, mesh)
+        ins = [[None if s is None else s.ins[i] for s in chosen] for i in range(len(xs))]
+        wanted = [tuple([Replicate() if d is None else Shard(d) for d in axes]) for axes in ins]
+        results: list[Result] = []
+        for i, (shape, dtype) in enumerate(shapes()):
             stride = [1] * len(shape)
             for d in reversed(range(len(shape) - 1)):
                 stride[d] = stride[d + 1] * max(shape[d + 1], 1)
-            size = torch.Size(shape)
-            results.append(
-                DTensor.from_local(out, mesh, placements, shape=size, stride=tuple(stride))
-            )
-    return results
+            placements = tuple([_placement_of(split, i) for split in chosen])
+            results.append(Result(placements, torch.Size(shape), tuple(stride), dtype))
+        found = known[key] = Plan(tuple(wanted), tuple(results))
+    return found
 
 
 def _mesh_of(family: Family, xs: Sequence[Any]) -> Any:
@@ -251,10 +284,13 @@ def _chunks(whole: Any, n: int) -> tuple[Any, Any]:
     return full, whole - full * (n - 1)
 
 
-def _shard_of(x: Any, mesh: Any, placements: list[Any]) -> torch.Tensor:
+def _shard_of(x: Any, mesh: Any, placements: tuple[Any, ...]) -> torch.Tensor:
+    """What this process has of ``x`` when it is placed so."""
     if isinstance(x, DTensor):
-        return x.redistribute(mesh, placements).to_local()
+        return (x if x.placements == placements else x.redistribute(mesh, placements)).to_local()
     # One value, or whole by the user's word.
+    if all([placement.is_replicate() for placement in placements]):
+        return x
     whole = DTensor.from_local(x, mesh, [Replicate()] * mesh.ndim)
     return whole.redistribute(mesh, placements).to_local()
 

@@ -25,6 +25,7 @@ PRIVATE = (
     "_functorch",
     "_get_tracing_state",
     "_set_tracing_state",
+    "_get_dtensor_allow_implicit_replication",
 )
 
 
