@@ -32,6 +32,7 @@ MAX_SCALAR_CALLS = 512
 LEAST_GUARDED = 2**16
 
 _INDEX = ShapedArray((), np.int32)
+_DIVIDED_WIDE = (np.dtype(np.int32), np.dtype(np.uint32))
 
 _STAGED: BoundedCache[Jaxpr] = BoundedCache("compositions for single platforms", 512)
 
@@ -90,6 +91,29 @@ def correction_rule(
         if ctx.avals_in[0].dtype not in dtypes:
             return plain
         return composed(ctx, correct, (*operands, plain), (*ctx.avals_in, ctx.aval_out))
+
+    return lower
+
+
+def _is_constant(x: Any) -> bool:
+    """Whether an operand is known to the compiler."""
+    owner = x.owner
+    if getattr(owner, "name", None) == "stablehlo.broadcast_in_dim":
+        owner = owner.operands[0].owner
+    return getattr(owner, "name", None) == "stablehlo.constant"
+
+
+def integer_rule(every: Callable[..., Any], compose: Callable[..., object]) -> Callable[..., Any]:
+    """The rule ``every``, but for large arrays of integers of 32 bits: ``compose``.
+
+    Processors divide integers one by one; divisions by constants become products in XLA.
+    """
+
+    def lower(ctx: LoweringContext, x: Any, y: Any, **params: Any) -> Any:
+        is_left = ctx.avals_in[0].dtype not in _DIVIDED_WIDE
+        if params or is_left or is_small(ctx.aval_out) or _is_constant(y):
+            return every(ctx, x, y, **params)
+        return composed(ctx, compose, (x, y))
 
     return lower
 
@@ -180,6 +204,7 @@ def _rules() -> dict[str, Callable[..., Any]]:
     by_name: dict[str, Callable[..., Any]] = {}
     for rules, at_any_size in (
         (cpu_lowerings.CPU_RULES, False),
+        (cpu_exponentials.CPU_RULES, False),
         (cpu_lowerings.CPU_EXACT_RULES, True),
         (cpu_exponentials.CPU_EXACT_RULES, True),
         (cpu_special.CPU_EXACT_RULES, True),
@@ -200,6 +225,9 @@ def _rules() -> dict[str, Callable[..., Any]]:
         primitive = getattr(lax, f"{name}_p")
         rule = correction_rule(primitive, correct, complex_dtypes)
         by_name[name] = _by_dtype(primitive, by_name.get(name), rule)
+    divide = by_name.get("div", lax.div_p.lower)
+    by_name["div"] = integer_rule(divide, cpu_lowerings.quotient)
+    by_name["rem"] = integer_rule(lower_rem, cpu_lowerings.integer_rem)
     return by_name
 
 
@@ -208,7 +236,6 @@ def _register() -> None:
         register_platform_lowering(getattr(lax, f"{name}_p"), "cpu", rule, optional=True)
     erf = composition_rule(lax.erf_p, cpu_erf.erf, (np.dtype(np.float64),))
     register_platform_lowering(lax.erf_p, "cpu", erf, optional=True)
-    register_platform_lowering(lax.rem_p, "cpu", lower_rem, optional=True)
     register_platform_lowering(lax.reduce_sum_p, "cpu", cpu_sums.lower_sum, optional=True)
     register_platform_lowering(lax.stored_p, "cpu", lower_stored, optional=True)
     register_platform_lowering(lax.roll_p, "cpu", lower_roll, optional=True)

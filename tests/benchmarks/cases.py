@@ -10,6 +10,7 @@ from typing import Any
 
 import control_programs
 import draws
+import elementwise
 import matrices
 import numpy as onp
 import products
@@ -192,4 +193,5 @@ for _group, _table in (
 
 matrices.register(case)
 products.register(case)
+elementwise.register(case)
 draws.register(case)

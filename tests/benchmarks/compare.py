@@ -33,6 +33,7 @@ GROUPS: dict[str, tuple[float | None, float | None]] = {
     "linear algebra and fft": (0.2, 1.1),
     "linear algebra and fft, where XLA does well": (1.0, 1.1),
     "sums of products": (0.7, 1.1),
+    "elementwise functions": (0.3, 1.1),
     "random numbers and selection": (0.2, 1.1),
     "random numbers and selection, where XLA does well": (1.1, 1.1),
     "import": (0.5, None),
@@ -184,7 +185,7 @@ def main(argv: list[str]) -> Any:
         "cached call", "tracing and lowering", "eager", "compiled code",
         "convolutions and pooling that XLA is slow at", "convolutions that XLA does well",
         "linear algebra and fft", "linear algebra and fft, where XLA does well",
-        "sums of products",
+        "sums of products", "elementwise functions",
         "random numbers and selection", "random numbers and selection, where XLA does well",
         *IMPORTS,
     ]  # fmt: skip

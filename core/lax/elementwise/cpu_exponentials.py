@@ -146,15 +146,10 @@ def cosh(x: Value) -> Any:
     return lax.select_n(lax.ne(x, x), value, x)
 
 
-def _log1p_of_normal(x: Value) -> Any:
-    """``log(1 + x)`` of finite float64 above -1."""
-    # A one that XLA does not know: it would turn (1 + x) - 1 into x.
-    one = lax.select_n(lax.ne(x, x), literal(1.0, _F64), literal(2.0, _F64))
-    u = lax.add(one, x)
-    lost = lax.select_n(lax.ge(x, 1.0), lax.sub(x, lax.sub(u, one)), lax.sub(one, lax.sub(u, x)))
-    correction = lax.div(lost, u)
+def _log_of_normal(x: Value, correction: Any = None) -> Any:
+    """``log(x) + correction`` of normal float64 above 0."""
     i64 = np.dtype(np.int64)
-    bits = _bitcast(u, i64)
+    bits = _bitcast(x, i64)
     shifted = lax.sub(bits, literal(0x3FE6A09E667F3BCD, i64))
     k = lax.shift_right_arithmetic(shifted, literal(52, i64))
     mantissa = lax.sub(bits, lax.shift_left(k, literal(52, i64)))
@@ -166,9 +161,28 @@ def _log1p_of_normal(x: Value) -> Any:
     series = lax.mul(z, horner(z, _LOG))
     half = lax.mul(lax.mul(f, f), 0.5)
     high, low = _LOG_2[_F64]
-    small = lax.add(lax.mul(k, low), correction)
+    small = lax.mul(k, low)
+    if correction is not None:
+        small = lax.add(small, correction)
     inner = lax.sub(half, lax.add(lax.mul(s, lax.add(half, series)), small))
     return lax.sub(lax.mul(k, high), lax.sub(inner, f))
+
+
+def _log1p_of_normal(x: Value) -> Any:
+    """``log(1 + x)`` of finite float64 above -1."""
+    # A one that XLA does not know: it would turn (1 + x) - 1 into x.
+    one = lax.select_n(lax.ne(x, x), literal(1.0, _F64), literal(2.0, _F64))
+    u = lax.add(one, x)
+    lost = lax.select_n(lax.ge(x, 1.0), lax.sub(x, lax.sub(u, one)), lax.sub(one, lax.sub(u, x)))
+    return _log_of_normal(u, lax.div(lost, u))
+
+
+def log(x: Value) -> Any:
+    """The logarithm of float64; subnormal numbers count as 0, as in XLA's."""
+    tiny = float(np.finfo(_F64).tiny)
+    value = lax.select_n(lax.eq(x, math.inf), _log_of_normal(x), x)
+    value = lax.select_n(lax.lt(x, tiny), value, literal(-math.inf, _F64))
+    return lax.select_n(lax.ge(x, 0.0), literal(math.nan, _F64), value)
 
 
 def log1p(x: Value) -> Any:
@@ -232,6 +246,8 @@ def cbrt(x: Value) -> Any:
 
 
 BOTH = (_F32, _F64)
+# For large arrays only: XLA's calls the function of libm for one number after another.
+CPU_RULES = {"log": (log, (_F64,))}
 # Primitive -> (composition, dtypes): for arrays of any size, as the plain operation is less exact.
 CPU_EXACT_RULES = {
     "exp2": (exp2, BOTH),

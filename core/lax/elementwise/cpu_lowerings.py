@@ -310,6 +310,25 @@ def rem(x: Any, y: Operand) -> Any:
     return lax.select_n(is_nan, with_sign_of(value, x), value)
 
 
+def quotient(x: Value, y: Value) -> Any:
+    """The quotient of integers of 32 bits, rounded towards zero, by a division in float64.
+
+    Both convert exactly, and a quotient is further from the next integer than it is rounded.
+    """
+    dtype = x.aval.dtype
+    q = lax.convert_dtype(lax.div(lax.convert_dtype(x, _F64), lax.convert_dtype(y, _F64)), dtype)
+    if dtype == _I32:
+        # The smallest integer by -1 is out of range: as XLA's own it stays what it is.
+        q = lax.select_n(lax.eq(y, literal(-1, dtype)), q, lax.neg(x))
+    ones = literal(np.array(-1).astype(dtype).item(), dtype)
+    return lax.select_n(lax.eq(y, literal(0, dtype)), q, ones)
+
+
+def integer_rem(x: Value, y: Value) -> Any:
+    """The remainder of integers of 32 bits; the dividend where the divisor is 0."""
+    return lax.sub(x, lax.mul(quotient(x, y), y))
+
+
 BOTH = (_F32, _F64)
 # Primitive -> (composition, dtypes); for large arrays, as the plain operations are as exact.
 CPU_RULES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {

@@ -168,6 +168,43 @@ def test_rem_is_exact(bounds: tuple[float, float]) -> None:
     np.testing.assert_array_equal(np.fmod(x, y), run(lax.rem, x, y))
 
 
+@pytest.mark.parametrize("dtype", [np.int32, np.uint32], ids=["int32", "uint32"])
+def test_division_of_integers_is_exact(dtype: Any) -> None:
+    """Beside multiples and at the ends of the range, as integers of 64 bits divide; XLA's by 0."""
+    random, ends = np.random.default_rng(0), np.iinfo(dtype)
+    edges = [0, 1, 2, 7, 46341, 65537, ends.max, ends.max - 1, ends.min, ends.min + 1, -1 % 2**32]
+    grid = np.meshgrid(np.array(edges).astype(dtype), np.array(edges).astype(dtype))
+    y = random.integers(1, 70_000, N)
+    multiple = random.integers(ends.min, ends.max, N) // y * y
+    near = [np.clip(multiple + side, ends.min, ends.max) for side in (-1, 0, 1)]
+    x = np.concatenate([grid[0].ravel(), *near]).astype(dtype)
+    y = np.concatenate([grid[1].ravel(), *[y] * 3]).astype(dtype)
+    wide, divisor = x.astype(np.int64), np.where(y == 0, 1, y).astype(np.int64)
+    quotient = np.sign(wide) * np.sign(divisor) * (np.abs(wide) // np.abs(divisor))
+
+    np.testing.assert_array_equal(run(lax.div, x, y), np.where(y == 0, -1, quotient).astype(dtype))
+    rest = np.where(y == 0, wide, wide - quotient * divisor).astype(dtype)
+    np.testing.assert_array_equal(run(lax.rem, x, y), rest)
+    seen = y != 0
+    floors = [np.floor_divide(wide, divisor), np.mod(wide, divisor)]
+    for fun, expected in zip((tnp.floor_divide, tnp.mod), floors, strict=True):
+        np.testing.assert_array_equal(run(fun, x, y)[seen], expected.astype(dtype)[seen])
+
+
+def test_which_divisions_of_integers_stay() -> None:
+    """By constants, which XLA makes products of, of few elements, and of other widths."""
+    many = ShapedArray((MAX_SCALAR_CALLS + 1,), np.int32)
+    few, short = many.update(shape=(8,)), many.update(dtype=np.int16)
+
+    for fun in (lax.div, lax.rem):
+        assert "f64" in text_of(fun, many, many)
+        assert "f64" not in text_of(fun, many, many, platform="cuda")
+        assert "f64" not in text_of(lambda x, fun=fun: fun(x, 7), many)
+        assert "f64" not in text_of(fun, few, few) + text_of(fun, short, short)
+    x = np.arange(many.size, dtype=np.int32)
+    assert "f64" not in _text(lambda x: x // 7 + x % 10, x)
+
+
 @pytest.mark.parametrize("dtype", [F32, F64], ids=str)
 def test_special_values(dtype: Any) -> None:
     """Zeros, infinities, NaN and huge numbers give what NumPy gives, with the sign of zeros."""

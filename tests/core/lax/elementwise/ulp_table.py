@@ -220,7 +220,7 @@ UNARY = (
         (-60, 11),
         (88.7, 709.7, -0.5, 0.5, 0.3, -0.3),
     ),
-    Row("log", lax.log, mp.log, np.log, (1.0, 0.5), EVERYWHERE, (1.0,)),
+    Row("log", lax.log, mp.log, np.log, (1.0, 0.8), EVERYWHERE, (1.0,)),
     Row("log2", tnp.log2, lambda x: mp.log(x, 2), np.log2, (1.8, 1.5), EVERYWHERE, (1.0, 8.0)),
     Row("log10", tnp.log10, mp.log10, np.log10, (1.7, 3.0), EVERYWHERE, (1.0, 1000.0)),
     Row("log1p", lax.log1p, mp.log1p, np.log1p, (1.9, 0.8), EVERYWHERE, (-1.0, 1.0, -0.5, -0.3)),
