@@ -33,7 +33,7 @@ GROUPS: dict[str, tuple[float | None, float | None]] = {
     "linear algebra and fft": (0.2, 1.1),
     "linear algebra and fft, where XLA does well": (1.0, 1.1),
     "sums of products": (0.7, 1.1),
-    "elementwise functions": (0.3, 1.1),
+    "elementwise functions": (0.35, 1.2),
     "random numbers and selection": (0.2, 1.1),
     "random numbers and selection, where XLA does well": (1.1, 1.1),
     "import": (0.5, None),
