@@ -32,7 +32,7 @@ MAX_SCALAR_CALLS = 512
 LEAST_GUARDED = 2**16
 
 _INDEX = ShapedArray((), np.int32)
-_DIVIDED_WIDE = (np.dtype(np.int32), np.dtype(np.uint32))
+_DIVIDED_AS_FLOATS = tuple(np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4))
 
 _STAGED: BoundedCache[Jaxpr] = BoundedCache("compositions for single platforms", 512)
 
@@ -104,13 +104,13 @@ def _is_constant(x: Any) -> bool:
 
 
 def integer_rule(every: Callable[..., Any], compose: Callable[..., object]) -> Callable[..., Any]:
-    """The rule ``every``, but for large arrays of integers of 32 bits: ``compose``.
+    """The rule ``every``, but for large arrays of integers of 8 to 32 bits: ``compose``.
 
     Processors divide integers one by one; divisions by constants become products in XLA.
     """
 
     def lower(ctx: LoweringContext, x: Any, y: Any, **params: Any) -> Any:
-        is_left = ctx.avals_in[0].dtype not in _DIVIDED_WIDE
+        is_left = ctx.avals_in[0].dtype not in _DIVIDED_AS_FLOATS
         if params or is_left or is_small(ctx.aval_out) or _is_constant(y):
             return every(ctx, x, y, **params)
         return composed(ctx, compose, (x, y))

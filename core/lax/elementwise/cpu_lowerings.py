@@ -311,13 +311,14 @@ def rem(x: Any, y: Operand) -> Any:
 
 
 def quotient(x: Value, y: Value) -> Any:
-    """The quotient of integers of 32 bits, rounded towards zero, by a division in float64.
+    """The quotient of integers of at most 32 bits, rounded towards zero, by a division of floats.
 
     Both convert exactly, and a quotient is further from the next integer than it is rounded.
     """
     dtype = x.aval.dtype
-    q = lax.convert_dtype(lax.div(lax.convert_dtype(x, _F64), lax.convert_dtype(y, _F64)), dtype)
-    if dtype == _I32:
+    wide = _F64 if dtype.itemsize == 4 else _F32
+    q = lax.convert_dtype(lax.div(lax.convert_dtype(x, wide), lax.convert_dtype(y, wide)), dtype)
+    if dtype.kind == "i":
         # The smallest integer by -1 is out of range: as XLA's own it stays what it is.
         q = lax.select_n(lax.eq(y, literal(-1, dtype)), q, lax.neg(x))
     ones = literal(np.array(-1).astype(dtype).item(), dtype)
@@ -325,7 +326,7 @@ def quotient(x: Value, y: Value) -> Any:
 
 
 def integer_rem(x: Value, y: Value) -> Any:
-    """The remainder of integers of 32 bits; the dividend where the divisor is 0."""
+    """The remainder of integers of at most 32 bits; the dividend where the divisor is 0."""
     return lax.sub(x, lax.mul(quotient(x, y), y))
 
 

@@ -168,7 +168,7 @@ def test_rem_is_exact(bounds: tuple[float, float]) -> None:
     np.testing.assert_array_equal(np.fmod(x, y), run(lax.rem, x, y))
 
 
-@pytest.mark.parametrize("dtype", [np.int32, np.uint32], ids=["int32", "uint32"])
+@pytest.mark.parametrize("dtype", [np.int32, np.uint32, np.int16, np.uint8])
 def test_division_of_integers_is_exact(dtype: Any) -> None:
     """Beside multiples and at the ends of the range, as integers of 64 bits divide; XLA's by 0."""
     random, ends = np.random.default_rng(0), np.iinfo(dtype)
@@ -194,10 +194,11 @@ def test_division_of_integers_is_exact(dtype: Any) -> None:
 def test_which_divisions_of_integers_stay() -> None:
     """By constants, which XLA makes products of, of few elements, and of other widths."""
     many = ShapedArray((MAX_SCALAR_CALLS + 1,), np.int32)
-    few, short = many.update(shape=(8,)), many.update(dtype=np.int16)
+    few, short = many.update(shape=(8,)), many.update(dtype=np.int64)
 
     for fun in (lax.div, lax.rem):
         assert "f64" in text_of(fun, many, many)
+        assert "f32" in text_of(fun, *[many.update(dtype=np.int8)] * 2)
         assert "f64" not in text_of(fun, many, many, platform="cuda")
         assert "f64" not in text_of(lambda x, fun=fun: fun(x, 7), many)
         assert "f64" not in text_of(fun, few, few) + text_of(fun, short, short)
