@@ -23,7 +23,7 @@ from tracebridge.core.control.calls.traced_call import Arguments
 from tracebridge.core.control.jit.cached_call import Jitted, make_jit
 from tracebridge.core.control.jit.jit import JitOptions
 from tracebridge.core.errors.filtering import api_boundary
-from tracebridge.core.runtime.calls.fastpath import KeyFunctions, clear_fast_paths
+from tracebridge.core.runtime.calls.fastpath import KeyFunctions
 from tracebridge.core.util.caching import clear_all
 
 P = ParamSpec("P")
@@ -231,4 +231,3 @@ def clear_caches() -> None:
     >>> tb.clear_caches()
     """
     clear_all()
-    clear_fast_paths()

@@ -21,6 +21,7 @@ from tracebridge.core.runtime.backends.clients import on_fork
 from tracebridge.core.runtime.calls.dispatch import raise_for
 from tracebridge.core.tree.registry import on_forwarding_node
 from tracebridge.core.tree.tree import flatten
+from tracebridge.core.util.caching import register_cache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -244,6 +245,23 @@ def clear_fast_paths() -> None:
         cache.clear()
 
 
+@final
+class _FastPaths:
+    """All fast paths, as the registry of caches sees them."""
+
+    __slots__ = ("__weakref__",)
+    name = "fast paths of jitted functions"
+
+    def clear(self) -> None:
+        """Forget everything."""
+        clear_fast_paths()
+
+    def __len__(self) -> int:
+        return sum([len(cache) for cache in list(_ALL)])
+
+
+_REGISTERED = _FastPaths()  # the registry holds it weakly
+register_cache(_REGISTERED)
 on_fork(clear_fast_paths)
 
 

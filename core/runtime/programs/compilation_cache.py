@@ -31,6 +31,7 @@ from tracebridge.core.config import env
 from tracebridge.core.config.values import option
 from tracebridge.core.runtime.backends.monitoring import CACHE_HIT, CACHE_MISS, record_event
 from tracebridge.core.runtime.programs.library_fusions import SAFE_FUSIONS, has_wrong_fusions
+from tracebridge.core.runtime.programs.memory_maps import make_room_for_program
 
 _SUFFIX = ".executable"
 _CHECKED = b"without wrong fusions"  # earlier versions kept programs that had them
@@ -56,6 +57,8 @@ def compile_or_load(
         bytecode: of the module; None for a program that no other process may run.
         host_callbacks: functions of this process that the program calls.
     """
+    if client.platform == "cpu":
+        make_room_for_program()
     folder = option("compilation_cache_dir")
     if not folder or bytecode is None or host_callbacks:
         return _compile(client, module, DeviceList(devices), options, host_callbacks)
