@@ -9,7 +9,8 @@ class ExchangeError(TracebridgeError, TypeError):
     """An object cannot be taken as, or given as, a tensor of another library.
 
     An object is not a tensor that can be taken over, or an array cannot be handed to the other
-    library: the type is unknown, or the object has no values (a fake or a traced tensor).
+    library: the type is unknown, or the object has no values (a fake or a traced tensor). Or
+    plain tensors stand beside DTensors of `torch.distributed`, or DTensors of two meshes.
 
     Wrong::
 

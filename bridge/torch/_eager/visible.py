@@ -46,7 +46,8 @@ def named_apply(node: type[torch.autograd.Function], name: str) -> Callable[...,
     key = node, name
     found = _APPLIES.get(key)
     if found is None:
-        named = type(node)(event_name(name), (node,), {"__module__": node.__module__})
+        metaclass: Any = type(node)  # torch has no types for it
+        named = metaclass(event_name(name), (node,), {"__module__": node.__module__})
         found = super(torch.autograd.Function, named).apply  # pyright: ignore[reportAttributeAccessIssue] - of torch._C, no stubs
         _APPLIES.set(key, found)
     return found
@@ -56,7 +57,7 @@ def run_seen(
     name: str, run: Callable[[Sequence[Any]], Sequence[torch.Tensor]], xs: Sequence[Any]
 ) -> Sequence[torch.Tensor]:
     """``run(xs)`` as an event of the profiler that is on."""
-    with torch._C._profiler._RecordFunctionFast(event_name(name), list(xs)):
+    with torch._C._profiler._RecordFunctionFast(event_name(name), list(xs)):  # pyright: ignore[reportAttributeAccessIssue] - no stubs
         return run(xs)
 
 
