@@ -1,5 +1,6 @@
-"""Programs leave room among the memory maps of the process (`core/runtime/programs/memory_maps.py`)."""
+"""Room for programs among the memory maps of a process (core/runtime/programs/memory_maps.py)."""
 
+import itertools
 import sys
 import warnings
 from collections.abc import Iterator
@@ -46,7 +47,7 @@ def test_caches_are_cleared_before_the_maps_are_used_up(monkeypatch: pytest.Monk
         counts = _compile(60)
     assert max(counts) > limit  # the limit was met,
     assert max(counts) < limit + 20 * 16  # and then nothing grew further:
-    assert any(after < before for before, after in zip(counts, counts[1:], strict=False))
+    assert any(after < before for before, after in itertools.pairwise(counts))
     assert held(1) == 2  # a function whose program was dropped compiles it again
 
 
