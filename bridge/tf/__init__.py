@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 from tracebridge.interop.frameworks import needs
 
 if TYPE_CHECKING:
+    from tracebridge.tf.calling import call_tf as call_tf
     from tracebridge.tf.convert import to_tf as to_tf
     from tracebridge.tf.saved_model import save as save
 
-__all__ = ["save", "to_tf"]
+__all__ = ["call_tf", "save", "to_tf"]
 
-_HOME = {"to_tf": "convert", "save": "saved_model"}
+_HOME = {"call_tf": "calling", "to_tf": "convert", "save": "saved_model"}
 
 needs("tensorflow", __name__, "pip install tensorflow, or pip install 'tracebridge[tf]'")
 

@@ -163,6 +163,10 @@ class TracerBoolConversionError(ConcretizationTypeError):
         )
 
 
+_BY_TENSORFLOW = "call it by tracebridge.tf.call_tf(function)(x); or "
+_BY_LIBRARY = {"TensorFlow": _BY_TENSORFLOW, "Keras": _BY_TENSORFLOW}
+
+
 class TracerArrayConversionError(TracebridgeError, TypeError):
     """NumPy asked for the values of a tracer.
 
@@ -199,7 +203,8 @@ class TracerArrayConversionError(TracebridgeError, TypeError):
             f"{called} {describe_tracer(tracer)}: {library} works on concrete values only",
             where=describe_origin(tracer),
             hint=hint
-            or "call the function of the same name in tracebridge.numpy, pass tensors that the "
+            or _BY_LIBRARY.get(library, "")
+            + "call the function of the same name in tracebridge.numpy, pass tensors that the "
             "function uses as arguments, or run other code outside the traced program by "
             "tb.pure_callback",
         )

@@ -50,6 +50,7 @@ class LoweringContext(Protocol):
     callbacks: list[Any]
     inspections: list[Any]
     keepalives: list[Any]
+    merged: dict[Any, str]
     tokens: dict[Effect, Any]
     rules: dict[tuple[Any, str], Callable[..., Any]]
     create: Callable[..., Any]

@@ -49,7 +49,10 @@ def emit_callback(
     target = _TARGETS.get(ctx.platform)
     if ctx.platform == "portable":
         msg = f"{name}: an exported program cannot reach Python functions of this process"
-        hint = "leave debug.print, pure_callback and io_callback out of exported functions"
+        hint = (
+            "leave debug.print, pure_callback, io_callback and functions of other libraries out of "
+            "exported functions; of call_tf, those that TensorFlow cannot compile"
+        )
         raise ExportError(msg, hint=hint)
     if target is None:
         msg = f"Python callbacks do not work on platform {ctx.platform!r}"

@@ -101,6 +101,7 @@ class LoweringContext(Builder):
         "inspections",
         "keepalives",
         "locations",
+        "merged",
         "mesh",
         "module",
         "n_replicas",
@@ -136,6 +137,8 @@ class LoweringContext(Builder):
         self.inspections: list[Any] = []
         # Objects that have to live as long as the program, such as functions that it calls.
         self.keepalives: list[Any] = []
+        # Symbols of functions of other modules that are part of this one (lowering/embedding.py).
+        self.merged: dict[Any, str] = {}
         # The tokens of ordered effects in the current function (lowering/tokens.py).
         self.tokens: dict[Effect, Any] = {}
         self._functions: dict[Any, Any] = {}

@@ -8,31 +8,21 @@ from typing import Any, final
 
 import torch
 
-from tracebridge.core.control.callbacks.foreign import ForeignFunction
 from tracebridge.core.errors.runtime_errors import CallbackError
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.interop.foreign_functions import FlatFunction, Indices, replaced
 from tracebridge.torch._foreign.execute import run_on_arrays, run_on_ndarrays
 from tracebridge.torch._foreign.types import runs_on_fakes
 
 Tensors = tuple[torch.Tensor, ...]
-Indices = tuple[int, ...]
 
 
-class TorchFunction(ForeignFunction):
-    """A function of ``n_in`` tensors; ``inexact`` says which results have derivatives.
+class TorchFunction(FlatFunction):
+    """A function of torch tensors.
 
     ``by_autograd`` computes it where autograd may record; ``by_func`` under a ``torch.func.vmap``,
     which does not let autograd begin inside.
     """
-
-    def __init__(self, label: str, n_in: int, inexact: tuple[bool, ...]) -> None:
-        self.label = label
-        self.n_in = n_in
-        self.inexact = inexact
-        self._derived: dict[Any, TorchFunction | None] = {}
-
-    def __repr__(self) -> str:
-        return self.label
 
     @property
     def name(self) -> str:
@@ -61,13 +51,13 @@ class TorchFunction(ForeignFunction):
         """Call with Arrays, on their device."""
         return run_on_arrays(self.name, self.by_autograd, avals, arrays)
 
-    def jvp(self, wanted: Indices) -> TorchFunction:
+    def tangents(self, wanted: Indices) -> TorchFunction:
         """Forward mode, by two reverse passes: every operation of torch has these."""
-        return self._once(("jvp", wanted), lambda: Tangents(self, wanted))
+        return Tangents(self, wanted)
 
-    def vjp(self, wanted: Indices) -> TorchFunction:
+    def pullback(self, wanted: Indices) -> TorchFunction:
         """Reverse mode."""
-        return self._once(("vjp", wanted), lambda: Pullback(self, wanted))
+        return Pullback(self, wanted)
 
     def batched(
         self, dims: tuple[int | None, ...], avals: Sequence[ShapedArray]
@@ -75,22 +65,12 @@ class TorchFunction(ForeignFunction):
         """By ``torch.func.vmap`` where that is possible for all operations."""
         if not self.is_vmappable:
             return None
-        key = ("vmap", dims, tuple(avals))
-        if key not in self._derived:
+
+        def make() -> TorchFunction | None:
             batched = Batched(self, dims)
-            self._derived[key] = batched if runs_on_fakes(batched.by_autograd, avals) else None
-        return self._derived[key]
+            return batched if runs_on_fakes(batched.by_autograd, avals) else None
 
-    @property
-    def is_vmappable(self) -> bool:
-        """Whether one call for a batch may do what calls in turns do."""
-        return True
-
-    def _once(self, key: Any, make: Callable[[], TorchFunction]) -> Any:
-        found = self._derived.get(key)
-        if found is None:
-            found = self._derived[key] = make()
-        return found
+        return self.once(("vmap", dims, tuple(avals)), make)
 
 
 @final
@@ -145,26 +125,13 @@ class Derived(TorchFunction):
     def fingerprinted(self) -> Any:
         return type(self).__name__, self.wanted, self.of
 
-    def results(self, outs: Sequence[torch.Tensor]) -> Tensors:
-        """The inexact ones of the results of ``of``."""
-        return tuple([y for y, inexact in zip(outs, self.of.inexact, strict=True) if inexact])
-
     def at(self, args: Sequence[torch.Tensor]) -> Callable[..., Tensors]:
         """``of`` as a function of the wanted arguments, giving the inexact results."""
 
         def of_wanted(*values: torch.Tensor) -> Tensors:
-            return self.results(self.of.by_func(*self.replaced(args, values)))
+            return self.of.inexact_of(self.of.by_func(*replaced(args, self.wanted, values)))
 
         return of_wanted
-
-    def replaced(
-        self, args: Sequence[torch.Tensor], values: Sequence[torch.Tensor]
-    ) -> list[torch.Tensor]:
-        """The arguments with ``values`` for the wanted ones."""
-        whole = list(args)
-        for i, value in zip(self.wanted, values, strict=True):
-            whole[i] = value
-        return whole
 
 
 @final
@@ -182,7 +149,7 @@ class Pullback(Derived):
         args, cts = tensors[: self.of.n_in], tensors[self.of.n_in :]
         again = any([t.requires_grad for t in tensors])
         leaves = [_leaf(args[i]) for i in self.wanted]
-        outs = self.results(self.of.by_autograd(*self.replaced(args, leaves)))
+        outs = self.of.inexact_of(self.of.by_autograd(*replaced(args, self.wanted, leaves)))
         return _gradients(outs, leaves, [_conj(c) for c in cts], again=again, conj=True)
 
     def by_func(self, *tensors: torch.Tensor) -> Tensors:
@@ -208,7 +175,7 @@ class Tangents(Derived):
         args, tangents = tensors[: self.of.n_in], tensors[self.of.n_in :]
         again = any([t.requires_grad for t in tensors])
         leaves = [_leaf(args[i]) for i in self.wanted]
-        outs = self.results(self.of.by_autograd(*self.replaced(args, leaves)))
+        outs = self.of.inexact_of(self.of.by_autograd(*replaced(args, self.wanted, leaves)))
         weights = [torch.zeros_like(y).detach().requires_grad_() for y in outs]
         grads = _gradients(outs, leaves, weights, again=True, conj=False)
         if any([y.requires_grad for y in outs]) and not any([g.requires_grad for g in grads]):

@@ -12,9 +12,11 @@ from tracebridge.core.ir.aval import ShapedArray, batched_aval
 from tracebridge.core.ir.primitive import is_linear_input
 from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.lax.batch_util import broadcast_batch, move_batch_axis
+from tracebridge.core.lowering.embedding import Embedded, call_embedded
 
 if TYPE_CHECKING:
-    from tracebridge.core.ir.rule_contexts import BatchContext
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
     from tracebridge.core.ir.value import Value
     from tracebridge.core.runtime.arrays.array import Array
 
@@ -55,9 +57,29 @@ class ForeignFunction(abc.ABC):
         ``avals``: those of the batched arguments. None: it has to be called in turns.
         """
 
+    def embedded(
+        self, avals_in: Sequence[ShapedArray], avals_out: Sequence[ShapedArray]
+    ) -> Embedded | None:
+        """The function as part of a program; None: programs call it on the host."""
+        del avals_in, avals_out
+        return None
+
+
+class _ForeignPrimitive(CallbackPrimitive):
+    """Calls ``callback``, a ForeignFunction, or has it as a part of the program."""
+
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
+        function: ForeignFunction = params["callback"]
+        embedded = function.embedded(ctx.avals_in, ctx.avals_out)
+        if embedded is not None:
+            outs = call_embedded(ctx, embedded, operands, function.name)
+            if outs is not None:
+                return outs
+        return super().lower(ctx, *operands, **params)
+
 
 @final
-class ForeignCall(CallbackPrimitive):
+class ForeignCall(_ForeignPrimitive):
     """``callback(*args)``, a ForeignFunction: it may be dropped, repeated or moved."""
 
     name = "foreign_call"
@@ -79,7 +101,7 @@ class ForeignCall(CallbackPrimitive):
 
 
 @final
-class ForeignTangent(CallbackPrimitive):
+class ForeignTangent(_ForeignPrimitive):
     """The tangents of the inexact results of ``of``: linear in the tangents of its arguments.
 
     Operands are the arguments of ``of``, then the tangents of the ``wanted`` ones; ``callback``

@@ -1,0 +1,340 @@
+"""TensorFlow functions on flat tensors, and those derived from them by tapes."""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any, final
+
+import numpy as np
+import tensorflow as tf
+
+from tracebridge.core._jaxlib import mlir
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.lowering.embedding import Embedded, Read
+from tracebridge.core.runtime.arrays.placement import choose_placement, is_spread
+from tracebridge.core.runtime.arrays.transfer import put_host
+from tracebridge.core.runtime.effects.host_callback import raise_callback_error
+from tracebridge.interop.foreign_functions import FlatFunction, Indices, replaced
+from tracebridge.interop.tf_adapter import ROWS, tf_adapter
+from tracebridge.tf._foreign.graphs import Graph, Tensors, alone, first_line, of_variables
+
+Slots = tuple[Any, ...]
+"""For each operand the variable whose value it is, None for a tensor."""
+
+
+class TensorFlowFunction(FlatFunction):
+    """A function of TensorFlow's tensors, some of which are the values of its variables."""
+
+    def __init__(self, label: str, slots: Slots, inexact: tuple[bool, ...]) -> None:
+        super().__init__(label, len(slots), inexact)
+        self.slots = slots
+        self._graphs: dict[Any, Graph] = {}
+        self._embedded: dict[Any, Embedded | None] = {}
+
+    @property
+    def name(self) -> str:
+        """For messages: what was called with what."""
+        return f"call_tf({self.label})"
+
+    @abc.abstractmethod
+    def call(self, *tensors: Any) -> Tensors:
+        """The results at the operands that are no variables; these it reads."""
+
+    @abc.abstractmethod
+    def say_once(self, message: str) -> None:
+        """Warn, unless this function or one derived from the same one has said something."""
+
+    def tensors_of(self, operands: Sequence[Any]) -> list[Any]:
+        """The operands that are no variables."""
+        return [x for x, v in zip(operands, self.slots, strict=True) if v is None]
+
+    def graph(self, avals: Sequence[ShapedArray], out_avals: Sequence[ShapedArray]) -> Graph:
+        """The function at operands of these types."""
+        found = self._graphs.get(_types(avals, out_avals))
+        if found is None:
+            found = Graph(self.name, self.call, self.tensors_of(avals), out_avals)
+            self.remember(avals, found)
+        return found
+
+    def remember(self, avals: Sequence[ShapedArray], graph: Graph) -> None:
+        """Keep the graph for operands of these types."""
+        self._graphs[_types(avals, graph.out_avals)] = graph
+
+    # what the engine asks for ------------------------------------------------------------------
+
+    def from_host(self, avals: Sequence[ShapedArray], *operands: Any) -> list[Any]:
+        """Call with ndarrays of a running program."""
+        types = [ShapedArray(x.shape, x.dtype) for x in operands]
+        graph = self.graph(types, avals)
+        with alone():
+            outs = self._run(graph, [tf.constant(x) for x in operands])
+            return [_to_ndarray(y) for y in outs]
+
+    def evaluate(self, avals: Sequence[ShapedArray], arrays: Sequence[Any]) -> list[Any]:
+        """Call with Arrays, on their device."""
+        placement, _ = choose_placement([a._sig for a in arrays], self.name)
+        try:
+            if is_spread(placement):
+                results = self.from_host(avals, *[np.asarray(a) for a in arrays])
+                return [put_host(r, placement.replicated) for r in results]
+            graph = self.graph([a.aval for a in arrays], avals)
+            with alone():
+                outs = self._run(graph, [tf_adapter.export(a) for a in arrays])
+                # A result may be a constant of the function, or an argument.
+                return [tf_adapter.import_(y, copy=True) for y in outs]
+        except Exception as error:  # noqa: BLE001 - a function of the user may fail in any way
+            raise_callback_error(self.name, error)
+
+    def embedded(
+        self, avals_in: Sequence[ShapedArray], avals_out: Sequence[ShapedArray]
+    ) -> Embedded | None:
+        """The function as compiled by TensorFlow for XLA; None where it cannot be."""
+        key = _types(avals_in, avals_out)
+        if key not in self._embedded:
+            self._embedded[key] = self._compile(self.graph(avals_in, avals_out))
+        return self._embedded[key]
+
+    def tangents(self, wanted: Indices) -> TensorFlowFunction:
+        """Forward mode, by two tapes: every operation with a gradient has it."""
+        return Tangents(self, wanted)
+
+    def pullback(self, wanted: Indices) -> TensorFlowFunction:
+        """Reverse mode."""
+        return Pullback(self, wanted)
+
+    def batched(
+        self, dims: tuple[int | None, ...], avals: Sequence[ShapedArray]
+    ) -> TensorFlowFunction | None:
+        """By ``tf.vectorized_map``; not where variables have a value for each element."""
+        variables = zip(dims, self.slots, strict=True)
+        if not self.is_vmappable or any([d is not None and v is not None for d, v in variables]):
+            return None
+
+        def make() -> TensorFlowFunction | None:
+            batched = Batched(self, dims, (0,) * len(self.inexact))
+            try:
+                graph = Graph(self.name, batched.call, self.tensors_of(avals))
+            except Exception:  # noqa: BLE001 - what it does not take, it refuses in many ways
+                return None
+            batched.remember(avals, graph)
+            return batched
+
+        return self.once(("vmap", dims, tuple(avals)), make)
+
+    # how it is done ----------------------------------------------------------------------------
+
+    def _run(self, graph: Graph, operands: Sequence[Any]) -> list[Any]:
+        if not graph.variables:
+            return graph(self.tensors_of(operands))
+        pairs = [(v, x) for v, x in zip(self.slots, operands, strict=True) if v is not None]
+        with of_variables.taken(), _assigned(pairs):
+            return graph(self.tensors_of(operands))
+
+    def _compile(self, graph: Graph) -> Embedded | None:
+        places = [i for i, v in enumerate(self.slots) if v is None]
+        given = {id(v.handle): i for i, v in enumerate(self.slots) if v is not None}
+        try:
+            arguments: list[Any] = [*places]
+            for tensor in graph.captured:
+                place = given.get(id(tensor))
+                arguments.append(self._captured(graph, tensor) if place is None else place)
+            source = mlir.hlo_to_stablehlo(graph.compiled())
+        except Exception as error:  # noqa: BLE001 - TensorFlow raises errors of many kinds
+            self.say_once(
+                f"{self.name}: TensorFlow cannot compile it, so that programs call back into "
+                f"Python: {first_line(error)}"
+            )
+            return None
+        return Embedded(source, arguments)
+
+    def _captured(self, graph: Graph, tensor: Any) -> Any:
+        """A tensor of the function itself: a constant, or a variable that is read."""
+        if tensor.dtype != tf.resource:
+            return tensor.numpy()
+        variable = next((v for v in graph.variables if v.handle is tensor), None)
+        if variable is None:
+            raise TypeError(f"it uses {tensor!r}, which is no variable")
+        aval = ShapedArray(tuple(variable.shape), ROWS.ours(variable.dtype.name))
+
+        def read() -> list[np.ndarray[Any, Any]]:
+            with alone(), of_variables.taken():
+                return [_to_ndarray(variable.read_value())]
+
+        name = f"{self.name} reads the variable {variable.name!r}"
+        hint = "name it in variables=..., so that its value becomes an argument"
+        return Read(read, aval, name, hint)
+
+
+class Derived(TensorFlowFunction):
+    """A function made of another one, ``of``, with further operands behind its own."""
+
+    def __init__(
+        self, of: Any, wanted: Indices, further: int, inexact: tuple[bool, ...], what: str
+    ) -> None:
+        super().__init__(f"{what} of {of.label}", (*of.slots, *[None] * further), inexact)
+        self.of = of
+        self.wanted = wanted
+
+    def say_once(self, message: str) -> None:
+        self.of.say_once(message)
+
+    @property
+    def is_vmappable(self) -> bool:
+        return self.of.is_vmappable
+
+    def fingerprinted(self) -> Any:
+        """What is in fingerprints of programs with this function."""
+        return type(self).__name__, self.wanted, self.of
+
+    def recorded(self, tape: Any, args: Sequence[Any]) -> tuple[Tensors, list[Any]]:
+        """The inexact results at ``args``, recorded; and what to differentiate by."""
+        places = [i for i, v in enumerate(self.of.slots) if v is None]
+        tensors = dict(zip(places, args, strict=True))
+        sources: list[Any] = []
+        for i in self.wanted:
+            # What stands there already may be watched by a tape outside.
+            source = self.of.slots[i] if i not in tensors else tf.identity(tensors[i])
+            if i in tensors:
+                tensors[i] = source
+            tape.watch(source)
+            sources.append(source)
+        return self.of.inexact_of(self.of.call(*tensors.values())), sources
+
+
+@final
+class Pullback(Derived):
+    """(operands, cotangents of inexact results) -> cotangents of the wanted operands.
+
+    TensorFlow's gradients are the conjugates of ours.
+    """
+
+    def __init__(self, of: TensorFlowFunction, wanted: Indices) -> None:
+        super().__init__(of, wanted, sum(of.inexact), (True,) * len(wanted), "gradient")
+
+    def call(self, *tensors: Any) -> Tensors:
+        n = len(tensors) - sum(self.of.inexact)
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            outs, sources = self.recorded(tape, tensors[:n])
+        grads = _gradients(tape, outs, sources, [_conj(c) for c in tensors[n:]])
+        return tuple([_conj(g) for g in grads])
+
+
+@final
+class Tangents(Derived):
+    """(operands, tangents of the wanted ones) -> tangents of the inexact results.
+
+    The pullback is linear in its cotangents; this differentiates it.
+    """
+
+    def __init__(self, of: TensorFlowFunction, wanted: Indices) -> None:
+        super().__init__(of, wanted, len(wanted), (True,) * sum(of.inexact), "tangents")
+
+    def call(self, *tensors: Any) -> Tensors:
+        n = len(tensors) - len(self.wanted)
+        with tf.GradientTape(watch_accessed_variables=False) as outer:
+            with tf.GradientTape(watch_accessed_variables=False) as inner:
+                outs, sources = self.recorded(inner, tensors[:n])
+            weights = [tf.zeros_like(y) for y in outs]
+            for weight in weights:
+                outer.watch(weight)
+            grads = _gradients(inner, outs, sources, weights)
+        # Twice: conjugates of conjugates.
+        return tuple(_gradients(outer, grads, weights, tensors[n:]))
+
+
+@final
+class Batched(Derived):
+    """``of`` with a further axis at ``dims`` of the operands.
+
+    ``outs``: where the results have it; with None they are added up. Derivatives are those of
+    ``of``, batched: TensorFlow differentiates less of what it maps than it maps.
+    """
+
+    def __init__(
+        self,
+        of: TensorFlowFunction,
+        dims: tuple[int | None, ...],
+        outs: tuple[int | None, ...],
+    ) -> None:
+        super().__init__(of, (), 0, of.inexact, "vmap")
+        self._dims = dims
+        self._outs = outs
+
+    def fingerprinted(self) -> Any:
+        return "batched", self._dims, self._outs, self.of
+
+    def tangents(self, wanted: Indices) -> TensorFlowFunction:
+        dims = (*self._dims, *[self._dims[i] for i in wanted])
+        return Batched(self.of.jvp(wanted), dims, self.inexact_of(self._outs))
+
+    def pullback(self, wanted: Indices) -> TensorFlowFunction:
+        dims = (*self._dims, *self.inexact_of(self._outs))
+        return Batched(self.of.vjp(wanted), dims, tuple([self._dims[i] for i in wanted]))
+
+    def call(self, *tensors: Any) -> Tensors:
+        dims = self.tensors_of(self._dims)
+        places = tuple([i for i, d in enumerate(dims) if d is not None])
+        mapped = [_moved(tensors[i], dims[i], 0) for i in places]
+
+        def element(values: Any) -> Any:
+            return self.of.call(*replaced(tensors, places, values))
+
+        found = tf.vectorized_map(element, tuple(mapped))
+        return tuple(
+            [
+                tf.reduce_sum(y, 0) if d is None else _moved(y, 0, d)
+                for y, d in zip(found, self._outs, strict=True)
+            ]
+        )
+
+
+def _types(avals: Sequence[ShapedArray], out_avals: Sequence[ShapedArray]) -> Any:
+    return tuple([(a.shape, a.dtype) for a in (*avals, *out_avals)])
+
+
+def _moved(x: Any, source: int, target: int) -> Any:
+    """``x`` with an axis at another place."""
+    if source == target:
+        return x
+    order = [i for i in range(x.shape.rank) if i != source]
+    order.insert(target, source)
+    return tf.transpose(x, order)
+
+
+def _conj(x: Any) -> Any:
+    return tf.math.conj(x) if x.dtype.is_complex else x
+
+
+def _gradients(
+    tape: Any, outs: Sequence[Any], sources: Sequence[Any], cotangents: Sequence[Any]
+) -> list[Any]:
+    """Gradients by ``sources``, zeros where nothing depends on them."""
+    if not outs:
+        return [tf.zeros_like(s) for s in sources]
+    given = [tf.cast(c, y.dtype) for c, y in zip(cotangents, outs, strict=True)]
+    found = tape.gradient(list(outs), list(sources), given)
+    # Gradients of lookups are sparse.
+    return [
+        tf.zeros_like(s) if g is None else tf.convert_to_tensor(g)
+        for s, g in zip(sources, found, strict=True)
+    ]
+
+
+@contextlib.contextmanager
+def _assigned(pairs: Sequence[tuple[Any, Any]]) -> Iterator[None]:
+    """A block in which variables have other values."""
+    before = [v.read_value() for v, _ in pairs]
+    try:
+        for variable, value in pairs:
+            variable.assign(value)
+        yield
+    finally:
+        for (variable, _), value in zip(pairs, before, strict=True):
+            variable.assign(value)
+
+
+def _to_ndarray(y: Any) -> np.ndarray[Any, Any]:
+    """The elements of an eager tensor, dense."""
+    return np.ascontiguousarray(y.numpy()).reshape(y.shape)
