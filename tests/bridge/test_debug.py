@@ -275,6 +275,19 @@ def test_callback_errors() -> None:
         tb.jit(lambda x: tb.debug.callback(lambda _: 1 // 0, x))(1.0)
 
 
+def test_callbacks_outside_of_programs_raise_their_own_errors() -> None:
+    """As any function that is called; a note says by whom it was called."""
+
+    def fails(x: Any) -> Any:
+        tb.debug.callback(lambda _: 1 // 0, x)
+        return x
+
+    for call, x in ((fails, 1.0), (tb.grad(fails), 1.0), (tb.vmap(fails), tnp.ones(2))):
+        with pytest.raises(ZeroDivisionError) as caught:
+            call(x)
+        assert caught.value.__notes__ == ["raised in debug.callback(<lambda>)"]
+
+
 # breakpoint --------------------------------------------------------------------------------------
 
 

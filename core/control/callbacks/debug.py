@@ -11,6 +11,7 @@ from tracebridge.core.control.callbacks.base import (
     in_sequence,
 )
 from tracebridge.core.errors.filtering import api_boundary
+from tracebridge.core.errors.runtime_errors import CallbackError
 from tracebridge.core.errors.transform_errors import ArgumentSpecError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.effects import DebugEffect, Effects, OrderedDebugEffect
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from tracebridge.core.ir.rule_contexts import BatchContext
     from tracebridge.core.ir.value import Value
+    from tracebridge.core.runtime.effects.host_callback import HostCallback
 
 
 _UNORDERED: Effects = frozenset((DebugEffect(),))
@@ -43,6 +45,18 @@ class DebugCallback(CallbackPrimitive):
     def effects(self, *avals: ShapedArray, **params: Any) -> Effects:
         del avals
         return _ORDERED if params["ordered"] else _UNORDERED
+
+    def evaluate(self, arrays: Sequence[Any], **params: Any) -> list[Any]:
+        """Eagerly the function fails as every function that is called: with its own error."""
+        try:
+            return super().evaluate(arrays, **params)
+        except CallbackError as error:
+            failure = error.__cause__
+            if failure is None:
+                raise
+        callback: HostCallback = params["callback"]
+        failure.add_note(f"raised in {callback.name}")
+        raise failure
 
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         del tangents
@@ -114,7 +128,8 @@ def callback(
 
     Raises:
         ArgumentSpecError: ``callback`` is no function.
-        CallbackError: the function raised.
+        CallbackError: the function raised in a compiled program; outside of those its own error
+            is raised.
 
     >>> import tracebridge as tb
     >>> @tb.jit

@@ -57,7 +57,7 @@ def breakpoint(
 
     Raises:
         ArgumentSpecError: an argument is not as described.
-        CallbackError: the prompt was left with ``quit``.
+        CallbackError: the prompt was left with ``quit``, in a compiled program; else bdb.BdbQuit.
 
     >>> import io
     >>> import tracebridge as tb
