@@ -159,7 +159,7 @@ class _Calls:
         graph = called.find_results(avals, self._declared)
         if not self._has_side_effects:
             check_pure(called.name, graph)
-            check_variables(called.name, graph, self._variables)
+            check_variables(called.name, self._fun, graph, self._variables)
         return called
 
     def _values(self, args: tuple[Any, ...]) -> list[Any]:

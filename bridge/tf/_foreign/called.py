@@ -133,7 +133,7 @@ def check_pure(name: str, graph: Graph) -> None:
         raise CallbackError(msg, hint=hint)
 
 
-def check_variables(name: str, graph: Graph, given: Sequence[Any] | None) -> None:
+def check_variables(name: str, fun: Any, graph: Graph, given: Sequence[Any] | None) -> None:
     """Raise if derivatives by a trainable variable would be lost silently.
 
     Raises:
@@ -141,8 +141,10 @@ def check_variables(name: str, graph: Graph, given: Sequence[Any] | None) -> Non
     """
     if given is not None:
         return
+    # The variables of a layer of Keras do not say that it has been frozen.
+    frozen = {id(getattr(v, "_value", v)) for v in getattr(fun, "non_trainable_variables", ())}
     for variable in graph.variables:
-        if variable.trainable:
+        if variable.trainable and id(variable) not in frozen:
             msg = f"{name}: the function uses the trainable variable {variable.name!r}"
             hint = (
                 "pass variables=[...] with those to derive by, whose values are then the first "

@@ -113,7 +113,7 @@ class TensorFlowFunction(FlatFunction):
             return None
 
         def make() -> TensorFlowFunction | None:
-            batched = Batched(self, dims, (0,) * len(self.inexact))
+            batched = Batched(self, dims, (0,) * len(self.inexact), whole=True)
             try:
                 graph = Graph(self.name, batched.call, self.tensors_of(avals))
             except Exception:  # noqa: BLE001 - what it does not take, it refuses in many ways
@@ -249,7 +249,8 @@ class Batched(Derived):
     """``of`` with a further axis at ``dims`` of the operands.
 
     ``outs``: where the results have it; with None they are added up. Derivatives are those of
-    ``of``, batched: TensorFlow differentiates less of what it maps than it maps.
+    ``of``, batched: TensorFlow differentiates less of what it maps than it maps. ``whole``: raise
+    where an operation would have to be called in a loop, which the engine does better.
     """
 
     def __init__(
@@ -257,9 +258,12 @@ class Batched(Derived):
         of: TensorFlowFunction,
         dims: tuple[int | None, ...],
         outs: tuple[int | None, ...],
+        *,
+        whole: bool = False,
     ) -> None:
         super().__init__(of, (), 0, of.inexact, "vmap")
         self._dims = dims
+        self._whole = whole
         self._outs = outs
 
     def fingerprinted(self) -> Any:
@@ -281,7 +285,7 @@ class Batched(Derived):
         def element(values: Any) -> Any:
             return self.of.call(*replaced(tensors, places, values))
 
-        found = tf.vectorized_map(element, tuple(mapped))
+        found = tf.vectorized_map(element, tuple(mapped), fallback_to_while_loop=not self._whole)
         return tuple(
             [
                 tf.reduce_sum(y, 0) if d is None else _moved(y, 0, d)

@@ -161,6 +161,8 @@ def test_a_model_of_keras() -> None:
         loss = tf.reduce_mean(model(X) ** 2)
     for got, want in zip(grads, tape.gradient(loss, model.trainable_variables), strict=True):
         assert_allclose(got, want.numpy(), rtol=1e-4, atol=1e-6)
+    model.trainable = False
+    assert_allclose(tb.jit(call_tf(model))(X), model(X).numpy(), rtol=1e-5, atol=1e-6)
 
 
 def test_inside_of_to_tf_it_is_a_part_of_the_program() -> None:
@@ -220,6 +222,15 @@ def test_errors_say_what_to_do() -> None:
 def reshaped(x: Any) -> Any:
     """A function that fails."""
     return tf.reshape(x, [7])
+
+
+def test_functions_of_ours_inside() -> None:
+    """What ``to_tf`` made is compiled into the program again; mapped it is called in turns."""
+    f = call_tf(lambda x: to_tf(ours)(x))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        got = tb.jit(tb.vmap(tb.grad(lambda x: f(x).sum())))(X)
+    assert_allclose(got, tb.grad(lambda x: ours(x).sum())(X), rtol=1e-5)
 
 
 def test_threads() -> None:
