@@ -144,6 +144,7 @@ class _Calls:
             called = self._trace(avals, tree, places, leaves)
             if key is not None:
                 self._known.set(key, called)
+        operands += called.constants
         if self._has_side_effects:
             structs = [ShapeDtypeStruct(a.shape, a.dtype) for a in called.avals]
             run = functools.partial(_evaluated, called)

@@ -15,7 +15,9 @@ from tracebridge.core.errors.shown import shown
 from tracebridge.core.errors.transform_errors import ArgumentSpecError
 from tracebridge.core.errors.user_warnings import warn_user
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.lowering.module import MAX_EMBEDDED_BYTES
 from tracebridge.core.tree.tree import PyTreeDef, flatten
+from tracebridge.interop.tf_adapter import ROWS, tf_adapter
 from tracebridge.tf._foreign.functions import TensorFlowFunction
 from tracebridge.tf._foreign.graphs import Graph, Tensors
 from tracebridge.tf.convert import unwrap
@@ -48,6 +50,7 @@ class Called(TensorFlowFunction):
         self._out_places: list[int] = []
         self._out_tree: PyTreeDef | None = None
         self.avals: tuple[ShapedArray, ...] = ()
+        self.constants: list[Any] = []  # operands behind those of the caller
         self.vectorized = True
         self._has_said = False
 
@@ -73,7 +76,11 @@ class Called(TensorFlowFunction):
         graph = Graph(self.name, self.call, self.tensors_of(avals), expected)
         self.avals = graph.out_avals
         self.inexact = tuple([is_inexact(a.dtype) for a in self.avals])
-        self.remember(avals, graph)
+        large = [t for t in graph.captured if _is_large(t)]
+        self.constants = [tf_adapter.import_(t) for t in large]
+        self.slots = (*self.slots, *large)
+        self.n_in = len(self.slots)
+        self.remember([*avals, *[c.aval for c in self.constants]], graph)
         if declared_tree is not None:
             self._out_leaves = [None] * len(expected)
             self._out_places = list(range(len(expected)))
@@ -110,6 +117,13 @@ class Called(TensorFlowFunction):
         for place, value in zip(self._out_places, values, strict=True):
             leaves[place] = value
         return tree.unflatten(leaves)
+
+
+def _is_large(tensor: Any) -> bool:
+    """Whether programs take a constant as an argument."""
+    if tensor.dtype.name not in ROWS.rows:
+        return False
+    return tensor.shape.num_elements() * tensor.dtype.size > MAX_EMBEDDED_BYTES
 
 
 def check_pure(name: str, graph: Graph) -> None:

@@ -21,11 +21,14 @@ from tracebridge.interop.tf_adapter import ROWS, tf_adapter
 from tracebridge.tf._foreign.graphs import Graph, Tensors, alone, first_line, of_variables
 
 Slots = tuple[Any, ...]
-"""For each operand the variable whose value it is, None for a tensor."""
+"""For each operand None, or what of the function's own it is: a variable or a constant tensor."""
 
 
 class TensorFlowFunction(FlatFunction):
-    """A function of TensorFlow's tensors, some of which are the values of its variables."""
+    """A function of TensorFlow's tensors, some of which are its variables and constants.
+
+    Large constants are operands so that a program has each once, whatever is derived from it.
+    """
 
     def __init__(self, label: str, slots: Slots, inexact: tuple[bool, ...]) -> None:
         super().__init__(label, len(slots), inexact)
@@ -40,14 +43,14 @@ class TensorFlowFunction(FlatFunction):
 
     @abc.abstractmethod
     def call(self, *tensors: Any) -> Tensors:
-        """The results at the operands that are no variables; these it reads."""
+        """The results at the operands that are not the function's own; these it has."""
 
     @abc.abstractmethod
     def say_once(self, message: str) -> None:
         """Warn, unless this function or one derived from the same one has said something."""
 
     def tensors_of(self, operands: Sequence[Any]) -> list[Any]:
-        """The operands that are no variables."""
+        """The operands that are not the function's own."""
         return [x for x, v in zip(operands, self.slots, strict=True) if v is None]
 
     def graph(self, avals: Sequence[ShapedArray], out_avals: Sequence[ShapedArray]) -> Graph:
@@ -128,13 +131,14 @@ class TensorFlowFunction(FlatFunction):
     def _run(self, graph: Graph, operands: Sequence[Any]) -> list[Any]:
         if not graph.variables:
             return graph(self.tensors_of(operands))
-        pairs = [(v, x) for v, x in zip(self.slots, operands, strict=True) if v is not None]
+        both = zip(self.slots, operands, strict=True)
+        pairs = [(v, x) for v, x in both if isinstance(v, tf.Variable)]
         with of_variables.taken(), _assigned(pairs):
             return graph(self.tensors_of(operands))
 
     def _compile(self, graph: Graph) -> Embedded | None:
         places = [i for i, v in enumerate(self.slots) if v is None]
-        given = {id(v.handle): i for i, v in enumerate(self.slots) if v is not None}
+        given = {id(_captured_of(v)): i for i, v in enumerate(self.slots) if v is not None}
         try:
             arguments: list[Any] = [*places]
             for tensor in graph.captured:
@@ -150,7 +154,7 @@ class TensorFlowFunction(FlatFunction):
         return Embedded(source, arguments)
 
     def _captured(self, graph: Graph, tensor: Any) -> Any:
-        """A tensor of the function itself: a constant, or a variable that is read."""
+        """What is no operand: a small constant, or a variable that is read."""
         if tensor.dtype != tf.resource:
             return tensor.numpy()
         variable = next((v for v in graph.variables if v.handle is tensor), None)
@@ -292,6 +296,11 @@ class Batched(Derived):
                 for y, d in zip(found, self._outs, strict=True)
             ]
         )
+
+
+def _captured_of(slot: Any) -> Any:
+    """What a graph captures of a variable or a constant."""
+    return slot.handle if isinstance(slot, tf.Variable) else slot
 
 
 def _types(avals: Sequence[ShapedArray], out_avals: Sequence[ShapedArray]) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -175,6 +176,22 @@ def test_inside_of_to_tf_it_is_a_part_of_the_program() -> None:
         y = tf.function(f)(x)
     assert_allclose(y.numpy(), np.sin(X * X + 2).sum(), rtol=1e-6)
     assert_allclose(tape.gradient(y, x).numpy(), np.cos(X * X + 2) * 2 * X, rtol=1e-5)
+
+
+def test_a_large_constant_is_stored_once(tmp_path: Path) -> None:
+    """Whatever the number of its uses and of the orders of derivatives."""
+    c = tf.constant(np.eye(256, dtype=np.float32))
+    f = call_tf(lambda x: tf.tanh(tf.tanh(x @ c) @ c))
+    assert tb.jit(f).lower(np.ones((2, 256), np.float32)).as_text().count("dense<") == 0
+    tb.tf.save(f, str(tmp_path), [tf.TensorSpec((2, 256))], grad_order=2)
+    assert (tmp_path / "saved_model.pb").stat().st_size < 1.5 * 256 * 256 * 4
+    x = tf.ones((2, 256))
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = tf.saved_model.load(str(tmp_path)).serve(x)
+    t = np.tanh(1.0)
+    want = (1 - np.tanh(t) ** 2) * (1 - t**2)
+    assert_allclose(tape.gradient(y, x).numpy(), np.full((2, 256), want, np.float32), rtol=1e-5)
 
 
 def test_side_effects() -> None:
