@@ -6,15 +6,12 @@ Sources: NIST DLMF 5.11 and 8.12; Temme (1979), SIAM J. Math. Anal. 10(4).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import cache
-from typing import Any
 
 from tracebridge.core import lax
-from tracebridge.core.control.loops.while_loop import while_loop
-from tracebridge.core.lax.ad_util import full_of
-from tracebridge.core.special.programs import Expression, polynomial, some, where
+from tracebridge.core.special.programs import Expression, divided, polynomial, where
 
 STIRLING_FROM = 10.0
 """From here on eight terms of Stirling's series are exact to the last digit."""
@@ -35,16 +32,16 @@ _EULER = 0.5772156649015329
 
 def stirling_rest(a: Expression) -> Expression:
     """``log(gamma(a)) - ((a - 1/2) log(a) - a + log(2 pi) / 2)`` for ``a >= STIRLING_FROM``."""
-    inverse = 1.0 / a
-    return inverse * polynomial(inverse * inverse, _BERNOULLI)
+    inverse = divided(1.0, a)
+    return inverse * polynomial(inverse * inverse, _needed(_BERNOULLI, 0.01, a))
 
 
 def digamma_rest(a: Expression) -> Expression:
     """``digamma(a) - log(a)`` for ``a >= STIRLING_FROM``."""
-    inverse = 1.0 / a
+    inverse = divided(1.0, a)
     square = inverse * inverse
     terms = [-(2 * k + 1) * b for k, b in enumerate(_BERNOULLI)]
-    return inverse * -0.5 + square * polynomial(square, terms)
+    return inverse * -0.5 + square * polynomial(square, _needed(terms, 0.01, a))
 
 
 def log1p_less(u: Expression, above: Expression) -> Expression:
@@ -53,10 +50,10 @@ def log1p_less(u: Expression, above: Expression) -> Expression:
     In ``r = u / (2 + u)`` the logarithm is ``2 atanh(r)``, and ``u = 2 r / (1 - r)``.
     """
     near = where(u.of(lax.abs) < 0.5, u, 0.0)
-    r = near / (near + 2.0)
+    r = divided(near, near + 2.0)
     y = r * r
-    series = polynomial(y, [Fraction(1, 2 * k + 3) for k in range(16)])
-    close = r * (2.0 * y * series - near)
+    terms = [Fraction(1, 2 * k + 3) for k in range(16)]
+    close = r * (2.0 * y * polynomial(y, _needed(terms, 1 / 9, u)) - near)
     return where(u.of(lax.abs) < 0.5, close, above.of(lax.log) - u)
 
 
@@ -65,8 +62,19 @@ def log_gamma_1p(a: Expression) -> Expression:
     high = a > 0.5
     b = where(high, a - 1.0, a)
     coefficients = [(-1) ** k * zeta_less_1(k) / k for k in range(2, _ZETA_LESS_1)]
-    near = b * b * polynomial(b, coefficients) + b * (1.0 - _EULER) - b.of(lax.log1p)
+    near = (
+        b * b * polynomial(b, _needed(coefficients, 0.5, a)) + b * (1.0 - _EULER) - b.of(lax.log1p)
+    )
     return where(high, near + where(high, a, 1.0).of(lax.log), near)
+
+
+def _needed(terms: Sequence[float | Fraction], radius: float, x: Expression) -> list[float]:
+    """The coefficients that matter in the dtype of ``x`` up to ``radius``."""
+    kept = [float(c) for c in terms]
+    least = abs(kept[0]) * x.eps() / 32.0
+    while abs(kept[-1]) * radius ** (len(kept) - 1) < least:
+        kept.pop()
+    return kept
 
 
 @cache
@@ -82,10 +90,10 @@ def zeta_less_1(k: int) -> float:
 
 
 @cache
-def uniform_coefficients() -> list[list[float]]:
+def uniform_coefficients(eps: float) -> list[list[float]]:
     """Rows ``k`` of coefficients of ``eta**n`` in Temme's expansion in ``a**-k`` (DLMF 8.12.11).
 
-    Terms that are below 1e-19 for ``a >= 200`` and ``abs(eta) <= 0.36`` are left out.
+    Terms that are far below ``eps`` for ``a >= 200`` and ``abs(eta) <= 0.36`` are left out.
     """
     orders, degree = 8, 40
     alpha = [Fraction(0), Fraction(1), Fraction(1, 3)]
@@ -107,44 +115,8 @@ def uniform_coefficients() -> list[list[float]]:
             width = len(row) - 2
             row = [(-1) ** k * g[k] * first[n] + (n + 2) * row[n + 2] for n in range(width)]
         kept = [float(c) for c in row]
-        while kept and abs(kept[-1]) * 0.36 ** (len(kept) - 1) * 200.0**-k < 1e-19:
+        while kept and abs(kept[-1]) * 0.36 ** (len(kept) - 1) * 200.0**-k < eps / 2000.0:
             kept.pop()
         if kept:
             rows.append(kept)
     return rows
-
-
-def repeat(
-    active: Expression, step: Callable[..., Any], start: list[Expression], most: int
-) -> list[Expression]:
-    """A loop over the terms of a series or fraction, for all elements together.
-
-    Args:
-        active: the elements that need the loop.
-        step: ``(n, *state) -> (converged, *state)`` for the term ``n`` = 1, 2, ...; further terms
-            must not harm elements that have converged.
-        start: the first state.
-        most: the number of terms at which the loop gives up.
-
-    Elements get a quarter of terms more after they have converged, for the sake of derivatives.
-    """
-    zero = start[0].filled(0.0)
-    end = where(active, zero.filled(float(most)), zero)
-    scalar = zero.aval.update(shape=())
-
-    def goes_on(carry: Any) -> Any:
-        n, end, *_ = carry
-        return some(Expression(end) > Expression(n))
-
-    def body(carry: Any) -> Any:
-        n, end, *state = carry
-        n = lax.add(n, full_of(scalar, 1.0))
-        converged, *state = step(Expression(n), *[Expression(s) for s in state])
-        first = converged & (Expression(end) >= float(most))
-        end = where(
-            first, Expression(end).filled(0.0) + (Expression(n) * 1.25 + 4.0), Expression(end)
-        )
-        return [n, end.value, *[s.value for s in state]]
-
-    carry = [full_of(scalar, 0.0), end.value, *[s.value for s in start]]
-    return [Expression(v) for v in while_loop(goes_on, body, carry)[2:]]

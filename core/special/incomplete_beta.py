@@ -10,6 +10,7 @@ import math
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
 from tracebridge.core import lax
+from tracebridge.core.control.loops.while_loop import while_loop
 from tracebridge.core.errors.transform_errors import MissingRuleError
 from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.lax.families import operands
@@ -17,10 +18,17 @@ from tracebridge.core.special.expansions import (
     STIRLING_FROM,
     digamma_rest,
     log1p_less,
-    repeat,
     stirling_rest,
 )
-from tracebridge.core.special.programs import Expression, Smooth, first_of, where, with_derivative
+from tracebridge.core.special.programs import (
+    Expression,
+    Smooth,
+    divided,
+    first_of,
+    some,
+    where,
+    with_derivative,
+)
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.value import Operand, Value
@@ -56,7 +64,7 @@ def _log_factor(a: Expression, b: Expression, x: Expression, y: Expression) -> E
     p, q = (where(large, v, STIRLING_FROM) for v in (a, b))
     # At x = p / (p + q) the power has its maximum, around which it is expanded.
     gap = where(p <= q, x * q - p * y, p * -y + q * x)
-    u, v = gap / p, -gap / q
+    u, v = divided(gap, p), divided(-gap, q)
     whole = p + q
     power = p * log1p_less(u, whole * x / p) + q * log1p_less(v, whole * y / q)
     rests = stirling_rest(whole) - stirling_rest(p) - stirling_rest(q)
@@ -65,49 +73,77 @@ def _log_factor(a: Expression, b: Expression, x: Expression, y: Expression) -> E
     return where(large, power + rests + scale, far - log_beta(a, b))
 
 
-def _fraction(
-    inside: Expression, a: Expression, b: Expression, x: Expression, y: Expression
+def _gap(a: Expression, b: Expression, x: Expression, y: Expression) -> Expression:
+    """``a + 1 - (a + b) x`` where ``y = 1 - x``."""
+    return where(b * x < 0.5, a * y + (1.0 - b * x), (a * y - b * x) + 1.0)
+
+
+def _fraction(a: Expression, b: Expression, x: Expression, y: Expression) -> Expression:
+    """The fraction of Didonato and Morris times ``a``; no terms cancel.
+
+    Each term moves the sum of all, by Steed's method: what it divides is in one place.
+    """
+    eps, scalar = x.eps(), x.aval.update(shape=())
+
+    def active(state: list[Any]) -> Any:
+        moved, total = [Expression(v).of(lax.abs) for v in state[1:]]
+        return some(moved > total * eps)
+
+    def goes_on(carry: Any) -> Any:
+        n, last, *_ = carry
+        # A quarter of terms more after all have converged, for the sake of derivatives.
+        end = lax.min(lax.add(lax.mul(last, 1.25), 4.0), full_of(scalar, _TERMS))
+        return lax.lt(n, end)
+
+    def body(carry: Any) -> Any:
+        n, last, *rest = carry
+        first = lax.eq(n, full_of(scalar, 0.0))
+        n = lax.add(n, full_of(scalar, 1.0))
+        # A zero of each step: else XLA computes parts outside, as further arrays.
+        zero = lax.min(n, full_of(scalar, 0.0))
+        given = [Expression(lax.add(v, zero)) for v in rest[:4]]
+        ratio, moved, total = [where(Expression(first), 1.0, Expression(v)) for v in rest[4:]]
+        ratio = _next_ratio(Expression(n), Expression(first), given, ratio)
+        moved = (ratio - 1.0) * moved
+        state = [ratio.value, moved.value, (total + moved).value]
+        last = lax.select(active(state), n, last)
+        return [n, last, *rest[:4], *state]
+
+    zero = full_of(scalar, 0.0)
+    given = [v.value for v in (a, b, x, y)]
+    total = Expression(while_loop(goes_on, body, [zero, zero, *given, *given[:3]])[-1])
+    return total * (a + 1.0) / _gap(a, b, x, y)
+
+
+def _next_ratio(
+    n: Expression, first: Expression, given: list[Expression], ratio: Expression
 ) -> Expression:
-    """The fraction of Didonato and Morris over ``a``, by Lentz's method; no terms cancel."""
-    eps, tiny = x.eps(), 1e-30
-
-    def safe(v: Expression) -> Expression:
-        return where(v.of(lax.abs) < tiny, tiny, v)
-
-    gap = where(b * x < 0.5, a * y + (1.0 - b * x), (a * y - b * x) + 1.0)
-    first = safe(gap / (a + 1.0))
-
-    def step(n: Expression, lead: Expression, c: Expression, d: Expression, h: Expression) -> Any:
-        even = a + (n * 2.0 - 1.0)
-        part = n * (b - n) * x / even
-        top = lead / even * (a + b + (n - 1.0)) * x * part
-        below = n + part + (a + n) * (gap + n * (1.0 + y)) / (even + 2.0)
-        d = 1.0 / safe(below + top * d)
-        c = safe(below + top / c)
-        ratio = c * d
-        return (ratio - 1.0).of(lax.abs) <= eps, a + n, c, d, h * ratio
-
+    """``1 / (1 + c_n ratio)``, where ``c_n`` is term ``n`` over the two denominators beside it."""
+    a, b, x, y = given
     # The factor a + n - 1 of a term, but 1 for the first.
-    return repeat(inside, step, [a.filled(1.0), first, a.filled(0.0), first], _TERMS)[3]
+    lead = where(first, 1.0, a + (n - 1.0))
+    even = a + (n * 2.0 - 1.0)
+    inverses = [divided(1.0, v) for v in (where(first, 1.0, even - 2.0), even, even + 2.0)]
+    gap, step = _gap(a, b, x, y), y + 1.0
+    part = n * (b - n) * x * inverses[1]
+    old_part = (n - 1.0) * (b - (n - 1.0)) * x * inverses[0]
+    top = lead * inverses[1] * (a + b + (n - 1.0)) * x * part
+    old = (n - 1.0) + old_part + lead * (gap + (n - 1.0) * step) * inverses[1]
+    below = n + part + (a + n) * (gap + n * step) * inverses[2]
+    both = old * below
+    return both / (both + top * ratio)
 
 
 def _betainc(a: Expression, b: Expression, x: Expression) -> Expression:
     a_is_0 = a.is_equal(0.0) | b.is_equal(_INF)
     b_is_0 = b.is_equal(0.0) | a.is_equal(_INF)
     x_is_0, x_is_1 = x.is_equal(0.0), x.is_equal(1.0)
-    nowhere = (a < 0.0) | (b < 0.0) | (x < 0.0) | (x > 1.0)
-    nowhere = nowhere | a.is_nan() | b.is_nan() | x.is_nan() | (a_is_0 & b_is_0)
-    known = nowhere | a_is_0 | b_is_0 | x_is_0 | x_is_1
-    a, b = (where(known, 1.0, v) for v in (a, b))
-    x = where(known, 0.25, x)
-    y = 1.0 - x
-    # The fraction converges quickly up to the mean; beyond it the tail is computed.
-    turned = x > (a + 1.0) / (a + b + 2.0)
-    p, q = where(turned, b, a), where(turned, a, b)
-    z, one_minus_z = where(turned, y, x), where(turned, x, y)
-    factor = _log_factor(p, q, z, one_minus_z).of(lax.exp)
-    part = factor / p / _fraction(~known, p, q, z, one_minus_z)
-    inner = where(turned, 1.0 - part, part)
+    nowhere = ~((a >= 0.0) & (b >= 0.0) & (x >= 0.0) & (x <= 1.0)) | (a_is_0 & b_is_0)
+    turned = _is_beyond(a, b, x)
+    p, q, z, y = _from_nearer_end(turned, a, b, x)
+    inside = _is_inside(a, b, x)
+    given = [where(inside, v, w) for v, w in ((p, 1.0), (q, 1.0), (z, 0.25), (y, 0.75))]
+    part = _log_factor(p, q, z, y).of(lax.exp) * (_fraction(*given) / p)
     return first_of(
         [
             (nowhere, math.nan),
@@ -115,9 +151,28 @@ def _betainc(a: Expression, b: Expression, x: Expression) -> Expression:
             (a_is_0 | b_is_0, 1.0),
             (x_is_0, 0.0),
             (x_is_1, 1.0),
+            (turned, (1.0 - part).of(lax.max, 0.0)),
         ],
-        inner,
+        part,
     )
+
+
+def _is_inside(a: Expression, b: Expression, x: Expression) -> Expression:
+    """Where the answer is not known; formulas give anything elsewhere."""
+    return (a > 0.0) & (b > 0.0) & (x > 0.0) & (x < 1.0) & (a < _INF) & (b < _INF)
+
+
+def _is_beyond(a: Expression, b: Expression, x: Expression) -> Expression:
+    """The fraction converges quickly up to the mean; beyond it the tail is computed."""
+    return x * (b + 1.0) > (1.0 - x) * (a + 1.0)
+
+
+def _from_nearer_end(
+    turned: Expression, a: Expression, b: Expression, x: Expression
+) -> list[Expression]:
+    """The parameters, ``x`` and ``1 - x`` as they are, or in the other order."""
+    y = 1.0 - x
+    return [where(turned, v, w) for v, w in ((b, a), (a, b), (y, x), (x, y))]
 
 
 def _density(a: Expression, b: Expression, x: Expression) -> Expression:
@@ -177,23 +232,17 @@ class _ParameterSlope(Smooth):
         nowhere = nowhere | (a.is_equal(_INF) & b.is_equal(_INF))
         known = nowhere | x.is_equal(0.0) | x.is_equal(1.0) | a.is_equal(_INF) | b.is_equal(_INF)
         # Close to 0 the derivative is what it is at 0.
-        a, b = (where(known, 1.0, where(v.is_equal(0.0), 1e-30, v)) for v in (a, b))
-        x = where(known, 0.25, x)
-        y = 1.0 - x
-        turned = x > (a + 1.0) / (a + b + 2.0)
-        z, one_minus_z = where(turned, y, x), where(turned, x, y)
-
-        def fraction(v: Expression) -> Expression:
-            first, second = (v, b) if self.index == 0 else (a, v)
-            p, q = where(turned, second, first), where(turned, first, second)
-            return _fraction(~known, p, q, z, one_minus_z)
-
-        own = a if self.index == 0 else b
-        value, slope = with_derivative(fraction, own)
-        p, q = where(turned, b, a), where(turned, a, b)
-        part = _log_factor(p, q, z, one_minus_z).of(lax.exp) / p / value
-        rate = _rate(a, b, x, y, turned) if self.index == 0 else _rate(b, a, y, x, ~turned)
-        inner = where(part.is_equal(0.0), 0.0, part * (rate - slope / value))
+        a, b = (where(v.is_equal(0.0), 1e-30, v) for v in (a, b))
+        turned = _is_beyond(a, b, x)
+        inside = _is_inside(a, b, x)
+        p, q, z, y = _from_nearer_end(turned, a, b, x)
+        given = [where(inside, v, w) for v, w in ((p, 1.0), (q, 1.0), (z, 0.25), (y, 0.75))]
+        own = turned if self.index else ~turned
+        value, slope = with_derivative(_fraction, given, [own, ~own, None, None])
+        part = _log_factor(p, q, z, y).of(lax.exp) * (value / p)
+        own, other, u, v = (a, b, x, 1.0 - x) if self.index == 0 else (b, a, 1.0 - x, x)
+        rate = _rate(own, other, u, v, turned if self.index == 0 else ~turned)
+        inner = where(part.is_equal(0.0), 0.0, part * (rate + slope / value))
         return first_of([(nowhere, math.nan), (known, 0.0)], where(turned, -inner, inner))
 
     def slope(self, i: int, ans: Value, *xs: Value) -> Any:

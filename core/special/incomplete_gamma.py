@@ -17,6 +17,7 @@ import math
 from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core import lax
+from tracebridge.core.control.loops.while_loop import while_loop
 from tracebridge.core.errors.transform_errors import MissingRuleError
 from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.lax.families import operands
@@ -24,176 +25,189 @@ from tracebridge.core.special.expansions import (
     STIRLING_FROM,
     log1p_less,
     log_gamma_1p,
-    repeat,
     stirling_rest,
     uniform_coefficients,
 )
-from tracebridge.core.special.programs import Expression, Smooth, first_of, polynomial, where
+from tracebridge.core.special.programs import (
+    Expression,
+    Smooth,
+    divided,
+    first_of,
+    polynomial,
+    where,
+)
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.value import Operand, Value
 
 _INF = math.inf
 _UNIFORM_FROM = 200.0
-_TERMS = 4000
 
 
 class _Point:
-    """One pair of arguments, made safe, and in which region it is."""
+    """One pair of arguments, and in which region it is.
+
+    Formulas give anything for what is not inside, where the answer is known.
+    """
 
     def __init__(self, a: Expression, x: Expression) -> None:
+        self.a, self.x = a, x
         self.invalid = (a < 0.0) | (x < 0.0) | a.is_nan() | x.is_nan()
         self.a_is_0, self.x_is_0 = a.is_equal(0.0), x.is_equal(0.0)
         self.a_is_inf, self.x_is_inf = a.is_equal(_INF), x.is_equal(_INF)
-        edge = self.invalid | self.a_is_0 | self.x_is_0 | self.a_is_inf | self.x_is_inf
-        self.inside = ~edge
-        # Where the answer is known both are 1, and no loop runs.
-        self.a, self.x = where(edge, 1.0, a), where(edge, 1.0, x)
-        self.mu = (self.x - self.a) / self.a
-        near = (self.a > _UNIFORM_FROM) & (self.mu.of(lax.abs) < 0.3)
-        self.uniform = self.inside & near
-        rest = self.inside & ~near
-        self.fraction = rest & (self.x > 1.1) & (self.x > self.a)
-        self.series = rest & ~self.fraction
+        inside = (a > 0.0) & (x > 0.0) & (a < _INF) & (x < _INF)
+        near = (a > _UNIFORM_FROM) & ((x - a).of(lax.abs) < a * 0.3)
+        self.uniform = inside & near
+        self.rest = inside & ~near
+        self.above = (x > 1.1) & (x > a)
+        self.fraction = self.rest & self.above
+        # Of large shapes: -eta**2 / 2 in Temme's expansion.
+        self.is_large = a >= STIRLING_FROM
+        self.large = where(self.is_large, a, STIRLING_FROM)
+        self.mu = where(self.is_large, (x - a) / a, 0.0)
+        self.share = where(self.is_large, x / a, 1.0)
+        self.decay = log1p_less(self.mu, self.share)
+        self.gauss = (self.large * self.decay).of(lax.exp)
+        self.norm = (self.large * (2.0 * math.pi)).of(lax.sqrt)
+        self.stirling = stirling_rest(self.large)
 
     def factor(self) -> Expression:
         """``x**a exp(-x) / gamma(a + 1)``."""
-        a, x = self.a, self.x
-        large = where(a < STIRLING_FROM, STIRLING_FROM, a)
-        mu, above = (where(a < STIRLING_FROM, v, u) for v, u in ((0.0, self.mu), (1.0, x / a)))
-        power = large * log1p_less(mu, above) - stirling_rest(large)
-        high = power.of(lax.exp) / (large * (2.0 * math.pi)).of(lax.sqrt)
-        small = where(a < STIRLING_FROM, a, 1.0)
-        # The power stays far from overflow where the exponential is not 0.
-        modest = where((a < STIRLING_FROM) & (x < 1000.0), x, 1.0)
-        low = modest.of(lax.pow, small) * (-modest).of(lax.exp)
-        low = low / (small + 1.0).of(lax.lgamma).of(lax.exp)
-        return where(a < STIRLING_FROM, where(x < 1000.0, low, 0.0), high)
+        large, vanishes = self.is_large, self.x >= 1000.0
+        modest = where(vanishes, 1.0, self.x)
+        # Far below the mean the power (share exp(1 - share))**a keeps digits that the exponential
+        # of a large logarithm loses.
+        decay = where(large, -self.mu, -modest).of(lax.exp)
+        power = where(large, self.share * decay, modest).of(lax.pow, self.a)
+        log_gamma = where(large, 1.0, self.a + 1.0).of(lax.lgamma)
+        scale = -where(large, self.stirling, log_gamma)
+        scale = where(large, 1.0 / self.norm, decay) * scale.of(lax.exp)
+        close = large & (self.share > 0.1)
+        return where(vanishes & ~large, 0.0, where(close, self.gauss, power) * scale)
 
 
-def _power_series(p: _Point) -> tuple[Expression, Expression]:
-    """The sum of ``x**n / ((a + 1) ... (a + n))`` and its derivative in ``a``."""
-    a, x = where(p.series, p.a, 1.0), where(p.series, p.x, 0.5)
-    eps = x.eps()
+class _Terms:
+    """The sums and fractions of all points, in one loop from their last terms to the first.
 
-    def step(
-        n: Expression, term: Expression, slope: Expression, total: Expression, d_total: Expression
-    ) -> Any:
-        below = a + n
-        term = term * (x / below)
-        slope = slope + 1.0 / below
-        total = total + term
-        return term <= total * eps, term, slope, total, d_total - term * slope
+    A loop for each would sweep all elements as well, and compile as long again. ``value`` is
 
-    one, zero = a.filled(1.0), a.filled(0.0)
-    _, _, total, d_total = repeat(p.series, step, [one, zero, one, zero], _TERMS)
-    return total, d_total
+    * for ``series`` the sum of ``x**n / ((a + 1) ... (a + n))``,
+    * for ``fraction`` what ``gamma(a, x) / (x**a exp(-x))`` is, a fraction in ``1 / x``,
+    * for ``alternating``, if given, the sum of ``(-x)**n / ((n + 1)! (a + n + 1))``.
 
-
-def _fraction(p: _Point) -> tuple[Expression, Expression]:
-    """``gamma(a, x) / (x**a exp(-x))`` times ``x``, and its derivative in ``a``.
-
-    Lentz's method; each quantity is followed by its derivative.
+    ``slope`` is its derivative in ``a`` if asked for.
     """
-    a, x = where(p.fraction, p.a, 1.0), where(p.fraction, p.x, 2.0)
-    eps, tiny = x.eps(), 1e-30
 
-    def safe(v: Expression) -> Expression:
-        return where(v.of(lax.abs) < tiny, tiny, v)
+    def __init__(
+        self, p: _Point, *, slope: bool = False, alternating: Expression | None = None
+    ) -> None:
+        self.some_alternate = alternating is not None
+        # What has converged at once stands for points that need no loop.
+        a, x = where(p.rest, p.a, 1.0), where(p.rest, p.x, 1e-30)
+        # XLA makes each array that enters a loop by a kernel of its own, and compiling these is
+        # what takes long: the signs say in which region a point is, the state begins as `a`.
+        x = where(p.above, -x, x)
+        a = a if alternating is None else where(alternating, -a, a)
+        count = _count_of(*self._parts(0.0, a, x)).of(lax.ceil).value
+        count = lax.reduce_max(count, tuple(range(count.aval.ndim)))
+        begun = full_of(count.aval, 0.0)
+        carry = [count, begun, a.value, x.value, a.value, *([a.value] if slope else [])]
+        _, _, _, _, *state = while_loop(lambda c: lax.gt(c[0], 0.0), self._body, carry)
+        self.value, self.slope = Expression(state[0]), Expression(state[-1])
 
-    b = x - a + 1.0
-    d = 1.0 / safe(b)
-    c = a.filled(1.0 / tiny)
-    zero = a.filled(0.0)
-    start = [c, zero, d, d * d, d, d * d]
+    def _parts(self, zero: Expression | float, a: Expression, x: Expression) -> list[Expression]:
+        """Whether it is the fraction, whether it alternates, and the numbers without signs."""
+        above, alternates = x < zero, a < zero
+        a = where(alternates, zero - a, a) if self.some_alternate else a
+        return [above, alternates, a, where(above, zero - x, x)]
 
-    def step(
+    def _body(self, carry: Any) -> Any:
+        n, begun, a, x, *state = carry
+        # A zero of each step: else XLA computes parts outside, as further arrays.
+        zero = Expression(lax.min(n, 0.0))
+        parts = self._parts(zero, Expression(a), Expression(x))
+        moved = self._step(Expression(n), *parts, *[Expression(lax.mul(begun, s)) for s in state])
+        return [lax.sub(n, 1.0), full_of(n.aval, 1.0), a, x, *[v.value for v in moved]]
+
+    def _step(
+        self,
         n: Expression,
-        c: Expression,
-        dc: Expression,
-        d: Expression,
-        dd: Expression,
-        h: Expression,
-        dh: Expression,
-    ) -> Any:
-        top, d_top = (a - n) * n, n
-        bottom = b + n * 2.0
-        below = safe(top * d + bottom)
-        d_below = d_top * d + top * dd - 1.0
-        # The old c divides; its derivative is that of a quotient.
-        c_new = safe(bottom + top / c)
-        dc = d_top / c - top / c * (dc / c) - 1.0
-        d = 1.0 / below
-        dd = -d_below * d * d
-        ratio = c_new * d
-        d_ratio = dc * d + c_new * dd
-        return (
-            (ratio - 1.0).of(lax.abs) <= eps,
-            c_new,
-            dc,
-            d,
-            dd,
-            h * ratio,
-            dh * ratio + h * d_ratio,
-        )
-
-    *_, h, dh = repeat(p.fraction, step, start, _TERMS)
-    return x * h, x * dh
+        above: Expression,
+        alternates: Expression,
+        a: Expression,
+        x: Expression,
+        value: Expression,
+        *slope: Expression,
+    ) -> list[Expression]:
+        top = (a - n) * n
+        below = where(above, (x - a) + (n * 2.0 - 1.0) + top * value, a + n)
+        if slope:
+            inverse = divided(1.0, below)
+            d_fraction = (1.0 - n * value - top * slope[0]) * inverse * inverse
+            d_series = x * inverse * (slope[0] - value * inverse)
+            moved = where(above, inverse, x * inverse * value + 1.0)
+            return [moved, where(above, d_fraction, d_series)]
+        over = where(above, 1.0, x)
+        if self.some_alternate:
+            over = where(alternates, (n + 1.0) - x * (a + n) * value, over)
+            below = where(alternates, (a + n) * (n + 1.0), below)
+        ratio = divided(over, below)
+        return [where(above | alternates, ratio, ratio * value + 1.0)]
 
 
-def _upper_near_zero(p: _Point) -> tuple[Expression, Expression]:
-    """The upper function for small ``x``, and where this is the way to compute it.
+def _count_of(above: Expression, _: object, a: Expression, x: Expression) -> Expression:
+    """How many terms leave an error below the precision, of values and slopes."""
+    digits = 2.0 - math.log(x.eps() / 2.0)
+    # Chernoff's bound of the tail of a Poisson distribution, and that of a geometric series.
+    root = (x * (2.0 * digits) + digits * digits / 9.0).of(lax.sqrt)
+    series = (digits / ((a + 1.0) / x).of(lax.log)).of(lax.abs)
+    series = series.of(lax.min, root + (digits / 3.0 + 2.0)) + 1.0
+    # Measured: the fraction is slow for small x, and near the mean of the distribution.
+    width = a.of(lax.sqrt).of(lax.min, a * 2.0 / where(above, x - a, 1.0))
+    fraction = width * (0.65 * math.sqrt(digits)) + digits * digits * 0.075 / x + 6.0
+    return where(above, fraction, series).of(lax.min, 400.0)
 
-    ``1 - x**a / gamma(1 + a)`` and the rest of the series, which begins with ``x``.
-    """
+
+def _is_near_zero(p: _Point) -> Expression:
+    """Where the upper function of small ``x`` is ``_upper_near_zero``."""
     x, a = p.x, p.a
     small = where(x < 0.5, x, 0.5)
     bound = where(x < 0.5, -0.4 / small.of(lax.log), x * 1.1)
-    here = p.series & (x <= 1.1) & (a <= bound) & (a <= 1.5)
-    x, a = where(here, x, 0.5), where(here, a, 1.0)
+    return p.rest & ~p.above & (x <= 1.1) & (a <= bound) & (a <= 1.5)
 
-    def step(n: Expression, term: Expression, total: Expression) -> Any:
-        term = term * (-x / n)
-        part = term / (a + n)
-        total = total + part
-        return part.of(lax.abs) <= total.of(lax.abs) * x.eps(), term, total
 
-    zero = x.filled(0.0)
-    _, total = repeat(here, step, [zero + 1.0, zero], 200)
-    power = a * x.of(lax.log) - log_gamma_1p(a)
-    return here, -power.of(lax.expm1) - power.of(lax.exp) * a * total
+def _upper_near_zero(p: _Point, here: Expression, total: Expression) -> Expression:
+    """``1 - x**a / gamma(1 + a)`` and the rest of the series, which begins with ``x``."""
+    a = where(here, p.a, 1.0)
+    power = a * p.x.of(lax.log) - log_gamma_1p(a)
+    return power.of(lax.exp) * a * p.x * total - power.of(lax.expm1)
 
 
 class _Uniform:
     """Temme's expansion: ``Q = erfc(eta sqrt(a/2)) / 2 + exp(-a eta**2 / 2) rest``."""
 
     def __init__(self, p: _Point) -> None:
-        a, mu = where(p.uniform, p.a, _UNIFORM_FROM), where(p.uniform, p.mu, 0.0)
-        self.mu = mu
-        self.a = a
-        half_square = -log1p_less(mu, mu + 1.0)  # eta**2 / 2
-        size = (half_square * 2.0).of(lax.sqrt)
-        self.eta = where(mu < 0.0, -size, size)
-        # d eta / d a = -mu / (a eta); the quotient is 1 at 0.
-        self.ratio = mu / where(self.eta.is_equal(0.0), 1.0, self.eta)
-        self.ratio = where(self.eta.is_equal(0.0), 1.0, self.ratio)
-        self.gauss = (-half_square * a).of(lax.exp)
-        inverse = 1.0 / a
-        total, d_eta, d_inverse = a.filled(0.0), a.filled(0.0), a.filled(0.0)
-        for row in reversed(uniform_coefficients()):
+        self.p, self.a, self.mu = p, p.large, p.mu
+        size = (p.decay * -2.0).of(lax.sqrt)
+        self.eta = where(p.uniform, where(self.mu < 0.0, -size, size), 0.0)
+        inverse = divided(1.0, self.a)
+        total, d_eta, d_inverse = (self.a.filled(0.0) for _ in range(3))
+        for row in reversed(uniform_coefficients(self.a.eps())):
             d_inverse = d_inverse * inverse + total
             total = total * inverse + polynomial(self.eta, row)
             slopes = [n * c for n, c in enumerate(row)][1:] or [0.0]
             d_eta = d_eta * inverse + polynomial(self.eta, slopes)
-        self.norm = (a * (2.0 * math.pi)).of(lax.sqrt)
-        self.rest = total / self.norm
+        self.rest = total / p.norm
+        # d eta / d a = -mu / (a eta); the quotient is 1 at 0.
+        level = self.eta.is_equal(0.0)
+        self.ratio = where(level, 1.0, self.mu / self.eta)
         d_a = -d_eta * self.ratio * inverse - d_inverse * inverse * inverse
-        self.d_rest = (d_a - total * (0.5 * inverse)) / self.norm
+        self.d_rest = (d_a - total * (0.5 * inverse)) / p.norm
 
     def value(self, sign: float) -> Expression:
         """The upper function for 1, the lower one for -1."""
         tail = (self.eta * sign * (self.a * 0.5).of(lax.sqrt)).of(lax.erfc)
-        return tail * 0.5 + self.rest * self.gauss * sign
+        return tail * 0.5 + self.rest * self.p.gauss * sign
 
     def slope(self) -> Expression:
         """The derivative of Q in ``a``, over ``exp(-a eta**2 / 2)``."""
@@ -205,18 +219,13 @@ class _Uniform:
 
     def slope_over_factor(self) -> Expression:
         """The same over ``x**a exp(-x) / gamma(a + 1)``."""
-        return self.slope() * self.norm * stirling_rest(self.a).of(lax.exp)
+        return self.slope() * self.p.norm * self.p.stirling.of(lax.exp)
 
 
 def _lower(a: Expression, x: Expression) -> Expression:
     p = _Point(a, x)
-    factor = p.factor()
-    series = factor * _power_series(p)[0]
-    upper = factor * (p.a / p.x) * _fraction(p)[0]
-    inner = first_of(
-        [(p.uniform, _Uniform(p).value(-1.0)), (p.fraction, 1.0 - upper)],
-        series,
-    )
+    part = p.factor() * where(p.fraction, p.a, 1.0) * _Terms(p).value
+    inner = first_of([(p.uniform, _Uniform(p).value(-1.0)), (p.fraction, 1.0 - part)], part)
     return first_of(
         [
             (p.invalid | (p.a_is_0 & p.x_is_0) | (p.a_is_inf & p.x_is_inf), math.nan),
@@ -229,15 +238,16 @@ def _lower(a: Expression, x: Expression) -> Expression:
 
 def _upper(a: Expression, x: Expression) -> Expression:
     p = _Point(a, x)
-    factor = p.factor()
-    here, small = _upper_near_zero(p)
+    here = _is_near_zero(p)
+    value = _Terms(p, alternating=here).value
+    part = p.factor() * where(p.fraction, p.a, 1.0) * value
     inner = first_of(
         [
             (p.uniform, _Uniform(p).value(1.0)),
-            (p.fraction, factor * (p.a / p.x) * _fraction(p)[0]),
-            (here, small),
+            (p.fraction, part),
+            (here, _upper_near_zero(p, here, value)),
         ],
-        1.0 - factor * _power_series(p)[0],
+        1.0 - part,
     )
     return first_of(
         [
@@ -251,15 +261,11 @@ def _upper(a: Expression, x: Expression) -> Expression:
 
 def _upper_slope(p: _Point) -> Expression:
     """The derivative of the upper function in ``a``, over ``factor``."""
-    log_x = p.x.of(lax.log)
-    total, d_total = _power_series(p)
-    lower = d_total + total * (log_x - (p.a + 1.0).of(lax.digamma))
-    value, d_value = _fraction(p)
-    upper = (d_value + value * (log_x - p.a.of(lax.digamma))) * (p.a / p.x)
-    return first_of(
-        [(p.uniform, _Uniform(p).slope_over_factor()), (p.fraction, upper)],
-        -lower,
-    )
+    terms = _Terms(p, slope=True)
+    # Of x**a / gamma(a), and of the same over a.
+    rate = p.x.of(lax.log) - where(p.fraction, p.a, p.a + 1.0).of(lax.digamma)
+    inner = (terms.slope + terms.value * rate) * where(p.fraction, p.a, -1.0)
+    return where(p.uniform, _Uniform(p).slope_over_factor(), inner)
 
 
 def _lower_slope(a: Expression, x: Expression) -> Expression:

@@ -7,7 +7,7 @@ export holds nothing but StableHLO. 16-bit floats are computed in float32.
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -136,6 +136,15 @@ def where(which: Expression, yes: Expression | float, no: Expression | float) ->
     return Expression(lax.select(which.value, first.value, second.value))
 
 
+def divided(a: Expression | float, b: Expression) -> Expression:
+    """``a / b`` for use in several places.
+
+    XLA computes a quotient with several uses by a kernel of its own, compiled for 15 ms; this one
+    has a single use, a choice that changes nothing.
+    """
+    return where(b.is_nan(), b, a / b)
+
+
 def first_of(cases: list[tuple[Expression, Any]], otherwise: Expression) -> Expression:
     """The choice of the first condition that holds."""
     result = otherwise
@@ -159,12 +168,20 @@ def polynomial(x: Expression, coefficients: Iterable[float | Fraction]) -> Expre
 
 
 def with_derivative(
-    formula: Callable[[Expression], Expression], x: Expression
+    formula: Callable[..., Expression],
+    xs: Sequence[Expression],
+    along: Sequence[Expression | None],
 ) -> tuple[Expression, Expression]:
-    """A formula and its derivative: of each of its steps, through its loops."""
-    jaxpr = stage(lambda v: [formula(Expression(v)).value], [x.aval.strong], locate=False)
-    both, _ = jvp_jaxpr(jaxpr, (True,), True)
-    ans, slope = eval_jaxpr(both, current_trace().process, [x.value, full_of(x.aval.strong, 1.0)])
+    """A formula and the sum of its derivatives in the arguments whose flag is set.
+
+    It is of each of its steps, through its loops. ``None`` is a flag that is never set.
+    """
+    avals = [x.aval.strong for x in xs]
+    jaxpr = stage(lambda *vs: [formula(*map(Expression, vs)).value], avals, locate=False)
+    both, _ = jvp_jaxpr(jaxpr, tuple([flag is not None for flag in along]), True)
+    tangents = [where(f, x.filled(1.0), 0.0).value for f, x in zip(along, xs, strict=True) if f]
+    given = [*[x.value for x in xs], *tangents]
+    ans, slope = eval_jaxpr(both, current_trace().process, given)
     return Expression(ans), Expression(slope)
 
 
