@@ -13,11 +13,12 @@ from tracebridge.interop.frameworks import needs
 if TYPE_CHECKING:
     from tracebridge.tf.calling import call_tf as call_tf
     from tracebridge.tf.convert import to_tf as to_tf
+    from tracebridge.tf.layer import Layer as Layer
     from tracebridge.tf.saved_model import save as save
 
-__all__ = ["call_tf", "save", "to_tf"]
+__all__ = ["Layer", "call_tf", "save", "to_tf"]
 
-_HOME = {"call_tf": "calling", "to_tf": "convert", "save": "saved_model"}
+_HOME = {"Layer": "layer", "call_tf": "calling", "to_tf": "convert", "save": "saved_model"}
 
 needs("tensorflow", __name__, "pip install tensorflow, or pip install 'tracebridge[tf]'")
 

@@ -32,9 +32,6 @@ from tracebridge.tf.program import Program
 from tracebridge.tf.signature import input_parameters, unique
 from tracebridge.tf.tracing import Request, Traced
 
-BATCH = "batch"
-"""The symbol that all unknown sizes of axis 0 share."""
-
 
 @api_boundary
 def save(
@@ -290,7 +287,7 @@ def _traced(
     call_args = args[n_params:]
     inputs = flatten(call_args)[1]
     if polymorphic_shapes is None:
-        specs = _batch_specs(shapes[-inputs.num_leaves :], names[-inputs.num_leaves :])
+        specs = shape_rules.batch_specs(shapes[-inputs.num_leaves :], names[-inputs.num_leaves :])
     else:
         specs = shape_rules.spread_specs(call, polymorphic_shapes, inputs)
     specs = [None] * (len(leaves) - len(specs)) + specs
@@ -301,22 +298,6 @@ def _traced(
     request = Request(call, fun, tree, names, dtypes, shapes, specs, constraints)
     shape_rules.check_sizes(call, request.symbolic(0), shapes, names)
     return request.trace(), names
-
-
-def _batch_specs(shapes: Sequence[Any], names: Sequence[str]) -> list[str | None]:
-    """The rule for inputs without specifications: unknown sizes of axis 0 are one size."""
-    used = {BATCH}
-    specs: list[str | None] = []
-    for shape, name in zip(shapes, names, strict=True):
-        if not shape or shape[0] is not None:
-            specs.append(None)
-            continue
-        rest = [
-            shape_rules.new_symbol(name, axis, used) if size is None else "_"
-            for axis, size in enumerate(shape[1:], 1)
-        ]
-        specs.append(", ".join([BATCH, *rest]))
-    return specs
 
 
 def _specs(call: str, signature: Any) -> tuple[Any, ...]:

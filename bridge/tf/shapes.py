@@ -16,6 +16,9 @@ from tracebridge.core.symbolic.solve import solve_dim_variables
 from tracebridge.core.tree.prefix import flatten_axes
 from tracebridge.core.tree.tree import PyTreeDef
 
+BATCH = "batch"
+"""The symbol that all unknown sizes of axis 0 share in saved models and layers."""
+
 TensorShape = tuple[int | None, ...] | None
 """Sizes, None where unknown; None as a whole where even the rank is unknown."""
 
@@ -233,3 +236,19 @@ def is_too_small(expected: Sequence[tuple[object, ...]], sizes: Sequence[TensorS
     except ShapeMismatchError:
         return True
     return False
+
+
+def batch_specs(shapes: Sequence[Any], names: Sequence[str]) -> list[str | None]:
+    """The rule for inputs without specifications: unknown sizes of axis 0 are one size."""
+    used = {BATCH}
+    specs: list[str | None] = []
+    for shape, name in zip(shapes, names, strict=True):
+        if not shape or shape[0] is not None:
+            specs.append(None)
+            continue
+        rest = [
+            new_symbol(name, axis, used) if size is None else "_"
+            for axis, size in enumerate(shape[1:], 1)
+        ]
+        specs.append(", ".join([BATCH, *rest]))
+    return specs

@@ -1,0 +1,110 @@
+"""Layers of Keras made of functions: weights, models, training, files, policies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tracebridge.numpy as tnp
+from tracebridge.errors import ArgumentSpecError, UnsupportedDtypeError
+from tracebridge.testing import assert_allclose
+from tracebridge.tf import Layer
+
+pytestmark = [
+    pytest.mark.tf,
+    # Keras gives NumPy variables of TensorFlow when it writes files.
+    pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),
+]
+
+X = np.linspace(0.1, 1.0, 12, dtype=np.float32).reshape(4, 3)
+PARAMS = {
+    "b": (np.zeros(2, np.float32), np.int32(3)),
+    "w": np.random.default_rng(0).standard_normal((3, 2)).astype(np.float32),
+}
+
+
+@keras.saving.register_keras_serializable(package="tests")
+def dense(p: Any, x: Any, train: bool = False) -> Any:
+    """A function of parameters in dicts and tuples, with a flag."""
+    y = tnp.tanh(x @ p["w"] + p["b"][0])
+    return y * 2 if train else y
+
+
+@keras.saving.register_keras_serializable(package="tests")
+def joined(inputs: Any, scale: Any) -> Any:
+    """A function without parameters, of a dict and an array."""
+    return {"sum": inputs["a"] + scale, "dot": (inputs["a"] * scale).sum(-1)}
+
+
+def paths(weights: Any) -> list[str]:
+    """The names that Keras gives to weights."""
+    return [w.path for w in weights]
+
+
+def test_in_a_model_with_a_batch_of_any_size(tmp_path: Path) -> None:
+    """Shapes, names, the flag, training with and without XLA, and a file that loads again."""
+    layer = Layer(dense, PARAMS, train_argname="train", name="mine")
+    model = keras.Sequential([keras.Input((3,)), layer, keras.layers.Dense(1)])
+    assert layer.output.shape == (None, 2)
+    assert paths(layer.trainable_variables) == ["mine/b.0", "mine/w"]
+    assert paths(layer.non_trainable_variables) == ["mine/b.1"]
+    assert_allclose(layer(X).numpy(), np.tanh(X @ PARAMS["w"]), rtol=1e-6)
+    assert_allclose(layer(X, training=True).numpy(), 2 * np.tanh(X @ PARAMS["w"]), rtol=1e-6)
+    for jit_compile in (False, True):
+        model.compile(keras.optimizers.SGD(0.05), "mse", jit_compile=jit_compile)
+        losses = model.fit(X, np.ones((4, 1)), epochs=4, batch_size=3, verbose=0).history["loss"]
+        assert losses[-1] < losses[0]
+    model.save(tmp_path / "m.keras")
+    loaded = keras.models.load_model(tmp_path / "m.keras")
+    assert_allclose(loaded(X[:2]).numpy(), model(X[:2]).numpy(), rtol=1e-6)
+    assert paths(loaded.layers[0].weights) == paths(layer.weights)
+    model.export(str(tmp_path / "served"), verbose=False)
+    served = tf.saved_model.load(str(tmp_path / "served"))
+    assert_allclose(served.serve(X).numpy(), model(X).numpy(), rtol=1e-6)
+
+
+def test_several_inputs_share_the_batch(tmp_path: Path) -> None:
+    """In a functional model, with trees of inputs and results."""
+    inputs = {name: keras.Input((3,), name=name) for name in ("a", "b")}
+    out = Layer(joined, name="joined")({"a": inputs["a"]}, inputs["b"])
+    assert (out["sum"].shape, out["dot"].shape) == ((None, 3), (None,))
+    model = keras.Model(inputs, out)
+    model.save(tmp_path / "m.keras")
+    loaded = keras.models.load_model(tmp_path / "m.keras")
+    assert_allclose(loaded({"a": X, "b": X})["dot"].numpy(), (X * X).sum(-1), rtol=1e-6)
+
+
+def test_what_is_trained() -> None:
+    """A flag for all, a tree of flags, and Keras' own switch."""
+    assert not Layer(dense, PARAMS, trainable=False).trainable_variables
+    layer = Layer(dense, PARAMS, trainable={"w": False, "b": True}, name="part")
+    assert paths(layer.trainable_variables) == ["part/b.0"]
+    again = Layer.from_config(layer.get_config())
+    assert paths(again.trainable_variables) == ["part/b.0"]
+    layer.trainable = False
+    assert not layer.trainable_variables
+
+
+def test_policies() -> None:
+    """Mixed precision casts for the call, and leaves weights as they are."""
+    layer = Layer(dense, PARAMS, dtype="mixed_float16")
+    assert layer(X).dtype == tf.float16
+    assert [w.dtype for w in layer.trainable_variables] == ["float32", "float32"]
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(layer(X))
+    assert [g.dtype for g in tape.gradient(loss, layer.trainable_variables)] == [tf.float32] * 2
+
+
+def test_errors() -> None:
+    """What is no array, flags of another structure, trees that files of Keras do not hold."""
+    with pytest.raises(UnsupportedDtypeError, match="the leaf w 'a' of type str"):
+        Layer(dense, {"w": "a"})
+    with pytest.raises(ArgumentSpecError, match="trainable has another structure"):
+        Layer(dense, PARAMS, trainable={"w": True})
+    with pytest.raises(ArgumentSpecError, match="params is a dict"):
+        Layer(dense, {0: X}).get_config()
