@@ -48,7 +48,8 @@ def save(
 
     The loaded object has ``serve(*inputs)``, a callable that returns what ``fun`` returns and
     takes its inputs also by keyword, the signature ``serving_default``, and ``params``, the
-    parameters as variables. Tapes differentiate ``serve`` to order ``grad_order``, also by the
+    parameters as variables. It is a reusable SavedModel too: it can be called like ``serve``, and
+    has ``variables`` and ``trainable_variables``. Tapes differentiate ``serve`` to order ``grad_order``, also by the
     variables. ``keras.layers.TFSMLayer`` takes the folder as it is.
 
     ``serving_default`` has one input for each leaf of ``signature``, and one result for each leaf:
@@ -132,22 +133,28 @@ def _module(
     pulls = _pulls(program, order)
     _check_results(traced)
 
-    class Served(tf.Module):
+    class Owner(tf.Module):
+        """What has variables; those who load a model ask it for them."""
+
+        # Attributes in place of the properties, which a loaded object has not.
+        variables: Any = ()
+        trainable_variables: Any = ()
+
+        def __init__(self, name: str) -> None:
+            super().__init__(name=name)
+            # What stands in two places of the tree is one variable, and trained once.
+            self.variables = list({id(v): v for v in variables}.values())
+            self.trainable_variables = [v for v in self.variables if v.trainable]
+
+    class Served(Owner):
         """What ``serve`` is: callable, and the owner of all that a call needs.
 
         A plain function would not keep the variables alive: ``load(path).serve(x)`` would drop
         them together with the loaded object before the call.
         """
 
-        # Attributes in place of the properties, which a loaded object has not; Keras asks for them.
-        variables: Any = ()
-        trainable_variables: Any = ()
-
         def __init__(self) -> None:
-            super().__init__(name="serve")
-            # What stands in two places of the tree is one variable, and trained once.
-            self.variables = list({id(v): v for v in variables}.values())
-            self.trainable_variables = [v for v in self.variables if v.trainable]
+            super().__init__("serve")
             # The loaded model finds derivatives of the second and higher orders only in
             # functions that are saved, with a trace, as attributes.
             self.gradients = pulls
@@ -165,9 +172,10 @@ def _module(
     owner = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     call.__signature__ = inspect.Signature([owner, *inputs[1]])
     Served.__call__ = tf.function(call, input_signature=inputs[0], autograph=False)
-    root: Any = tf.Module(name="model")
+    root: Any = Owner("model")
     serve: Any = Served()
     root.serve = serve
+    root.__call__ = serve.__call__
     serve.__call__.get_concrete_function()
     if first:
         params = tree.unflatten(variables)[0]

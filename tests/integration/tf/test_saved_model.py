@@ -259,6 +259,8 @@ def test_inputs_by_keyword(tmp_path: Path) -> None:
 
     assert [5.0, 5.0] == loaded.serve(x=x, ids=ids, self_=scale).numpy().tolist()
     assert [5.0, 5.0] == loaded.serve(x, ids, self_=scale).numpy().tolist()
+    assert [5.0, 5.0] == loaded(x, ids, scale).numpy().tolist()
+    assert [2.0] == [v.numpy() for v in loaded.trainable_variables] == [loaded.variables[0].numpy()]
     many = saved(tmp_path / "many", lambda *xs: sum(xs), [tf.TensorSpec(())] * 2)
     assert 3.0 == many.serve(args_0=tf.constant(1.0), args_1=tf.constant(2.0))
 
