@@ -23,6 +23,7 @@ from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.tree.tree import flatten
 from tracebridge.core.util.caching import BoundedCache
 from tracebridge.tf._foreign.called import Called, check_pure, check_variables
+from tracebridge.tf.convert import unwrap
 
 VMAP_METHODS = (None, "vectorized", "sequential")
 _MAX_CALLS = 256
@@ -116,7 +117,7 @@ class _Calls:
         self._vectorized = vmap_method != "sequential"
         self._has_side_effects = has_side_effects
         self._ordered = ordered
-        leaves, self._variables_tree = flatten(variables)
+        leaves, self._variables_tree = flatten(unwrap(variables))
         self._variables: list[Any] | None = None
         if variables is not None:
             self._variables = [_variable(self._label, leaf) for leaf in leaves]
@@ -171,7 +172,7 @@ class _Calls:
             raise ArgumentSpecError(
                 msg, hint="they are the first argument, in a tree like variables"
             )
-        leaves, tree = flatten(args[0])
+        leaves, tree = flatten(unwrap(args[0]))
         if tree != self._variables_tree:
             msg = f"{name}: the first argument has another structure than variables"
             raise ArgumentSpecError(msg, got=str(tree), expected=str(self._variables_tree))

@@ -49,8 +49,8 @@ def save(
     The loaded object has ``serve(*inputs)``, a callable that returns what ``fun`` returns and
     takes its inputs also by keyword, the signature ``serving_default``, and ``params``, the
     parameters as variables. It is a reusable SavedModel too: it can be called like ``serve``, and
-    has ``variables`` and ``trainable_variables``. Tapes differentiate ``serve`` to order ``grad_order``, also by the
-    variables. ``keras.layers.TFSMLayer`` takes the folder as it is.
+    has ``variables`` and ``trainable_variables``. Tapes differentiate ``serve`` to order
+    ``grad_order``, also by the variables. ``keras.layers.TFSMLayer`` takes the folder as it is.
 
     ``serving_default`` has one input for each leaf of ``signature``, and one result for each leaf:
     ``output_0``, ..., or in a dict by its path. Where two would have one name, underscores follow

@@ -34,7 +34,7 @@ DESCRIPTIONS = {
     "bridge/_api/devices/sharded_arrays.py:make_array_from_single_device_arrays": "a dtype of none",
     "bridge/tf/_foreign/functions.py:_captured": "variables",
     "bridge/tf/_foreign/functions.py:from_host": "NumPy arrays",
-    "bridge/tf/_foreign/graphs.py:_aval": "tensors",
+    "bridge/tf/_foreign/graphs.py:_first": "tensors",
     "bridge/torch/_crossing/numbers.py:aval_of": "tensors",
     "bridge/torch/_crossing/numbers.py:leaf_avals": "numbers and tensors",
     "bridge/torch/_crossing/symbolic.py:aval": "tensors",

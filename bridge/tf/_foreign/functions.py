@@ -18,7 +18,14 @@ from tracebridge.core.runtime.arrays.transfer import put_host
 from tracebridge.core.runtime.effects.host_callback import raise_callback_error
 from tracebridge.interop.foreign_functions import FlatFunction, Indices, replaced
 from tracebridge.interop.tf_adapter import ROWS, tf_adapter
-from tracebridge.tf._foreign.graphs import Graph, Tensors, alone, first_line, of_variables
+from tracebridge.tf._foreign.graphs import (
+    Graph,
+    Tensors,
+    alone,
+    first_line,
+    of_variables,
+    quiet,
+)
 
 Slots = tuple[Any, ...]
 """For each operand None, or what of the function's own it is: a variable or a constant tensor."""
@@ -118,7 +125,8 @@ class TensorFlowFunction(FlatFunction):
         def make() -> TensorFlowFunction | None:
             batched = Batched(self, dims, (0,) * len(self.inexact), whole=True)
             try:
-                graph = Graph(self.name, batched.call, self.tensors_of(avals))
+                with quiet():
+                    graph = Graph(self.name, batched.call, self.tensors_of(avals))
             except Exception:  # noqa: BLE001 - what it does not take, it refuses in many ways
                 return None
             batched.remember(avals, graph)

@@ -71,6 +71,22 @@ def alone() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """A block in which TensorFlow does not log what it cannot do: that means something here."""
+    logger = tf.get_logger()
+    logger.addFilter(_drop)
+    try:
+        yield
+    finally:
+        logger.removeFilter(_drop)
+
+
+def _drop(record: object) -> bool:
+    del record
+    return False
+
+
+@contextlib.contextmanager
 def _tracing() -> Iterator[None]:
     """The state in which graphs are made: ``init_scope`` would turn off the tapes in them."""
     scope = enter_scope(outside_of_traces)
@@ -103,28 +119,76 @@ class Graph:
         self.avals = tuple(avals)
         self.specs = [tf.TensorSpec(_static(name, a), tf_dtype(a.dtype)) for a in avals]
         self.out_avals: tuple[ShapedArray, ...] = () if expected is None else tuple(expected)
-        known = expected is not None
+        self._concrete: Any = None
+        if expected is None:
+            found: list[Any] = []
+            self._concrete = self._traced(lambda *tensors: self._first(found, tensors))
+            if len(found) != len(self.out_avals):
+                # Functions inside that were made for any size say nothing of the shapes.
+                self.out_avals = self._compiled_types(found)
+                expected = self.out_avals
+        if expected is not None:
+            self._concrete = self._traced(lambda *tensors: self._fitted(call(*tensors)))
+        self.captured: list[Any] = list(self._concrete.captured_inputs)
 
-        def run(*tensors: Any) -> list[Any]:
-            outs = call(*tensors)
-            if not known:
-                self.out_avals = tuple([_aval(name, i, y) for i, y in enumerate(outs)])
-            if len(outs) != len(self.out_avals):
-                msg = f"{name}: the function returned {len(outs)} tensors"
-                raise CallbackError(msg, expected=str(len(self.out_avals)))
-            pairs = enumerate(zip(outs, self.out_avals, strict=True))
-            return [_fitted(name, i, y, a) for i, (y, a) in pairs]
-
+    def _traced(self, run: Callable[..., list[Any]]) -> Any:
         with _tracing():
             try:
-                self._concrete = tf.function(run, autograph=False).get_concrete_function(
-                    *self.specs
-                )
+                return tf.function(run, autograph=False).get_concrete_function(*self.specs)
             except (CallbackError, ArgumentSpecError):
                 raise
             except Exception as error:
-                raise CallbackError(f"{name}: the function raised {first_line(error)}") from error
-        self.captured: list[Any] = list(self._concrete.captured_inputs)
+                msg = f"{self._name}: the function raised {first_line(error)}"
+                raise CallbackError(msg) from error
+
+    def _first(self, found: list[Any], tensors: Tensors) -> list[Any]:
+        """The results, which are put into ``found`` too: in the types of ``out_avals`` if known."""
+        outs = [tf.convert_to_tensor(y) for y in self._call(*tensors)]
+        found[:] = outs
+        if not all([y.shape.is_fully_defined() for y in outs]):
+            for i, y in enumerate(outs):
+                _dtype(self._name, i, y)
+            return outs
+        self.out_avals = tuple(
+            [
+                ShapedArray(tuple(y.shape.as_list()), _dtype(self._name, i, y))
+                for i, y in enumerate(outs)
+            ]
+        )
+        return self._fitted(outs)
+
+    def _fitted(self, outs: Sequence[Any]) -> list[Any]:
+        if len(outs) != len(self.out_avals):
+            msg = f"{self._name}: the function returned {len(outs)} tensors"
+            raise CallbackError(msg, expected=str(len(self.out_avals)))
+        pairs = enumerate(zip(outs, self.out_avals, strict=True))
+        return [_fitted(self._name, i, y, a) for i, (y, a) in pairs]
+
+    def _compiled_types(self, outs: Sequence[Any]) -> tuple[ShapedArray, ...]:
+        """The types of the results ``outs``, as TensorFlow compiles them for XLA.
+
+        Raises:
+            CallbackError: they depend on values, or it cannot be compiled.
+        """
+        unknown = [i for i, y in enumerate(outs) if not y.shape.is_fully_defined()]
+        try:
+            shapes = _result_shapes(self._program()(stage="hlo"))
+        except Exception as error:
+            raise _depends_on_values(self._name, unknown[0], outs[unknown[0]]) from error
+        if len(shapes) != len(outs) or None in shapes:
+            raise _depends_on_values(self._name, unknown[0], outs[unknown[0]])
+        return tuple(
+            [
+                ShapedArray(shape, _dtype(self._name, i, y))
+                for i, (y, shape) in enumerate(zip(outs, shapes, strict=True))
+            ]
+        )
+
+    def _program(self) -> Any:
+        """What TensorFlow makes of it for XLA: a function from a stage to a program."""
+        with _tracing():
+            whole = tf.function(self._concrete, jit_compile=True, autograph=False)
+            return whole.experimental_get_compiler_ir(*self.specs)
 
     def __call__(self, tensors: Sequence[Any]) -> list[Any]:
         """The results at eager tensors."""
@@ -141,13 +205,11 @@ class Graph:
         Raises:
             Exception: it cannot be compiled; TensorFlow raises errors of many kinds.
         """
-        with _tracing():
-            whole = tf.function(self._concrete, jit_compile=True, autograph=False)
-            program = whole.experimental_get_compiler_ir(*self.specs)
-            if _BOUNDED.search(program(stage="hlo")):
-                # XLA fills up to the bound, and believes what is said of shapes.
-                raise ValueError("shapes inside depend on values")
-            return program(stage="hlo_serialized")
+        program = self._program()
+        if _BOUNDED.search(program(stage="hlo")):
+            # XLA fills up to the bound, and believes what is said of shapes.
+            raise ValueError("shapes inside depend on values")
+        return program(stage="hlo_serialized")
 
     def operations(self) -> set[str]:
         """The names of all operations, also of those in functions inside."""
@@ -178,21 +240,31 @@ def _static(name: str, aval: ShapedArray) -> tuple[int, ...]:
     return aval.shape
 
 
-def _aval(name: str, index: int, y: Any) -> ShapedArray:
-    """The type of a result, as the engine has it."""
+def _dtype(name: str, index: int, y: Any) -> Any:
+    """The dtype of a result, as the engine has it."""
     try:
-        dtype = canonicalize(ROWS.ours(y.dtype.name))
+        return canonicalize(ROWS.ours(y.dtype.name))
     except UnsupportedExchangeDtypeError as error:
         msg = (
             f"{name}: result {index} is a tensor of dtype {y.dtype.name}, which arrays do not have"
         )
         raise CallbackError(msg, hint="return numbers, such as tf.strings.length(x)") from error
-    shape = y.shape
-    if shape.rank is None or None in shape.as_list():
-        msg = f"{name}: the shape of result {index} depends on values: {shape}"
-        hint = "declare the types by output_shape_dtype=..., or pad to a size that is known"
-        raise CallbackError(msg, hint=hint)
-    return ShapedArray(tuple(shape.as_list()), dtype)
+
+
+def _depends_on_values(name: str, index: int, y: Any) -> CallbackError:
+    msg = f"{name}: the shape of result {index} depends on values: {y.shape}"
+    hint = "declare the types by output_shape_dtype=..., or pad to a size that is known"
+    return CallbackError(msg, hint=hint)
+
+
+def _result_shapes(hlo: str) -> list[tuple[int, ...] | None]:
+    """The shapes of the results of a program in HLO; None for one with a size that is a bound."""
+    layout = hlo.partition("entry_computation_layout={")[2].partition("\n")[0]
+    found: list[tuple[int, ...] | None] = []
+    for text in re.findall(r"\w+\[([\d,<=]*)\]", layout.partition(")->")[2]):
+        bounded = "<" in text
+        found.append(None if bounded else tuple([int(d) for d in text.split(",") if d]))
+    return found
 
 
 def _fitted(name: str, index: int, y: Any, aval: ShapedArray) -> Any:

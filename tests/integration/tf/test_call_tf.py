@@ -222,6 +222,15 @@ def test_sizes_that_depend_on_values() -> None:
         f(np.ones(3, np.float32)).block_until_ready()
 
 
+def test_functions_made_for_any_batch() -> None:
+    """What such a function says of its shapes is less than what TensorFlow compiles."""
+    spec = tf.TensorSpec([None, 3])
+    f = call_tf(tf.function(lambda x: (tf.sin(x), x[:, 0]), input_signature=[spec]))
+    assert_allclose(tb.jit(lambda x: f(x)[0])(X), np.sin(X), rtol=1e-6)
+    got = tb.jit(tb.vmap(tb.grad(lambda x: f(x)[0].sum())))(X[None])
+    assert_allclose(got, np.cos(X)[None], rtol=1e-6)
+
+
 def test_errors_say_what_to_do() -> None:
     """Strings, failures inside, unknown sizes, arguments of call_tf."""
     with pytest.raises(CallbackError, match="dtype string"):
@@ -241,13 +250,14 @@ def reshaped(x: Any) -> Any:
     return tf.reshape(x, [7])
 
 
-def test_functions_of_ours_inside() -> None:
+def test_functions_of_ours_inside(caplog: pytest.LogCaptureFixture) -> None:
     """What ``to_tf`` made is compiled into the program again; mapped it is called in turns."""
     f = call_tf(lambda x: to_tf(ours)(x))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         got = tb.jit(tb.vmap(tb.grad(lambda x: f(x).sum())))(X)
     assert_allclose(got, tb.grad(lambda x: ours(x).sum())(X), rtol=1e-5)
+    assert not caplog.records
 
 
 def test_threads() -> None:
