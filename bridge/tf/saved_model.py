@@ -114,6 +114,20 @@ def save(
     )
 
 
+class _Owner(tf.Module):
+    """What has variables; those who load a model ask it for them."""
+
+    # Attributes in place of the properties, which a loaded object has not.
+    variables: Any = ()
+    trainable_variables: Any = ()
+
+    def __init__(self, name: str, variables: Sequence[Any]) -> None:
+        super().__init__(name=name)
+        # What stands in two places of the tree is one variable, and trained once.
+        self.variables = list({id(v): v for v in variables}.values())
+        self.trainable_variables = [v for v in self.variables if v.trainable]
+
+
 def _module(
     first: tuple[object, ...],
     inputs: tuple[tuple[object, ...], list[inspect.Parameter]],
@@ -133,20 +147,7 @@ def _module(
     pulls = _pulls(program, order)
     _check_results(traced)
 
-    class Owner(tf.Module):
-        """What has variables; those who load a model ask it for them."""
-
-        # Attributes in place of the properties, which a loaded object has not.
-        variables: Any = ()
-        trainable_variables: Any = ()
-
-        def __init__(self, name: str) -> None:
-            super().__init__(name=name)
-            # What stands in two places of the tree is one variable, and trained once.
-            self.variables = list({id(v): v for v in variables}.values())
-            self.trainable_variables = [v for v in self.variables if v.trainable]
-
-    class Served(Owner):
+    class Served(_Owner):
         """What ``serve`` is: callable, and the owner of all that a call needs.
 
         A plain function would not keep the variables alive: ``load(path).serve(x)`` would drop
@@ -154,7 +155,7 @@ def _module(
         """
 
         def __init__(self) -> None:
-            super().__init__("serve")
+            super().__init__("serve", variables)
             # The loaded model finds derivatives of the second and higher orders only in
             # functions that are saved, with a trace, as attributes.
             self.gradients = pulls
@@ -172,7 +173,7 @@ def _module(
     owner = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     call.__signature__ = inspect.Signature([owner, *inputs[1]])
     Served.__call__ = tf.function(call, input_signature=inputs[0], autograph=False)
-    root: Any = Owner("model")
+    root: Any = _Owner("model", variables)
     serve: Any = Served()
     root.serve = serve
     root.__call__ = serve.__call__
