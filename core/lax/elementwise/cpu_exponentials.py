@@ -206,11 +206,16 @@ def atanh(x: Value) -> Any:
     return with_sign_of(value, x)
 
 
+def _divided(a: Value, b: Value) -> Any:
+    """``a / b``; XLA leaves the loop for a quotient of several uses, so this one is chosen."""
+    return lax.select_n(lax.ne(b, b), lax.div(a, b), b)
+
+
 def _halley(y: Value, a: Value) -> Any:
     """One step to the cube root of ``a``, as a quotient that does not underflow."""
     cube = lax.mul(lax.mul(y, y), y)
     above, below = lax.add(cube, lax.mul(a, 2.0)), lax.add(lax.mul(cube, 2.0), a)
-    return lax.mul(y, lax.div(above, below))
+    return lax.mul(y, _divided(above, below))
 
 
 def cbrt(x: Value) -> Any:
@@ -238,7 +243,7 @@ def cbrt(x: Value) -> Any:
         bits = _bitcast(y, i64)
         bits = lax.bitwise_and(lax.add(bits, literal(1 << 29, i64)), literal(-(1 << 30), i64))
         t = _bitcast(bits, _F64)
-        quotient = lax.div(size, lax.mul(t, t))
+        quotient = _divided(size, lax.mul(t, t))
         step = lax.div(lax.sub(quotient, t), lax.add(lax.mul(t, 2.0), quotient))
         y = lax.add(t, lax.mul(t, step))
         y = lax.mul(y, lax.select_n(is_large, literal(1.0, _F64), literal(2.0**100, _F64)))
