@@ -185,10 +185,16 @@ for _group, _table in (
     for _name, _program in _table.items():
 
         @case(_group, _name)
-        def _window_case(api: Any, program: windows.Make = _program) -> Any:
-            f, args = program(api)
+        def _window_case(api: Any, name: str = _name, program: windows.Make = _program) -> Any:
+            with draws.width(api, name):
+                f, args = program(api)
             g = api.jit(f)
-            return lambda: api.block(g(*args)), 3
+
+            def run() -> None:
+                with draws.width(api, name):
+                    api.block(g(*args))
+
+            return run, 3
 
 
 matrices.register(case)

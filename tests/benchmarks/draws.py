@@ -73,17 +73,19 @@ def _draw(program: Program) -> Any:
     return make
 
 
+def width(api: Any, name: str) -> Any:
+    """Programs whose name says f64 have 64 bits."""
+    return api.root.enable_x64(True) if "f64" in name else contextlib.nullcontext()
+
+
 def _select(name: str, program: Program, arrays: tuple[onp.ndarray[Any, Any], ...]) -> Any:
     def make(api: Any) -> Any:
-        def width() -> Any:
-            return api.root.enable_x64(True) if "f64" in name else contextlib.nullcontext()
-
-        with width():
+        with width(api, name):
             args = [api.np.asarray(x) for x in arrays]
         f = api.jit(lambda *xs: program(api.np, api.lax, *xs))
 
         def run() -> None:
-            with width():
+            with width(api, name):
                 api.block(f(*args))
 
         return run, 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as onp
 from matrices import Add, Make, floats, timed
 
 GROUP = "sums of products"
@@ -21,6 +22,12 @@ def _recurrent(api: Any) -> Callable[..., Any]:
         return api.lax.scan(step, x[0] * 0, x)[1].sum()
 
     return api.grad(loss)
+
+
+def _ragged() -> tuple[Any, ...]:
+    """1024 rows in 64 groups of unlike sizes, and a matrix for each."""
+    sizes = onp.random.default_rng(0).multinomial(1024, [1 / 64] * 64).astype("int32")
+    return floats(1024, 64), floats(64, 64, 64), sizes
 
 
 CASES: dict[str, Make] = {
@@ -47,6 +54,15 @@ CASES: dict[str, Make] = {
     "gradient of a loop of products": lambda api: (
         _recurrent(api),
         (floats(128, 128) / 12, floats(100, 16, 128)),
+    ),
+    "ragged product of 64 groups": lambda api: (api.lax.ragged_dot, _ragged()),
+    "ragged product of 64 groups, dx": lambda api: (
+        api.grad(lambda x, w, sizes: (api.lax.ragged_dot(x, w, sizes) ** 2).sum()),
+        _ragged(),
+    ),
+    "ragged product of 64 groups, dw": lambda api: (
+        api.grad(lambda x, w, sizes: (api.lax.ragged_dot(x, w, sizes) ** 2).sum(), 1),
+        _ragged(),
     ),
 }
 

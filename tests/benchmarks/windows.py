@@ -15,8 +15,8 @@ Make = Callable[[Any], tuple[Callable[..., Any], tuple[Any, ...]]]
 LAST = ("NHWC", "HWIO", "NHWC")
 
 
-def _random(api: Any, *shape: int) -> Any:
-    return api.np.asarray(onp.random.default_rng(0).normal(size=shape).astype(onp.float32))
+def _random(api: Any, *shape: int, dtype: str = "float32") -> Any:
+    return api.np.asarray(onp.random.default_rng(0).normal(size=shape), dtype)
 
 
 def _pulled(api: Any, f: Any, args: tuple[Any, ...], which: int) -> Any:
@@ -29,7 +29,7 @@ def _pulled(api: Any, f: Any, args: tuple[Any, ...], which: int) -> Any:
 
         return api.root.vjp(of_one, args[which])[1](ct)[0]
 
-    return back, (_random(api, *out), *args)
+    return back, (_random(api, *out, dtype=str(args[0].dtype)), *args)
 
 
 def _conv(
@@ -41,12 +41,13 @@ def _conv(
     groups: int = 1,
     gaps: Any = None,
     of: str = "value",
+    dtype: str = "float32",
 ) -> Make:
     def make(api: Any) -> Any:
         def f(x: Any, y: Any) -> Any:
             return api.lax.conv_general_dilated(x, y, strides, padding, gaps, None, numbers, groups)
 
-        args = _random(api, *x), _random(api, *y)
+        args = tuple([_random(api, *shape, dtype=dtype) for shape in (x, y)])
         return (f, args) if of == "value" else _pulled(api, f, args, ("dx", "dy").index(of))
 
     return make
@@ -76,6 +77,7 @@ _DEPTHWISE_LAST = ((8, 32, 32, 64), (3, 3, 1, 64), (1, 1), "SAME", LAST, 64)
 _GROUPED = ((8, 32, 32, 32), (64, 8, 3, 3), (1, 1), "SAME", None, 4)
 _MANY_GROUPS = ((2, 28, 28, 128), (3, 3, 4, 128), (1, 1), "SAME", LAST, 32)
 _THREE_AXES = ((1, 32, 8, 16, 16), (32, 32, 3, 3, 3), (1, 1, 1), "SAME")
+_FEATURES = ((8, 32, 32, 32), (64, 32, 3, 3), (1, 1), "SAME")
 _IMAGES = (8, 32, 64, 64)
 _POOL = ((1, 1, 2, 2), (1, 1, 2, 2), "VALID")
 _POOL_3 = ((1, 1, 3, 3), (1, 1, 2, 2), "SAME")
@@ -107,6 +109,10 @@ WEAK: dict[str, Make] = {
     "transposed, dy": _conv(
         (4, 32, 16, 16), (16, 32, 4, 4), (1, 1), [(2, 2), (2, 2)], None, 1, (2, 2), of="dy"
     ),
+    "depthwise 3x3 bf16": _conv(*_DEPTHWISE, dtype="bfloat16"),
+    "depthwise 3x3 f64": _conv(*_DEPTHWISE, dtype="float64"),
+    "4 groups bf16": _conv(*_GROUPED, dtype="bfloat16"),
+    "4 groups f64": _conv(*_GROUPED, dtype="float64"),
     "numpy.convolve": _convolve,
     "max pooling 2x2": _pool(_IMAGES, "max", *_POOL),
     "max pooling 2x2, dx": _pool(_IMAGES, "max", *_POOL, of="dx"),
@@ -120,9 +126,11 @@ WEAK: dict[str, Make] = {
     "moving maximum of 100, dx": _pool((100_000,), "max", (100,), (1,), "VALID", of="dx"),
 }
 STRONG: dict[str, Make] = {
-    "32 to 64 features": _conv((8, 32, 32, 32), (64, 32, 3, 3), (1, 1), "SAME"),
-    "32 to 64 features, dx": _conv((8, 32, 32, 32), (64, 32, 3, 3), (1, 1), "SAME", of="dx"),
-    "32 to 64 features, dy": _conv((8, 32, 32, 32), (64, 32, 3, 3), (1, 1), "SAME", of="dy"),
+    "32 to 64 features": _conv(*_FEATURES),
+    "32 to 64 features bf16": _conv(*_FEATURES, dtype="bfloat16"),
+    "32 to 64 features f64": _conv(*_FEATURES, dtype="float64"),
+    "32 to 64 features, dx": _conv(*_FEATURES, of="dx"),
+    "32 to 64 features, dy": _conv(*_FEATURES, of="dy"),
     "features last": _conv((8, 32, 32, 32), (3, 3, 32, 64), (1, 1), "SAME", LAST),
     "1x1": _conv((4, 28, 28, 128), (1, 1, 128, 128), (1, 1), "VALID", LAST),
     "stride 2": _conv((4, 28, 28, 64), (3, 3, 64, 128), (2, 2), "SAME", LAST),
