@@ -49,6 +49,7 @@ __all__ = [
     "sdy",
     "serialize_portable_artifact",
     "stablehlo",
+    "stablehlo_for_weeks",
     "stablehlo_to_hlo",
 ]
 
@@ -159,6 +160,16 @@ def module_to_bytecode(module: ir.Module, target_version: int | None = None) -> 
 def current_stablehlo_version() -> str:
     """Return the StableHLO version of the installed jaxlib, e.g. '1.17.0'."""
     return _load("stablehlo").get_current_version()
+
+
+def stablehlo_for_weeks() -> str:
+    """Return the StableHLO version that consumers of the last twelve weeks read."""
+    bindings = _load("stablehlo")
+    try:
+        weeks = bindings.StablehloCompatibilityRequirement.WEEK_12
+        return bindings.get_version_from_compatibility_requirement(weeks)
+    except AttributeError:  # bindings of another version
+        return bindings.get_current_version()
 
 
 def minimum_version() -> str:

@@ -33,6 +33,7 @@ ELSEWHERE = {
     "functions of other libraries: tests/integration/torch/test_call_torch.py": (
         "foreign_call foreign_tangent"
     ),
+    "programs of files: tests/integration/torch/test_saved_programs.py": "exported_call",
     "memory and layouts are those of one platform": "to_memory layout_constraint",
 }
 

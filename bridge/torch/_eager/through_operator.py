@@ -11,6 +11,7 @@ from tracebridge._derived.residuals import NO_DERIVATIVE
 from tracebridge.interop.torch_adapter import modes_active
 from tracebridge.torch._crossing.numbers import aval_of
 from tracebridge.torch._crossing.symbolic import Sizes, has_symbolic, may_be_empty
+from tracebridge.torch._graphs.saved import program_for_graph
 
 _set_tracing_state = torch._C._set_tracing_state  # pyright: ignore[reportAttributeAccessIssue] - the stubs forget it
 
@@ -22,22 +23,24 @@ def apply_operator(xs: Sequence[torch.Tensor], family: Family) -> list[torch.Ten
         # torch.jit.trace would warn that sizes are looked at, which it need not know of.
         _set_tracing_state(None)
         try:
-            handle = captured(family, xs)
+            handle, _ = captured(family, xs)
         finally:
             _set_tracing_state(tracing)
         return torch.ops.tracebridge.call.default(list(xs), handle)
-    return torch.ops.tracebridge.call.default(
-        list(xs), captured(family, xs) if modes_active() > 0 else family.handle
-    )
+    handle, program = captured(family, xs) if modes_active() > 0 else (family.handle, "")
+    if program:
+        return torch.ops.tracebridge.call_saved.default(list(xs), handle, program)
+    return torch.ops.tracebridge.call.default(list(xs), handle)
 
 
-def captured(family: Family, xs: Sequence[torch.Tensor]) -> str:
-    """The handle of a family for a graph in which it is called with ``xs``."""
+def captured(family: Family, xs: Sequence[torch.Tensor]) -> tuple[str, str]:
+    """For a graph in which a family is called with ``xs``: its handle, and maybe its program."""
     try:
-        return family.captured(avals_for_trace(family, xs)[0])
+        avals = avals_for_trace(family, xs)[0]
+        return family.captured(avals), program_for_graph(family, avals)
     except Exception:  # noqa: BLE001 - whatever it is, the call itself raises it where torch expects it
         pin(family.handle, family)
-        return family.handle
+        return family.handle, ""
 
 
 def avals_for_trace(family: Family, xs: Sequence[torch.Tensor]) -> tuple[Avals, Sizes | None]:

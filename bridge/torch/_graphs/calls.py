@@ -55,8 +55,11 @@ def graph_call(root: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         comptime(_note_traced)
     else:
         _note(xs)
-    handle = graph_handle(root, tuple(positional), tuple(keywords), _OPTIONS_OF_PROCESS[0])
-    outs = call_operator.CALL(xs, handle)
+    handle, program = graph_handle(root, tuple(positional), tuple(keywords), _OPTIONS_OF_PROCESS[0])
+    if program:
+        outs = call_operator.CALL_SAVED(xs, handle, program)
+    else:
+        outs = call_operator.CALL(xs, handle)
     ranks = tuple([(str(x.dtype), x.ndim) for x in xs])
     return rebuild(result_structure(handle, ranks, len(outs)), iter(outs))
 
@@ -108,8 +111,11 @@ def _option_changed(name: str, value: Any) -> None:
 @torch._dynamo.assume_constant_result
 def graph_handle(
     root: str, positional: tuple[Any, ...], keywords: tuple[Any, ...], options: str
-) -> str:
-    """The handle of a call; the family is made and lives on, since a graph names it."""
+) -> tuple[str, str]:
+    """The handle of a call, and its program if the graph is to hold it.
+
+    The family is made and lives on, since a graph names it.
+    """
     del options  # for the guard
     xs, _NOTED.xs = _NOTED.xs, None
     return captured(family_of(root, positional, keywords), xs)

@@ -43,6 +43,7 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.debug_info import DebugInfo
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.primitive import Primitive
+from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.tree.tree import PyTreeDef
@@ -390,6 +391,10 @@ class _Digest:
         self.each("made", (make, arguments, state, list(items or ())))
         self.mapping(dict(pairs or ()))
 
+    def traced(self, x: Tracer) -> None:
+        """A value of the trace, which a rule keeps with its call: the operands say which one."""
+        self.text("traced", x.aval.str_short())
+
     def nothing(self, x: Any) -> None:
         self.text("skipped", type(x).__qualname__)
 
@@ -458,6 +463,7 @@ def package_of(x: Any) -> str:
 _METHODS: list[tuple[Any, Callable[[_Digest, Any], None]]] = [
     (Jaxpr, _Digest.program),
     (Literal, _Digest.literal),
+    (Tracer, _Digest.traced),
     (Array, _Digest.array),
     (np.ndarray | np.generic, _Digest.memory),
     (np.dtype, _Digest.dtype),

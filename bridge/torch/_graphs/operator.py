@@ -35,6 +35,7 @@ from tracebridge._derived.families import (
     vmap_handle,
 )
 from tracebridge._derived.forward_only import NoSplit, split_if_possible
+from tracebridge._derived.names import parts_of
 from tracebridge._derived.residuals import NO_DERIVATIVE
 from tracebridge._derived.settings import settings_of_graph
 from tracebridge.core.config.settings import NO_CHANGE, Settings
@@ -54,6 +55,7 @@ from tracebridge.torch._graphs.distributed import (
     rule_for_dtensors,
 )
 from tracebridge.torch._graphs.roots import resolve
+from tracebridge.torch._graphs.saved import ensure_known, program_for_graph
 
 if TYPE_CHECKING:
     from tracebridge.torch._contexts import OperatorContext
@@ -65,6 +67,12 @@ _library.define(
     tags=(torch.Tag.pt2_compliant_tag, torch.Tag.cudagraph_unsafe),
 )
 CALL = torch.ops.tracebridge.call.default
+# The same with the program, for graphs that leave the process.
+_library.define(
+    "call_saved(Tensor[] xs, str h, str program) -> Tensor[]",
+    tags=(torch.Tag.pt2_compliant_tag, torch.Tag.cudagraph_unsafe),
+)
+CALL_SAVED = torch.ops.tracebridge.call_saved.default
 # A copy that no compiler of torch takes for needless: the original is written to afterwards.
 _library.define("snapshot(Tensor x) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
 SNAPSHOT = torch.ops.tracebridge.snapshot.default
@@ -89,12 +97,12 @@ def _kernel(xs: Sequence[torch.Tensor], h: str) -> list[torch.Tensor]:
 _KNOWN = CallTable("graphs")
 
 
-def _enter(xs: Sequence[torch.Tensor], h: str) -> list[torch.Tensor]:
+def _enter(xs: Sequence[torch.Tensor], h: str, program: str = "") -> list[torch.Tensor]:
     """The rule of the key Autograd: plain tensors that want nothing go straight to the program."""
     if autograd.is_special() or not all([is_ready(x) for x in xs]):
-        return _under_settings(_autograd, xs, h)
+        return _under_settings(_autograd, xs, h, program)
     if torch.is_grad_enabled() and any([x.requires_grad for x in xs]):
-        return _under_settings(_autograd, xs, h)
+        return _under_settings(_autograd, xs, h, program)
     return _run(xs, h)
 
 
@@ -162,7 +170,7 @@ def _vmap(
 ) -> tuple[list[torch.Tensor], list[int]]:
     """The batched family; all its results are batched in front."""
     del info
-    outs = CALL(list(xs), vmap_handle(h, in_dims[0]))
+    outs = _call(list(xs), vmap_handle(h, in_dims[0]))
     return outs, [0] * len(outs)
 
 
@@ -181,7 +189,17 @@ def _legacy_vmap(xs: Sequence[torch.Tensor], h: str) -> list[torch.Tensor]:
     return [torch._VF._add_batch_dim(o, 0, level) for o in outs]
 
 
-def _autograd(xs: Sequence[torch.Tensor], h: str) -> list[torch.Tensor]:
+def _call(xs: Sequence[torch.Tensor], h: str) -> list[torch.Tensor]:
+    """The operator, with the program of the family in a graph that leaves the process."""
+    if torch.compiler.is_exporting() and parts_of(h).digest:
+        family = resolve(h)
+        program = program_for_graph(family, avals_for_trace(family, xs)[0])
+        if program:
+            return CALL_SAVED(xs, h, program)
+    return CALL(xs, h)
+
+
+def _autograd(xs: Sequence[torch.Tensor], h: str, program: str = "") -> list[torch.Tensor]:
     """Forward mode, reverse mode, or neither."""
     functorch = torch._C._are_functorch_transforms_active()
     if forward_ad._current_level >= 0 or functorch:
@@ -200,7 +218,7 @@ def _autograd(xs: Sequence[torch.Tensor], h: str) -> list[torch.Tensor]:
                 return list(_node_of(h)(h, active, paths, *xs))
         return list(_node_of(h)(h, active, paths, *xs))
     with torch._C._AutoDispatchBelowAutograd():
-        return CALL(xs, h)
+        return CALL_SAVED(xs, h, program) if program else CALL(xs, h)
 
 
 def _wanted(xs: Sequence[torch.Tensor], h: str) -> tuple[Mask, Paths]:
@@ -232,7 +250,7 @@ def _tangents(
     """Results and their tangents; a result of integers has none."""
     nonzero = tuple([tangent is not None for tangent in tangents])
     given = [tangent for tangent in tangents if tangent is not None]
-    outs = CALL([*primals, *given], jvp_handle(h, nonzero))
+    outs = _call([*primals, *given], jvp_handle(h, nonzero))
     # Results of the jvp program: all primals, then a tangent for each inexact one.
     n_out = _results_of_jvp(outs)
     rest = iter(outs[n_out:])
@@ -292,11 +310,11 @@ class Node(torch.autograd.Function):
                 forward_ad._set_fwd_grad_enabled(True),
                 torch._C._AutoDispatchBelowAutograd(),
             ):
-                outs = CALL(list(xs), ruled_handle(h, active) if functorch else h)
+                outs = _call(list(xs), ruled_handle(h, active) if functorch else h)
             n_out = len(outs)
         else:
             with torch._C._AutoDispatchBelowAutograd():
-                outs = CALL(list(xs), fwd_handle(h, active))
+                outs = _call(list(xs), fwd_handle(h, active))
             n_out = len(outs) - parts.n_residuals
             ctx.save_for_backward(*xs, *[outs[i] for i in parts.results], *outs[n_out:])
         # A result without a gradient may have a tangent.
@@ -331,9 +349,9 @@ class Node(torch.autograd.Function):
                     or torch.is_grad_enabled()
                     or torch._C._are_functorch_transforms_active()
                 ):
-                    results = CALL(again, vjp_handle(ctx.h, wanted, mask))
+                    results = _call(again, vjp_handle(ctx.h, wanted, mask))
                 else:
-                    results = CALL([*saved, *cotangents], bwd_handle(ctx.h, active, mask))
+                    results = _call([*saved, *cotangents], bwd_handle(ctx.h, active, mask))
                     places = [w for a, w in zip(active, wanted, strict=True) if a]
                     results = [g for g, w in zip(results, places, strict=True) if w]
         remaining_results = iter(results)
@@ -364,15 +382,35 @@ def _distributed(xs: Sequence[torch.Tensor], h: str) -> list[torch.Tensor]:
 
 
 def _under_settings(
-    rule: Callable[[Sequence[torch.Tensor], str], Any], xs: Sequence[torch.Tensor], h: str
+    rule: Callable[..., Any], xs: Sequence[torch.Tensor], h: str, *program: str
 ) -> Any:
     """What ``rule`` gives under the options of the graph that calls the operator."""
     with settings_of_graph(h):
-        return rule(xs, h)
+        return rule(xs, h, *program)
 
 
 def _of_graph(rule: Callable[[Sequence[torch.Tensor], str], Any]) -> Any:
     return functools.partial(_under_settings, rule)
+
+
+def _flops_saved(xs: Sequence[torch.Tensor], h: str, program: str, *, out_val: Any = None) -> int:
+    del program
+    return _flops(xs, h, out_val=out_val)
+
+
+def _of_saved(rule: Callable[..., Any], *, whole: bool = False) -> Any:
+    """``rule`` for a graph that holds the program; ``whole``: it takes that, too."""
+
+    def run(xs: Sequence[torch.Tensor], h: str, program: str) -> Any:
+        ensure_known(h, program)
+        return rule(xs, h, program) if whole else rule(xs, h)
+
+    return run
+
+
+def _vmap_saved(info: Any, in_dims: Any, xs: Sequence[torch.Tensor], h: str, program: str) -> Any:
+    ensure_known(h, program)
+    return _vmap(info, in_dims, xs, h)
 
 
 _library.impl("call", _enter_below, "CPU")
@@ -382,6 +420,13 @@ _library.impl("call", _enter, "Autograd")
 torch.library.register_fake("tracebridge::call", _of_graph(_fake), lib=_library)
 register_flop_formula(torch.ops.tracebridge.call, get_raw=True)(_flops)
 torch.library.register_vmap("tracebridge::call", _vmap, lib=_library)
+_library.impl("call_saved", _of_saved(_enter_below), "CPU")
+_library.impl("call_saved", _of_saved(_of_graph(_kernel)), "CUDA")
+_library.impl("call_saved", _of_saved(_legacy_vmap), "Batched")
+_library.impl("call_saved", _of_saved(_enter, whole=True), "Autograd")
+torch.library.register_fake("tracebridge::call_saved", _of_saved(_of_graph(_fake)), lib=_library)
+register_flop_formula(torch.ops.tracebridge.call_saved, get_raw=True)(_flops_saved)
+torch.library.register_vmap("tracebridge::call_saved", _vmap_saved, lib=_library)
 _library.impl("snapshot", torch.clone, "CompositeExplicitAutograd")
 torch.library.register_fake("tracebridge::snapshot", torch.empty_like, lib=_library)
 torch.library.register_vmap(

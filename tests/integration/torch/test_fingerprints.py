@@ -213,7 +213,7 @@ def test_every_graph_holds_fingerprints(name: str) -> None:
         node.args[1]
         for graph in GRAPHS[name](f, torch.ones(3, requires_grad=True))
         for node in graph.graph.nodes
-        if node.target is torch.ops.tracebridge.call.default
+        if str(node.target).startswith("tracebridge.call")
     ]
 
     assert handles

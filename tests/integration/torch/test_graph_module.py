@@ -159,6 +159,7 @@ WITHOUT = {
     "pure_callback",
     "bits that depend on the platform": "rng_bit_generator rng_uniform",
     "any computation chooses": "select_and_scatter",
+    "a program of a file": "exported_call",
     "made by derivatives or lowerings, or to be handled before": "check custom_lin guarded",
 }
 
