@@ -302,7 +302,11 @@ class LogBeta(Smooth):
         return first_of([(nowhere, math.nan), (some_0, _INF), (some_inf, -_INF)], inner)
 
     def slope(self, i: int, ans: Value, *xs: Value) -> Any:
-        return lax.sub(lax.digamma(xs[i]), lax.digamma(lax.add(*xs)))
+        rate = lax.sub(lax.digamma(xs[i]), lax.digamma(lax.add(*xs)))
+        # It goes to 0 there, as a difference of infinities.
+        level = lax.eq(xs[i], _INF)
+        level = level if level.aval.ndim == rate.aval.ndim else lax.broadcast_like(level, rate)
+        return lax.select(level, full_of(rate.aval, 0.0), rate)
 
 
 log_beta_p = LogBeta()

@@ -53,9 +53,10 @@ class _Point:
     def __init__(self, a: Expression, x: Expression) -> None:
         self.a, self.x = a, x
         self.invalid = (a < 0.0) | (x < 0.0) | a.is_nan() | x.is_nan()
-        self.a_is_0, self.x_is_0 = a.is_equal(0.0), x.is_equal(0.0)
+        # Subnormal numbers count as 0: some of XLA's operations take them for that.
+        self.a_is_0, self.x_is_0 = (v.of(lax.abs) < v.tiny() for v in (a, x))
         self.a_is_inf, self.x_is_inf = a.is_equal(_INF), x.is_equal(_INF)
-        inside = (a > 0.0) & (x > 0.0) & (a < _INF) & (x < _INF)
+        inside = (a >= a.tiny()) & (x >= x.tiny()) & (a < _INF) & (x < _INF)
         near = (a > _UNIFORM_FROM) & ((x - a).of(lax.abs) < a * 0.3)
         self.uniform = inside & near
         self.rest = inside & ~near

@@ -123,6 +123,10 @@ class Expression:
         """The spacing of floats above 1."""
         return float(finfo(self.aval.dtype).eps)
 
+    def tiny(self) -> float:
+        """The smallest normal float."""
+        return float(finfo(self.aval.dtype).tiny)
+
 
 def _inner(x: object) -> Any:
     return x.value if isinstance(x, Expression) else x

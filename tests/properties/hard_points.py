@@ -34,7 +34,10 @@ NN = """
     celu elu gelu hard_sigmoid hard_silu hard_tanh identity leaky_relu log1mexp log_sigmoid mish
     relu relu6 selu sigmoid silu soft_sign softplus sparse_plus sparse_sigmoid squareplus tanh
 """
-SPECIAL = "entr erfinv expit gammaln i0 i0e i1 i1e log_ndtr logit ndtr ndtri"
+SPECIAL = """
+    dawsn entr erfcx erfinv exp1 expi expit factorial gamma gammaln i0 i0e i1 i1e log_ndtr logit
+    loggamma ndtr ndtri spence
+"""
 ROWS: dict[str, Function] = {
     **{f"lax.{name}": getattr(lax, name) for name in LAX.split()},
     **{f"nn.{name}": getattr(nn, name) for name in NN.split()},
@@ -62,6 +65,20 @@ ROWS: dict[str, Function] = {
     "boxcox(x, 2)": lambda x: sp.boxcox(x, of(2.0, x)),
     "boxcox(2, x)": lambda x: sp.boxcox(of(2.0, x), x),
     "boxcox1p(2, x)": lambda x: sp.boxcox1p(of(2.0, x), x),
+    "igamma(2, x)": lambda x: lax.igamma(of(2.0, x), x),
+    "igammac(0.5, x)": lambda x: lax.igammac(of(0.5, x), x),
+    "betainc(2, 0.5, x)": lambda x: lax.betainc(of(2.0, x), of(0.5, x), x),
+    "betaln(x, 2)": lambda x: sp.betaln(x, of(2.0, x)),
+    "beta(x, 2.5)": lambda x: sp.beta(x, of(2.5, x)),
+    "poch(x, 2.5)": lambda x: sp.poch(x, of(2.5, x)),
+    "zeta(3, x)": lambda x: lax.zeta(of(3.0, x), x),
+    "polygamma(1, x)": lambda x: lax.polygamma(of(1.0, x), x),
+    "expn(2, x)": lambda x: sp.expn(2, x),
+    "hyp1f1(1, 2, x)": lambda x: sp.hyp1f1(of(1.0, x), of(2.0, x), x),
+    "owens_t(x, 2)": lambda x: sp.owens_t(x, of(2.0, x)),
+    "owens_t(2, x)": lambda x: sp.owens_t(of(2.0, x), x),
+    "fresnel": lambda x: sp.fresnel(x)[0],
+    "sici": lambda x: sp.sici(x)[0],
     "logaddexp(x, -inf)": lambda x: tnp.logaddexp(x, -INF),
     "logaddexp(x, x)": lambda x: tnp.logaddexp(x, x),
     "hypot(x, 0)": lambda x: tnp.hypot(x, 0.0),
@@ -114,16 +131,22 @@ def never(x: Any) -> Any:
 
 # Values without a derivative: poles, whose sides differ; parts outside of the domain, where SciPy
 # gives a constant infinity.
-POLES = ("lax.digamma", "lax.lgamma", "special.gammaln")
+POLES = (
+    "lax.digamma", "lax.lgamma", "special.gammaln", "special.loggamma", "betaln(x, 2)",
+    "polygamma(1, x)",
+)  # fmt: skip
 UNDEFINED: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(POLES, lambda x: (x < 1e-300) | np.isinf(x)),
     "special.entr": below(0.0),
+    "beta(x, 2.5)": lambda x: abs(x) < 1e-300,
+    # Where gamma(x) has a pole its logarithm has no derivative, though the quotient has one.
+    "poch(x, 2.5)": lambda x: abs(x) < 1e-300,
     # Sums and quotients of infinities: the value is the limit, its derivative would be another one.
     **dict.fromkeys(
         [
             "xlogy(x, x)", "xlog1py(x, x)", "rel_entr(x, 2)", "logsumexp of -inf", "logmeanexp",
             "logsumexp of a pair", "cumlogsumexp after -inf", "norm", "norm 3",
-            "norm of Frobenius", "special.i1", "hypot(x, x)",
+            "norm of Frobenius", "special.i1", "hypot(x, x)", "fresnel",
         ],
         infinite,
     ),

@@ -23,7 +23,9 @@ _log_ndtr_staged = floats("log_ndtr", formulas.log_ndtr)
 _zeta_staged = floats("zeta", lambda *xs: lax.zeta(*xs), full=True)
 _comb_staged = floats("comb", formulas.comb, full=True)
 _factorial_staged = floats(
-    "factorial", widened(lambda n: tnp.where(n < 0, 0, gamma_formulas.gamma(n + 1)))
+    "factorial",
+    # Of what is not chosen the derivative would be that of a pole.
+    widened(lambda n: tnp.where(n < 0, 0, gamma_formulas.gamma(tnp.where(n < 0, 0, n) + 1))),
 )
 
 
