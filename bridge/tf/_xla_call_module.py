@@ -107,13 +107,14 @@ def _is_known(shape: Any, wanted: Sequence[int | None]) -> bool:
 class CallModule:
     """One artifact as a function of flat tensors."""
 
-    __slots__ = ("_constants", "_data", "_in", "_name", "_names", "_platforms", "_shapes",
-                 "_types")  # fmt: skip
+    __slots__ = ("_constants", "_data", "_functions", "_in", "_name", "_names", "_platforms",
+                 "_shapes", "_types")  # fmt: skip
 
     def __init__(self, program: Any, names: Sequence[str]) -> None:
         self._name = program.name
         self._names = tuple(names)
         self._data = program.data
+        self._functions = list(program.functions)
         self._platforms = [p.upper() for p in program.platforms]
         self._in = [(tf_dtype(a.dtype), tf_shape(a.shape)) for a in program.in_avals]
         # Programs hold float0, which stands for no tangent, as booleans.
@@ -140,6 +141,10 @@ class CallModule:
                 t if _is_known(t.shape, shape) else tf.ensure_shape(t, shape)
                 for t, (_, shape) in zip(tensors, self._in, strict=True)
             ]
+        for function in self._functions:
+            function.add_to_graph(
+                None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+            )
         call, version = _operation()
         return list(
             call(
@@ -150,7 +155,7 @@ class CallModule:
                 Tout=self._types,
                 platforms=self._platforms,
                 dim_args_spec=[],
-                function_list=[],
+                function_list=self._functions,
                 has_token_input_output=False,
                 disabled_checks=[],
                 use_shardy_partitioner=False,

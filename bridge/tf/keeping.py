@@ -10,6 +10,7 @@ from tracebridge._derived.dependence import attached, paths_of
 from tracebridge._derived.families import with_gradients
 from tracebridge._derived.residuals import split_for_backward
 from tracebridge.core.export.portable import portable_program
+from tracebridge.core.lowering.embedding import CONSUMER_TARGET
 from tracebridge.core.symbolic.dims import is_static
 from tracebridge.tf._xla_call_module import PLATFORMS, CallModule, stablehlo_target
 
@@ -106,6 +107,11 @@ def split_program(
 def module_of(jaxpr: Jaxpr, name: str, names: Sequence[str]) -> CallModule:
     """A program as a TensorFlow operation."""
     portable = portable_program(
-        jaxpr, name, target=stablehlo_target(), names=names, platforms=PLATFORMS
+        jaxpr,
+        name,
+        target=stablehlo_target(),
+        names=names,
+        platforms=PLATFORMS,
+        allowed=(CONSUMER_TARGET,),
     )
     return CallModule(portable, names)

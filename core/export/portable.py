@@ -10,6 +10,7 @@ from tracebridge.core._jaxlib import mlir
 from tracebridge.core.control.calls.compiler_options import lifted_options
 from tracebridge.core.errors.export_errors import ExportError
 from tracebridge.core.ir.traverse import applications
+from tracebridge.core.lowering.embedding import OfConsumer
 from tracebridge.core.lowering.module import LoweredModule, lower_module
 from tracebridge.core.mlir.context import building
 from tracebridge.core.sharding.partition_spec import entry_names
@@ -44,11 +45,20 @@ class PortableProgram:
     """A serialised program.
 
     ``data``: the artifact. ``constants``: arrays that main takes before the inputs.
+    ``functions``: those of the consumer that it calls, by their numbers.
     ``in_avals`` and ``out_avals``: of the inputs (all of them, also unused ones) and the results.
     ``platforms``: those that it runs on, in the order of their numbers.
     """
 
-    __slots__ = ("constants", "data", "in_avals", "name", "out_avals", "platforms")
+    __slots__ = (
+        "constants",
+        "data",
+        "functions",
+        "in_avals",
+        "name",
+        "out_avals",
+        "platforms",
+    )
 
     def __init__(
         self,
@@ -58,6 +68,7 @@ class PortableProgram:
         in_avals: tuple[ShapedArray, ...],
         out_avals: tuple[ShapedArray, ...],
         platforms: tuple[str, ...] = (),
+        functions: Sequence[Any] = (),
     ) -> None:
         self.name = name
         self.data = data
@@ -65,6 +76,7 @@ class PortableProgram:
         self.in_avals = in_avals
         self.out_avals = out_avals
         self.platforms = platforms
+        self.functions = tuple(functions)
 
 
 def portable_program(
@@ -101,9 +113,9 @@ def portable_program(
     with building():
         mlir.expand_chlo(lowered.module)
         data = mlir.serialize_portable_artifact(lowered.module, target)
-    return PortableProgram(
-        name, data, lowered.hoisted, tuple(jaxpr.in_avals), tuple(jaxpr.out_avals), served
-    )
+    functions = [k.function for k in lowered.keepalives if type(k) is OfConsumer]
+    avals = tuple(jaxpr.in_avals), tuple(jaxpr.out_avals)
+    return PortableProgram(name, data, lowered.hoisted, *avals, served, functions)
 
 
 def _check_whole(jaxpr: Jaxpr, name: str) -> None:

@@ -11,7 +11,7 @@ from tracebridge.core._jaxlib import mlir
 from tracebridge.core.errors.export_errors import ExportError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.lowering.callbacks import emit_callback
-from tracebridge.core.mlir.attrs import string
+from tracebridge.core.mlir.attrs import boolean, dictionary, i32, string
 from tracebridge.core.mlir.types import tensor_type
 
 if TYPE_CHECKING:
@@ -40,14 +40,30 @@ class Embedded(NamedTuple):
     arguments: Sequence[int | np.ndarray[Any, Any] | Read]
 
 
+class OfConsumer(NamedTuple):
+    """A function that the consumer of an exported program has, for any sizes.
+
+    ``arguments``: as of ``Embedded``, positions or constants.
+    """
+
+    function: Any
+    arguments: Sequence[int | np.ndarray[Any, Any]]
+    name: str
+
+
+CONSUMER_TARGET = "tf.call_tf_function"
+
+
 def call_embedded(
-    ctx: LoweringContext, embedded: Embedded, operands: Sequence[Any], name: str
+    ctx: LoweringContext, embedded: Embedded | OfConsumer, operands: Sequence[Any], name: str
 ) -> list[Any] | None:
     """Call ``main`` for the current equation; None if its types are others than expected.
 
     Raises:
         ExportError: it reads something while the program is to run in another process.
     """
+    if isinstance(embedded, OfConsumer):
+        return _call_of_consumer(ctx, embedded, operands)
     expected = (
         [_type_of(ctx, a) for a in embedded.arguments],
         [tensor_type(a) for a in ctx.avals_out],
@@ -62,6 +78,40 @@ def call_embedded(
             results=expected[1],
             operands=given,
             attributes={"callee": mlir.ir.FlatSymbolRefAttr.get(symbol)},
+        ).results
+    )
+
+
+def _call_of_consumer(
+    ctx: LoweringContext, embedded: OfConsumer, operands: Sequence[Any]
+) -> list[Any]:
+    """A custom call, which the consumer replaces when it knows all sizes."""
+    if ctx.platform != "portable":
+        msg = f"{embedded.name}: called at sizes that are not known, in a program that is no export"
+        raise ExportError(msg, hint="call it at known sizes, or in a function of tf.to_tf")
+    ir = mlir.ir
+    ctx.keepalives.append(embedded)
+    index = sum([type(k) is OfConsumer for k in ctx.keepalives]) - 1
+    given = [_argument(ctx, a, operands) for a in embedded.arguments]
+    places = np.arange(len(given), len(given) + len(ctx.avals_out))
+    given += [ctx.shape_tensor(a.shape) for a in ctx.avals_out]
+    return list(
+        ctx.create(
+            "stablehlo.custom_call",
+            results=[tensor_type(a) for a in ctx.avals_out],
+            operands=given,
+            attributes={
+                "call_target_name": string(CONSUMER_TARGET),
+                "has_side_effect": boolean(False),
+                "api_version": i32(2),
+                "tf.backend_config": dictionary(
+                    {
+                        "called_index": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), index),
+                        "has_token_input_output": boolean(False),
+                    }
+                ),
+                "indices_of_shape_operands": ir.DenseIntElementsAttr.get(places.astype(np.int64)),
+            },
         ).results
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, cast, final
 
@@ -20,6 +21,7 @@ from tracebridge.core.tree.tree import PyTreeDef, flatten
 from tracebridge.interop.tf_adapter import ROWS, tf_adapter
 from tracebridge.tf._foreign.functions import TensorFlowFunction
 from tracebridge.tf._foreign.graphs import Graph, Tensors
+from tracebridge.tf._foreign.sizes import is_dynamic, types_at_any_size
 from tracebridge.tf.convert import unwrap
 
 _STATIC = (bool, int, float, complex, str, bytes, tf.DType, tf.TensorShape)
@@ -73,6 +75,9 @@ class Called(TensorFlowFunction):
         declared_tree: Any = None
         if declared is not None:
             expected, declared_tree = result_types(self.name, declared)
+        elif is_dynamic(avals):
+            trace = functools.partial(Graph, self.name, self.call)
+            expected = types_at_any_size(self.name, trace, self.tensors_of(avals))
         graph = Graph(self.name, self.call, self.tensors_of(avals), expected)
         self.avals = graph.out_avals
         self.inexact = tuple([is_inexact(a.dtype) for a in self.avals])

@@ -11,8 +11,9 @@ import numpy as np
 import tensorflow as tf
 
 from tracebridge.core._jaxlib import mlir
+from tracebridge.core.errors.transform_errors import ArgumentSpecError
 from tracebridge.core.ir.aval import ShapedArray
-from tracebridge.core.lowering.embedding import Embedded, Read
+from tracebridge.core.lowering.embedding import Embedded, OfConsumer, Read
 from tracebridge.core.runtime.arrays.placement import choose_placement, is_spread
 from tracebridge.core.runtime.arrays.transfer import put_host
 from tracebridge.core.runtime.effects.host_callback import raise_callback_error
@@ -26,6 +27,7 @@ from tracebridge.tf._foreign.graphs import (
     of_variables,
     quiet,
 )
+from tracebridge.tf._foreign.sizes import is_dynamic
 
 Slots = tuple[Any, ...]
 """For each operand None, or what of the function's own it is: a variable or a constant tensor."""
@@ -41,7 +43,7 @@ class TensorFlowFunction(FlatFunction):
         super().__init__(label, len(slots), inexact)
         self.slots = slots
         self._graphs: dict[Any, Graph] = {}
-        self._embedded: dict[Any, Embedded | None] = {}
+        self._embedded: dict[Any, Embedded | OfConsumer | None] = {}
 
     @property
     def name(self) -> str:
@@ -99,11 +101,13 @@ class TensorFlowFunction(FlatFunction):
 
     def embedded(
         self, avals_in: Sequence[ShapedArray], avals_out: Sequence[ShapedArray]
-    ) -> Embedded | None:
+    ) -> Embedded | OfConsumer | None:
         """The function as compiled by TensorFlow for XLA; None where it cannot be."""
         key = _types(avals_in, avals_out)
         if key not in self._embedded:
-            self._embedded[key] = self._compile(self.graph(avals_in, avals_out))
+            graph = self.graph(avals_in, avals_out)
+            dynamic = is_dynamic((*avals_in, *avals_out))
+            self._embedded[key] = self._by_consumer(graph) if dynamic else self._compile(graph)
         return self._embedded[key]
 
     def tangents(self, wanted: Indices) -> TensorFlowFunction:
@@ -160,6 +164,24 @@ class TensorFlowFunction(FlatFunction):
             )
             return None
         return Embedded(source, arguments)
+
+    def _by_consumer(self, graph: Graph) -> OfConsumer:
+        """The function as TensorFlow compiles it when sizes are known.
+
+        Raises:
+            ArgumentSpecError: it uses a variable.
+        """
+        places = [i for i, v in enumerate(self.slots) if v is None]
+        given = {id(v): i for i, v in enumerate(self.slots) if v is not None}
+        arguments: list[Any] = [*places]
+        for tensor in graph.captured:
+            if tensor.dtype == tf.resource:
+                msg = f"{self.name}: the function uses variables, at sizes that are not known"
+                hint = "use known sizes, or write the function with the values as arguments"
+                raise ArgumentSpecError(msg, hint=hint)
+            place = given.get(id(tensor))
+            arguments.append(tensor.numpy() if place is None else place)
+        return OfConsumer(graph.concrete, arguments, self.name)
 
     def _captured(self, graph: Graph, tensor: Any) -> Any:
         """What is no operand: a small constant, or a variable that is read."""

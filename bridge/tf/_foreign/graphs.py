@@ -17,7 +17,7 @@ from tracebridge.core.errors.transform_errors import ArgumentSpecError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.interop.tf_adapter import ROWS
 from tracebridge.interop.turns import Turn
-from tracebridge.tf._xla_call_module import tf_dtype
+from tracebridge.tf._xla_call_module import tf_dtype, tf_shape
 
 Tensors = tuple[Any, ...]
 
@@ -117,7 +117,7 @@ class Graph:
         self._name = name
         self._call = call
         self.avals = tuple(avals)
-        self.specs = [tf.TensorSpec(_static(name, a), tf_dtype(a.dtype)) for a in avals]
+        self.specs = [tf.TensorSpec(tf_shape(a.shape), tf_dtype(a.dtype)) for a in avals]
         self.out_avals: tuple[ShapedArray, ...] = () if expected is None else tuple(expected)
         self._concrete: Any = None
         if expected is None:
@@ -195,6 +195,11 @@ class Graph:
         return list(self._concrete(*tensors))
 
     @property
+    def concrete(self) -> Any:
+        """The concrete function, which takes ``captured`` behind its tensors."""
+        return self._concrete
+
+    @property
     def variables(self) -> list[Any]:
         """The variables that the function uses, those of functions inside too."""
         return list(self._concrete.graph.variables)
@@ -226,18 +231,6 @@ class Graph:
     def draws(self) -> str:
         """An operation that draws random numbers, or ""."""
         return next((o for o in sorted(self.operations()) if o in _DRAWING), "")
-
-
-def _static(name: str, aval: ShapedArray) -> tuple[int, ...]:
-    """The shape of an argument.
-
-    Raises:
-        ArgumentSpecError: a size is not known.
-    """
-    if not all([type(d) is int for d in aval.shape]):
-        msg = f"{name}: an argument of type {aval.str_short()} has sizes that are not known"
-        raise ArgumentSpecError(msg, hint="TensorFlow compiles for given sizes: use static shapes")
-    return aval.shape
 
 
 def _dtype(name: str, index: int, y: Any) -> Any:
@@ -273,7 +266,8 @@ def _fitted(name: str, index: int, y: Any, aval: ShapedArray) -> Any:
     wanted = tf_dtype(aval.dtype)
     ours = ROWS.rows.get(y.dtype.name)
     fits = ours is not None and narrowed(ours) == narrowed(aval.dtype)
-    if not fits or not y.shape.is_compatible_with(aval.shape):
+    shape = tf.TensorShape(tf_shape(aval.shape))
+    if not fits or not y.shape.is_compatible_with(shape):
         raise CallbackError(
             f"{name}: result {index} has another type than expected",
             got=f"{y.dtype.name} of shape {y.shape}",
@@ -281,7 +275,7 @@ def _fitted(name: str, index: int, y: Any, aval: ShapedArray) -> Any:
         )
     if y.dtype != wanted:
         y = tf.cast(y, wanted)
-    return y if y.shape.is_fully_defined() else tf.ensure_shape(y, aval.shape)
+    return y if y.shape.is_fully_defined() else tf.ensure_shape(y, shape)
 
 
 def first_line(error: BaseException) -> str:

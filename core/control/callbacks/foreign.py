@@ -12,7 +12,7 @@ from tracebridge.core.ir.aval import ShapedArray, batched_aval
 from tracebridge.core.ir.primitive import is_linear_input
 from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.lax.batch_util import broadcast_batch, move_batch_axis
-from tracebridge.core.lowering.embedding import Embedded, call_embedded
+from tracebridge.core.lowering.embedding import Embedded, OfConsumer, call_embedded
 
 if TYPE_CHECKING:
     from tracebridge.core._jaxlib.mlir import IrValue
@@ -59,7 +59,7 @@ class ForeignFunction(abc.ABC):
 
     def embedded(
         self, avals_in: Sequence[ShapedArray], avals_out: Sequence[ShapedArray]
-    ) -> Embedded | None:
+    ) -> Embedded | OfConsumer | None:
         """The function as part of a program; None: programs call it on the host."""
         del avals_in, avals_out
         return None

@@ -178,6 +178,26 @@ def test_inside_of_to_tf_it_is_a_part_of_the_program() -> None:
     assert_allclose(tape.gradient(y, x).numpy(), np.cos(X * X + 2) * 2 * X, rtol=1e-5)
 
 
+def test_inside_of_to_tf_at_any_batch(tmp_path: Path) -> None:
+    """TensorFlow compiles it when the sizes are known: two functions, with gradients, saved."""
+    w = tf.constant(np.random.default_rng(0).standard_normal((3, 200)).astype(np.float32))
+    first, second = call_tf(lambda x: tf.nn.softmax(x @ w)), call_tf(lambda x: tf.pad(x, [[1, 0]]))
+    f = lambda x: second((first(tnp.sin(x)) ** 2).sum(1))
+    native = lambda x: tf.pad(tf.reduce_sum(tf.nn.softmax(tf.sin(x) @ w) ** 2, 1), [[1, 0]])
+    run = tf.function(to_tf(f), input_signature=[tf.TensorSpec([None, 3])])
+    x = tf.constant(np.random.default_rng(1).standard_normal((4, 3)).astype(np.float32))
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        want, got = native(x), run(x)
+    assert_allclose(got.numpy(), want.numpy(), rtol=1e-5)
+    grads = tape.gradient(got, x), tape.gradient(want, x)
+    assert_allclose(grads[0].numpy(), grads[1].numpy(), rtol=1e-4, atol=1e-7)
+    assert_allclose(run(x[:1]).numpy(), native(x[:1]).numpy(), rtol=1e-5)
+    tb.tf.save(f, str(tmp_path), [tf.TensorSpec([None, 3])], grad_order=0)
+    loaded = tf.saved_model.load(str(tmp_path))
+    assert_allclose(loaded.serve(x).numpy(), want.numpy(), rtol=1e-5)
+
+
 def test_a_large_constant_is_stored_once(tmp_path: Path) -> None:
     """Whatever the number of its uses and of the orders of derivatives."""
     c = tf.constant(np.eye(256, dtype=np.float32))
@@ -239,8 +259,14 @@ def test_errors_say_what_to_do() -> None:
         tb.jit(call_tf(reshaped))(X)
     with pytest.raises(CallbackError, match="RaggedTensor"):
         call_tf(lambda x: tf.RaggedTensor.from_tensor(x))(X)
-    with pytest.raises(ArgumentSpecError, match="sizes that are not known"):
-        tf.function(to_tf(CALLED), input_signature=[tf.TensorSpec([None, 3])])(tf.constant(X))
+    v = tf.Variable(1.0)
+    unknown = {
+        "uses variables, at sizes that are not known": call_tf(lambda x: x * v, variables=[]),
+        "size 0 of result 0 is another": call_tf(lambda x: tf.zeros(tf.shape(x)[0] // 2)),
+    }
+    for message, f in unknown.items():
+        with pytest.raises(ArgumentSpecError, match=message):
+            tf.function(to_tf(f), input_signature=[tf.TensorSpec([None, 3])])(tf.constant(X))
     with pytest.raises(ArgumentSpecError, match="vmap_method"):
         call_tf(smooth, vmap_method="loop")
 
