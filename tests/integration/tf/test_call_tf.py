@@ -41,11 +41,11 @@ def by_strings(x: Any) -> Any:
 CALLED = call_tf(smooth)
 TRANSFORMED = {
     "value": lambda f: f,
-    "hessian": lambda f: tb.hessian(lambda x: f(x).sum()),
+    "hessian": lambda f: tb.hessian(lambda x: f(x[0]).sum()),
     "third": lambda f: tb.grad(
         lambda x: tb.grad(lambda x: tb.grad(lambda x: f(x).sum())(x).sum())(x).sum()
     ),
-    "jacfwd of jacfwd": lambda f: tb.jacfwd(tb.jacfwd(lambda x: f(x).sum())),
+    "jacfwd": tb.jacfwd,
     "vmap of vmap": lambda f: tb.vmap(tb.vmap(f)),
     "vmap of grad": lambda f: tb.vmap(tb.grad(lambda x: f(x).sum()), in_axes=1),
     "grad of vmap": lambda f: tb.grad(lambda x: tb.vmap(f, in_axes=1)(x).sum()),
