@@ -21,6 +21,8 @@ NEVER_SAMPLED = ("tests/architecture/", "tests/doctests/", "tests/rules/", "test
 HEAVY = {
     "tests/bridge/test_profiler.py::test_a_process_without_server_cannot_be_registered": 0,
     "tests/integration/test_import_orders.py::test_every_order_is_healthy": 2,
+    "tests/examples/test_examples.py::test_short_run": 5,
+    "tests/integration/torch/test_names.py::test_compiled_functions_that_died_are_not_called": 4,
     "tests/integration/torch/test_from_module.py::test_networks_at_another_batch_size": 3,
     "tests/integration/torch/test_graph_module.py::test_elementwise": 80,
     "tests/integration/torch/test_graph_module.py::test_is_the_function": 32,

@@ -24,7 +24,7 @@ from tracebridge.core.interpreters.partial_eval import partial_eval_jaxpr
 from tracebridge.core.interpreters.staging import close_jaxpr
 from tracebridge.core.interpreters.transpose import transpose_jaxpr
 
-few = settings(max_examples=15)
+few = settings(max_examples=9)
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -27,7 +27,7 @@ def subscripts(draw):
     return text if draw(st.integers(0, 4)) == 0 else f"{text}->{''.join(out)}"
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(subscripts(), st.sampled_from(["float32", "int32", "complex64"]))
 def test_sums_are_those_of_numpy(text, dtype):
     """Values and dtype, eagerly and under jit."""

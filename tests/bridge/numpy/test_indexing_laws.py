@@ -71,7 +71,7 @@ def usable(x, index):
         return None
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(st.data())
 def test_reads_are_numpy_s(data):
     """x[index], eagerly, under jit, and with the arrays traced."""
@@ -134,7 +134,7 @@ UPDATES = {
 }
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(st.data(), st.sampled_from(sorted(UPDATES)))
 def test_updates_are_numpy_s(data, name):
     """x.at[index].<update>(values), eagerly and traced; repeated positions count."""
