@@ -374,7 +374,7 @@ def test_scalar_masks_are_positions_of_a_new_axis(first: bool) -> None:
             assert_allclose(ours[index], x[index])
             assert x[index].shape == tb.eval_shape(lambda x, i=index: x[i], ours).shape
             assert_allclose(ours.at[index].set(7.0), updated)
-            assert_allclose(tb.jit(lambda x, i=index: x.at[i].add(1.0))(ours), added)
+            assert_allclose(ours.at[index].add(1.0), added)
 
 
 @pytest.mark.parametrize("wrap", [lambda f: f, tb.jit])
