@@ -86,7 +86,7 @@ def _add_gradient(writer: _Writer, jaxpr: Jaxpr, must: bool) -> Any:
         joint = with_gradients(jaxpr, active, cotangents)
         split = split_for_backward(joint, jaxpr, cotangents)
         inputs, backward = split.inputs, split.backward
-        if not all([is_static(a.shape) for a in backward.in_avals]):
+        if not all([is_static(a.shape) for a in jaxpr.in_avals]):
             # All sizes are known from the inputs of the function, not from some of them.
             inputs, backward = tuple(range(jaxpr.n_in)), split.backward_of_all(cotangents)
         if split.n_residuals:

@@ -90,12 +90,13 @@ class Artifact:
             raise self._mismatch(avals)
         return [a.update(shape=_at(a.shape, env)) for a in self.out_avals]
 
-    def _mismatch(self, avals: Sequence[ShapedArray]) -> ShapeMismatchError:
+    def _mismatch(self, avals: Sequence[ShapedArray], why: str = "") -> ShapeMismatchError:
         n = self.n_constants
         wanted, got = (", ".join([a.str_short() for a in x[n:]]) for x in (self.in_avals, avals))
         least = "" if self.is_static() else f", sizes of at least {self.least}"
+        because = f": {why}" if why else ""
         return ShapeMismatchError(
-            f"{self.name}: the saved program is called with ({got})",
+            f"{self.name}: the saved program is called with ({got}){because}",
             expected=f"({wanted}){least}, as it was exported",
             hint="export the function for these types; sizes that vary are given as dynamic shapes",
         )
@@ -118,6 +119,7 @@ class Artifact:
 
         Raises:
             ExportError: this jaxlib cannot read it, or it calls what programs may not call.
+            ShapeMismatchError: it needs other sizes.
         """
         try:
             module = mlir.deserialize_portable_artifact(self.data, mlir_context())
@@ -133,7 +135,11 @@ class Artifact:
         if self.is_static():
             return module
         _add_main(module, avals, len(self.platforms) > 1)
-        refined = mlir.refine_polymorphic_shapes(mlir.module_to_bytecode(module))
+        try:
+            refined = mlir.refine_polymorphic_shapes(mlir.module_to_bytecode(module))
+        except Exception as error:  # a check of sizes in the program
+            why = str(error).rpartition("error: ")[2].partition("\n")[0]
+            raise self._mismatch(avals, why) from error
         return mlir.parse_module(refined, mlir_context())
 
 

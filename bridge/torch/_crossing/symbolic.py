@@ -34,10 +34,11 @@ class SymIntOps:
     min = staticmethod(torch.sym_min)
 
 
-def aval_of_text(text: str, least: int = 1) -> ShapedArray:
+def aval_of_text(text: str, least: int = 1, scope: SymbolicScope | None = None) -> ShapedArray:
     """The aval that a handle writes as ``float32[2,2*d0+1]``, for sizes of at least ``least``."""
     name, _, sizes = text.partition("[")
-    shape = symbolic_shape(sizes.removesuffix("]"), scope=_SCOPES[least])
+    scope = _SCOPES[least] if scope is None else scope
+    shape = symbolic_shape(sizes.removesuffix("]"), scope=scope)
     return ShapedArray(shape, ROWS.ours(name))
 
 

@@ -17,6 +17,7 @@ from tracebridge.core.errors.user_warnings import warn_user
 from tracebridge.core.export.called import no_rule
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.symbolic.dims import is_static
+from tracebridge.core.symbolic.scope import SymbolicScope
 from tracebridge.torch._crossing.symbolic import aval_of_text
 from tracebridge.torch._graphs.roots import resolve
 
@@ -91,15 +92,23 @@ def _text_of(family: Family, avals: Avals) -> str:
     Raises:
         ExportError: the program needs what only this process has.
     """
-    if not all([is_static(a.shape) for a in avals]):
-        empty = tuple([aval_of_text(text, 0) for text in types_of(avals)])
-        try:
-            return save_program(family.program(empty), family.name, with_gradient=True)
-        except TooLargeError:
-            raise
-        except Exception:  # noqa: BLE001, S110 - some functions need a row
-            pass
-    return save_program(family.program(avals), family.name)
+    if all([is_static(a.shape) for a in avals]):
+        return save_program(family.program(avals), family.name)
+    try:
+        return save_program(_program_of_all(family, avals, 0), family.name, with_gradient=True)
+    except TooLargeError:
+        raise
+    except Exception:  # noqa: BLE001 - some functions need a row
+        return save_program(_program_of_all(family, avals, 1), family.name)
+
+
+def _program_of_all(family: Family, avals: Avals, least: int) -> Jaxpr:
+    """The program for sizes of at least ``least``.
+
+    Its scope is its own: what a trace assumes of sizes is checked by all programs of a scope.
+    """
+    scope = SymbolicScope(least=least)
+    return family.program(tuple([aval_of_text(t, least, scope) for t in types_of(avals)]))
 
 
 def ensure_known(handle: str, program: str) -> None:

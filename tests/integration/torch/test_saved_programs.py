@@ -238,6 +238,31 @@ def test_what_is_saved(call: Any) -> None:
         torch.func.jvp(call, (x.detach(),), (x.detach(),))
 
 
+def without_function(program: Any) -> Any:
+    """The one call of a graph, by a name that no function has."""
+    (node,) = calls_in(program)
+    _, handle, text = node.args
+    return lambda *xs: torch.ops.tracebridge.call_saved(list(xs), f"gone:{handle}", text)[0]
+
+
+def test_sizes_of_gradients_and_checks() -> None:
+    """Gradients know sizes that only inputs have; checks are those of one function."""
+    # Indices trace at sizes of at least 1, and note so.
+    rows = lambda x: x[np.array([0, -1])] * x[1:].sum()
+    softmax = lambda x: tb.nn.softmax(x, axis=-1)
+    x = torch.randn(4, 3)
+    picked, shares = [
+        without_function(exported(wrap(f), x, sizes=({0: torch.export.Dim("n")},)))
+        for f in (rows, softmax)
+    ]
+    for n in (4, 7):
+        x = torch.randn(n, 3)
+        check(slopes(lambda x: x[[0, -1]] * x[1:].sum(), x), slopes(picked, x))
+    assert (0, 3) == shares(torch.ones(0, 3)).shape
+    with pytest.raises(ShapeMismatchError, match="the saved program is called with"):
+        picked(torch.ones(0, 3))
+
+
 def test_a_gradient_in_the_graph() -> None:
     """Backward passes that a graph holds are saved with it, too."""
 
