@@ -1,4 +1,4 @@
-"""Doors for code that extends the engine: primitives, programs, MLIR."""
+"""Doors for code that extends the engine: primitives, programs, MLIR, generators."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ if TYPE_CHECKING:
     from tracebridge.extend import core as core
     from tracebridge.extend import linear_util as linear_util
     from tracebridge.extend import mlir as mlir
+    from tracebridge.extend import random as random
     from tracebridge.extend import source_info_util as source_info_util
 
 __all__: list[str] = []  # a star takes no submodules
 
 _LATER = _LazyNames(
-    __name__, {}, submodules=("backend", "core", "linear_util", "mlir", "source_info_util")
+    __name__,
+    {},
+    submodules=("backend", "core", "linear_util", "mlir", "random", "source_info_util"),
 )
 
 

@@ -46,6 +46,8 @@ def _implementation(call: str, impl: Any, dtype: Any = None) -> Implementation:
         return default_implementation()
     if isinstance(impl, KeyDType):
         return impl.implementation
+    if isinstance(impl, Implementation):
+        return impl
     implementation = IMPLEMENTATIONS.get(impl) if isinstance(impl, str) else None
     if implementation is None:
         raise ArgumentValueError(

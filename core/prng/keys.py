@@ -55,6 +55,12 @@ class KeyDType(ExtendedDType):
 KEY_DTYPES = {name: KeyDType(made) for name, made in IMPLEMENTATIONS.items()}
 
 
+def add_implementation(implementation: Implementation) -> None:
+    """Make keys of one more generator known."""
+    IMPLEMENTATIONS[implementation.name] = implementation
+    KEY_DTYPES[implementation.name] = KeyDType(implementation)
+
+
 def key_dtype_of(name: str) -> KeyDType:
     """The dtype of the keys of the generator ``name``."""
     return KEY_DTYPES[name]
