@@ -26,6 +26,7 @@ PUBLIC_FILES = frozenset(
         "extend/backend.py",
         "extend/core/primitives.py",
         "extend/linear_util.py",
+        "extend/random.py",
         "extend/source_info_util.py",
         "interpreters/ad.py",
         "interpreters/batching.py",

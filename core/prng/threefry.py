@@ -27,6 +27,12 @@ def threefry_2x32(keypair: object, count: object) -> Any:
     Raises:
         DtypeMismatchError: another dtype.
         ShapeMismatchError: the key has not two words.
+
+    >>> import numpy as np
+    >>> import tracebridge as tb
+    >>> words = tb.extend.random.threefry_2x32(np.zeros(2, np.uint32), np.zeros(2, np.uint32))
+    >>> [hex(word) for word in words.tolist()]
+    ['0x6b200159', '0x99ba4efe']
     """
     words = _key_words(keypair)
     counters = as_value(count)
