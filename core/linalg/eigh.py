@@ -206,7 +206,10 @@ def eigh(
             msg = f"eigh: subset_by_index={subset_by_index} of {n} eigenvalues"
             raise ArgumentValueError(msg, expected="0 <= start <= stop <= n")
     if implementation is EighImplementation.QDWH:
-        msg = "eigh: implementation=QDWH is not available"
+        msg = (
+            "eigh: implementation=QDWH is not available: it divides a matrix into parts whose "
+            "sizes depend on its numbers, and programs have fixed shapes"
+        )
         raise UnsupportedArgumentError(msg, hint="use QR, JACOBI or None")
     v, w = eigh_p.bind(
         symmetrized(a) if symmetrize_input else a,
