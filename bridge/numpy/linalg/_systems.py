@@ -56,7 +56,9 @@ def system(name: str, a: Any, b: Any) -> tuple[Any, Any, Any, bool]:
         raise RankError(msg)
     if a.aval.shape[-1] != b.aval.shape[-2]:
         msg = f"{name}: the matrix is {a.aval.str_short()}, the other {b.aval.str_short()}"
-        raise ShapeMismatchError(msg, expected=f"{a.aval.shape[-1]} rows")
+        vectors = b.aval.ndim == a.aval.ndim - 1 and a.aval.shape[-1] == b.aval.shape[-1]
+        hint = "give each matrix its vector as a column, b[..., None]" if vectors else ""
+        raise ShapeMismatchError(msg, expected=f"{a.aval.shape[-1]} rows", hint=hint)
     batch = broadcast_shape(name, [a.aval.shape[:-2], b.aval.shape[:-2]])
     a = broadcast_to(a, (*batch, *a.aval.shape[-2:]))
     b = broadcast_to(b, (*batch, *b.aval.shape[-2:]))

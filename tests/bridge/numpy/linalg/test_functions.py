@@ -169,6 +169,8 @@ def test_arguments_are_checked() -> None:
     la = tnp.linalg
     with pytest.raises(ShapeMismatchError, match="square"):
         la.inv(np.ones((2, 3)))
+    with pytest.raises(ShapeMismatchError, match=r"expected: 2 rows\n.*b\[\.\.\., None\]"):
+        tnp.linalg.solve(np.ones((3, 2, 2), np.float32), np.ones((3, 2), np.float32))
     with pytest.raises(ShapeMismatchError, match="solve"):
         la.solve(np.eye(2), np.ones(3))
     with pytest.raises(ArgumentValueError, match="ord='max'"):
