@@ -108,6 +108,8 @@ eig_p = Eig()
 
 def _perturbed(w: Value, v: Value, change: Value) -> tuple[Any, Any]:
     """The tangents of eigenvalues and of vectors of length 1 whose largest element is real."""
+    if v.aval.shape[-1] == 0:
+        return zeros_of(w.aval), zeros_of(v.aval)
     factors, _, order = lu_p.bind(v)
     inner = lu_solution(factors, order, matmul(change, v))
     shape = inner.aval.shape

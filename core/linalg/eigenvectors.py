@@ -171,6 +171,8 @@ def _scaled_vectors(v: Value, is_real: Value | None) -> Any:
     """Columns of length 1 whose largest element is real; real ones of real eigenvalues."""
     down = (v.aval.ndim - 2,)
     shape = v.aval.shape
+    if shape[-1] == 0:
+        return v
     length = lax.sqrt(lax.reduce_sum(absolute_squares(v), down))
     unit = scale_columns(v, lax.div(full_of(length.aval, 1), length))
     size = lax.abs(unit)

@@ -83,6 +83,8 @@ def _reduced(a: Value) -> list[Any]:
     *batch, n = a.aval.shape[:-1]
     count = max(n - 1, 0)
     taus = zeros_of(a.aval.update(shape=(*batch, count)))
+    if n == 0:
+        return [a, taus]
 
     def step(j: Any, state: tuple[Any, Any]) -> tuple[Any, Any]:
         a, taus = state

@@ -184,6 +184,8 @@ def multiplied(
     ``shift``: how far below the diagonal they begin.
     """
     k = taus.aval.shape[-1]
+    if k == 0:
+        return c
 
     def step(i: Any, c: Any) -> Any:
         j = i if left == transpose else lax.sub(full_of(i.aval, k - 1), i)

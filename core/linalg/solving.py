@@ -62,7 +62,8 @@ class LuSolve(Composed):
         change = None if db is None else self.bind(factors, order, db, **params)
         if d_factors is not None:
             _, (other,) = jvp_by_parts(self.compose, primals, (d_factors, None, None), params)
-            change = other if change is None else lax.add(change, other)
+            if other is not None:  # as where there are no elements
+                change = other if change is None else lax.add(change, other)
         return out, change
 
     def transpose(self, ct: Any, *args: Value, **params: Any) -> Sequence[Any]:
