@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from tracebridge._api.args.argnums import check_callable
+from tracebridge._api.args.statics import static_key
 from tracebridge.core.config.values import option
 from tracebridge.core.control.callbacks.foreign import foreign_call_p
 from tracebridge.core.control.callbacks.io import io_callback
@@ -122,6 +123,7 @@ class _Calls:
         self._variables: list[Any] | None = None
         if variables is not None:
             self._variables = [_variable(self._label, leaf) for leaf in leaves]
+            _check_once(self._label, self._variables)
         self._known: BoundedCache[Called] = BoundedCache(f"calls of {self._label}", _MAX_CALLS)
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -137,7 +139,7 @@ class _Calls:
                 leaves[i] = None
         avals = tuple([v.aval for v in operands])
         types = tuple([(a.shape, a.dtype) for a in avals])
-        key = (tree, types, tuple([(type(s), s) for s in leaves]), option("enable_x64"))
+        key = (tree, types, tuple([static_key(s) for s in leaves]), option("enable_x64"))
         try:
             called = self._known.get(key)
         except TypeError:  # a static argument that cannot be hashed
@@ -189,6 +191,16 @@ class _Calls:
 
 def _evaluated(called: Called, *arrays: Any) -> list[Any]:
     return called.evaluate(called.avals, arrays)
+
+
+def _check_once(label: str, variables: list[Any]) -> None:
+    """Raise where a variable would get two values, of which the last one would count."""
+    seen: set[int] = set()
+    for variable in variables:
+        if id(variable) in seen:
+            msg = f"call_tf({label}): variables has {variable.name!r} twice"
+            raise ArgumentSpecError(msg, expected="each variable once")
+        seen.add(id(variable))
 
 
 def _variable(label: str, leaf: Any) -> Any:

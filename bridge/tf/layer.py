@@ -82,8 +82,7 @@ class Layer(keras.layers.Layer):
         if keras.config.backend() != "tensorflow":
             msg = f"Layer: Keras runs on the backend {keras.config.backend()!r}"
             raise ArgumentSpecError(msg, hint="set KERAS_BACKEND=tensorflow before importing Keras")
-        own = trainable if isinstance(trainable, bool) else True
-        super().__init__(trainable=own, **kwargs)
+        super().__init__(**kwargs)
         statics = as_names("Layer", "static_argnames", static_argnames)
         self._options = {
             "trainable": trainable,
@@ -96,7 +95,10 @@ class Layer(keras.layers.Layer):
         self._fun = fun
         self._train_argname = train_argname
         leaves, self._tree = flatten(unwrap(params))
-        self._add(leaves, _flags(fun, trainable, self._tree))
+        whole = isinstance(trainable, bool)
+        self._add(leaves, _flags(fun, True if whole else trainable, self._tree))
+        if whole:
+            self.trainable = trainable  # Keras' own switch, which may be turned again
         tree = None if params is None else self._tree
         self._calls = _Calls(fun, tree, polymorphic_shapes, statics)
         self.built = True
@@ -147,19 +149,27 @@ class Layer(keras.layers.Layer):
             )
         serialize = keras.utils.serialize_keras_object
         options = {k: serialize(v) for k, v in self._options.items()}
+        # Where there are flags of leaves, they stay behind the switch of the layer.
+        if isinstance(self._options["trainable"], bool):
+            options["trainable"] = self.trainable
+        options["frozen"] = not self.trainable
         base = {k: v for k, v in super().get_config().items() if k != "trainable"}
         return {**base, "fun": serialize(self._fun), "params": serialize(params), **options}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Any:
-        """A layer of the same function, with weights of zeros."""
+        """A layer of the same function, with weights of zeros: a configuration has no values."""
         given = dict(config)
         dtype = given.pop("dtype", None)
         rest = {k: keras.utils.deserialize_keras_object(v) for k, v in given.items()}
         rest["params"] = tree_map(_zeros, rest["params"])
         if isinstance(dtype, dict):
             dtype = keras.utils.deserialize_keras_object(dtype)
-        return cls(**rest, dtype=dtype)
+        frozen = rest.pop("frozen", False)
+        layer = cls(**rest, dtype=dtype)
+        if frozen:
+            layer.trainable = False
+        return layer
 
 
 @final

@@ -139,7 +139,7 @@ def check_pure(name: str, graph: Graph) -> None:
     """
     operation = graph.writes()
     if operation:
-        msg = f"{name}: the function writes to a variable ({operation})"
+        msg = f"{name}: the function writes to a variable, table or file ({operation})"
         hint = "return the new value, or pass has_side_effects=True (then it has no derivatives)"
         raise CallbackError(msg, hint=hint)
     operation = graph.draws()

@@ -24,8 +24,12 @@ Tensors = tuple[Any, ...]
 # Operations that draw from generators of TensorFlow, so that a second call gives other numbers.
 _DRAWING = frozenset(
     {
+        "FixedUnigramCandidateSampler",
+        "LearnedUnigramCandidateSampler",
+        "LogUniformCandidateSampler",
         "Multinomial",
         "ParameterizedTruncatedNormal",
+        "RandomCrop",
         "RandomGamma",
         "RandomPoisson",
         "RandomPoissonV2",
@@ -33,25 +37,36 @@ _DRAWING = frozenset(
         "RandomStandardNormal",
         "RandomUniform",
         "RandomUniformInt",
+        "SampleDistortedBoundingBox",
+        "SampleDistortedBoundingBoxV2",
+        "Skipgram",
+        "ThreadUnsafeUnigramCandidateSampler",
         "TruncatedNormal",
+        "UniformCandidateSampler",
     }
 )
-# How the names of those begin that change a variable, a generator or a table.
+# How the names of those begin that change a variable, a generator, a table or a file.
 _WRITING = (
     "AssignAddVariableOp",
     "AssignSubVariableOp",
     "AssignVariableOp",
+    "IteratorGetNext",
+    "LookupTableImport",
     "LookupTableInsert",
-    "ResourceApply",
-    "ResourceScatter",
-    "ResourceSparseApply",
+    "LookupTableRemove",
+    "QueueDequeue",
+    "QueueEnqueue",
+    "Resource",
     "RngReadAndSkip",
     "RngSkip",
     "StatefulRandom",
     "StatefulStandardNormal",
     "StatefulTruncatedNormal",
     "StatefulUniform",
+    "Write",
 )
+# Of operations on resources these only read; others assign, count, scatter or apply gradients.
+_READING = ("ResourceAccumulatorNum", "ResourceGather")
 # A size in a program for XLA that is known by its bound only, such as "f32[<=3]".
 _BOUNDED = re.compile(r"\w\[(?:<?=?\d+,)*<=\d")
 
@@ -225,8 +240,9 @@ class Graph:
         return found
 
     def writes(self) -> str:
-        """An operation that changes a variable, or ""."""
-        return next((o for o in sorted(self.operations()) if o.startswith(_WRITING)), "")
+        """An operation that changes a variable or something else that stays, or ""."""
+        found = [o for o in sorted(self.operations()) if o.startswith(_WRITING)]
+        return next((o for o in found if not o.startswith(_READING)), "")
 
     def draws(self) -> str:
         """An operation that draws random numbers, or ""."""

@@ -222,6 +222,17 @@ def test_side_effects() -> None:
         call_tf(state)(X)
     with pytest.raises(CallbackError, match="draws random numbers"):
         call_tf(lambda x: x + tf.random.normal([3]))(X)
+    values = tf.Variable([1.0, 2.0], trainable=False)
+    with pytest.raises(CallbackError, match="ResourceStridedSliceAssign"):
+        call_tf(lambda x: (values[0].assign(5.0), x)[1])(X)
+    assert values.numpy()[0] == 1
+    table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.float32, 0.0)
+    with pytest.raises(CallbackError, match="LookupTableRemove"):
+        call_tf(lambda x: (table.remove(tf.constant([1], tf.int64)), x)[1])(X)
+    assert_allclose(call_tf(lambda i: tf.gather(values, i))(np.array([1])), np.array([2.0]))
+    one = tf.constant([[1]], tf.int64)
+    with pytest.raises(CallbackError, match="UniformCandidateSampler"):
+        call_tf(lambda: tf.random.uniform_candidate_sampler(one, 1, 2, True, 9)[0])()
     f = call_tf(state, has_side_effects=True, ordered=True)
     last = tb.jit(lambda x: tb.lax.fori_loop(0, 3, lambda _, c: f(c), x))(X)
     assert count.numpy() == 3
@@ -267,8 +278,19 @@ def test_errors_say_what_to_do() -> None:
     for message, f in unknown.items():
         with pytest.raises(ArgumentSpecError, match=message):
             tf.function(to_tf(f), input_signature=[tf.TensorSpec([None, 3])])(tf.constant(X))
+    with pytest.raises(ArgumentSpecError, match=r"variables has 'Variable:0' twice"):
+        call_tf(lambda x: x * v, variables=[v, v])
     with pytest.raises(ArgumentSpecError, match="vmap_method"):
         call_tf(smooth, vmap_method="loop")
+
+
+def test_numbers_that_compare_equal_are_other_arguments() -> None:
+    """A zero with a sign, and what Python takes for the same number."""
+    f = call_tf(lambda x, k: x / tf.constant(k, tf.float32) if k == 0 else tf.convert_to_tensor(k))
+    one = np.float32(1)
+    assert (float(f(one, 0.0)), float(f(one, -0.0))) == (np.inf, -np.inf)
+    assert tuple(map(float, tb.jit(lambda x: (f(x, 0.0), f(x, -0.0)))(one))) == (np.inf, -np.inf)
+    assert [f(one, k).dtype.name for k in (1, 1.0, True)] == ["int32", "float32", "bool"]
 
 
 def reshaped(x: Any) -> Any:

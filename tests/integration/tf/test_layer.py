@@ -88,6 +88,20 @@ def test_what_is_trained() -> None:
     assert paths(again.trainable_variables) == ["part/b.0"]
     layer.trainable = False
     assert not layer.trainable_variables
+    frozen = Layer.from_config(layer.get_config())
+    assert not frozen.trainable_variables
+    frozen.trainable = True
+    assert paths(frozen.trainable_variables) == ["part/b.0"]
+
+
+def test_the_switch_of_keras() -> None:
+    """Frozen at first, trained later, and frozen again: what a configuration says too."""
+    layer = Layer(dense, PARAMS, trainable=False, name="late")
+    layer.trainable = True
+    assert paths(layer.trainable_variables) == ["late/b.0", "late/w"]
+    assert len(Layer.from_config(layer.get_config()).trainable_variables) == 2
+    layer.trainable = False
+    assert not Layer.from_config(layer.get_config()).trainable_variables
 
 
 def test_policies() -> None:
