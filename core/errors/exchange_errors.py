@@ -40,16 +40,17 @@ class UnsupportedExchangeDtypeError(ExchangeError):
 class ProgramMismatchError(ExchangeError):
     """A saved or cached graph calls a function that is another one in this process.
 
-    A graph of PyTorch (a file of `torch.export`, a package of AOTInductor, a compiled graph)
-    holds the import path of each wrapped function that it calls, and a fingerprint of the program
-    that the function was when the graph was made. In this process no function of that path makes
-    this program: its code, a constant in it, a static argument or an option such as `enable_x64`
-    has changed. Lambdas and functions defined inside other functions are not looked up in another
-    process at all, because their paths do not tell which one is meant.
+    A graph of PyTorch that does not hold the program itself (a compiled graph, or an exported one
+    of a function with callbacks, with shardings or with large constants) holds the import path of
+    each wrapped function that it calls, and a fingerprint of the program that the function was
+    when the graph was made. In this process no function of that path makes this program: its
+    code, a constant in it, a static argument or an option such as `enable_x64` has changed.
+    Lambdas and functions defined inside other functions are not looked up in another process at
+    all, because their paths do not tell which one is meant.
 
     Wrong::
 
-        program = torch.export.export(Model(wrap(lambda x: x * 2)), (x,))
+        program = torch.export.export(Model(wrap(lambda x: tb.pure_callback(host, x, x))), (x,))
         torch.export.save(program, "model.pt2")
         # in another process
         torch.export.load("model.pt2").module()(x)
@@ -58,8 +59,8 @@ class ProgramMismatchError(ExchangeError):
 
         # my_functions.py
         @wrap
-        def double(x):
-            return x * 2
+        def called(x):
+            return tb.pure_callback(host, x, x)
 
         # where the graph is made, and where it is loaded
         import my_functions

@@ -10,7 +10,8 @@ class ExportError(TracebridgeError, ValueError):
 
     A program cannot leave this process: it calls Python functions or library functions that only
     this process has registered. Or the library that is to run it is too old, or does not say what
-    it can read.
+    it can read. Or a saved program that is read here is damaged, or was written by a later
+    version.
 
     Wrong::
 

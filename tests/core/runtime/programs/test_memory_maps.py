@@ -45,7 +45,7 @@ def test_caches_are_cleared_before_the_maps_are_used_up(monkeypatch: pytest.Monk
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         counts = _compile(60)
-    assert max(counts) > limit  # the limit was met,
+    assert max(counts) >= limit  # the limit was met,
     assert max(counts) < limit + 20 * 16  # and then nothing grew further:
     assert any(after < before for before, after in itertools.pairwise(counts))
     assert held(1) == 2  # a function whose program was dropped compiles it again
