@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from tracebridge.core import lax
-from tracebridge.core.dtypes.dtypes import is_complex, is_float, itemsize_bits
+from tracebridge.core.config.values import option
+from tracebridge.core.dtypes.dtypes import is_complex, is_float
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import AxisError, ShapeMismatchError
@@ -19,9 +20,15 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
-from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.lax.batch_util import move_batch_axis
-from tracebridge.core.lax.reduce.sort import ordered_bits, sort_key, sorting_order, take_along_axis
+from tracebridge.core.lax.reduce.largest import (
+    block_size,
+    by_blocks,
+    by_sorting,
+    way_on_cpu,
+    without_nan_signs,
+)
+from tracebridge.core.lax.reduce.sort import take_along_axis
 from tracebridge.core.lax.shape.axes import surely_less
 from tracebridge.core.mlir.attrs import i64
 
@@ -33,13 +40,7 @@ if TYPE_CHECKING:
 
 _INT32 = np.dtype(np.int32)
 _FLOAT32 = np.dtype(np.float32)
-_INT64 = np.dtype(np.int64)
 _MAX_INT32 = 2**31 - 1
-
-
-# Few elements of long rows are found faster by searching the row for each than by sorting it.
-_MOST_PASSES = 16
-_LONG_ROW = 512
 
 
 @final
@@ -74,23 +75,19 @@ class TopK(Primitive):
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         (x,) = ctx.avals_in
         k, axis = params["k"], params["axis"]
-        static = all([type(d) is int for d in x.shape])
+        last = axis == x.ndim - 1 and all([type(d) is int for d in x.shape])
+        if ctx.platform == "cpu" and last and option("platform_rules"):
+            size = block_size(k, x)
+            if size:
+                return ctx.lower_fun(by_blocks, *operands, k=k, size=size)
         # XLA has a call for rows of these; all else it would sort with a slow comparison.
         direct = x.dtype == _FLOAT32 if ctx.platform == "cpu" else x.dtype.itemsize <= 4
-        if static and direct and axis == x.ndim - 1 and k:
+        if last and direct and k:
             if is_float(x.dtype):  # the call puts NaN with a sign, as 0/0 on x86, behind all else
-                operands = (ctx.lower_fun(_without_nan_signs, *operands)[0],)
+                operands = (ctx.lower_fun(without_nan_signs, *operands)[0],)
             results = ctx.op("chlo.top_k", operands, ctx.avals_out, {"k": i64(k)}).results
             return list(results)
-        run = _by_sorting
-        if ctx.platform == "cpu" and axis == x.ndim - 1 and static:
-            few = 1 <= k <= _MOST_PASSES and x.shape[axis] >= _LONG_ROW
-            if not is_float(x.dtype):
-                run = _by_keys if few and x.dtype.itemsize <= 4 else run
-            elif x.dtype != _FLOAT32 and itemsize_bits(x.dtype) <= 16:
-                run = _in_float32
-            elif few:
-                run = _by_passes
+        run = way_on_cpu(k, x) if ctx.platform == "cpu" and last else by_sorting
         return ctx.lower_fun(run, *operands, k=k, axis=axis)
 
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
@@ -109,78 +106,6 @@ class TopK(Primitive):
 
 
 top_k_p = TopK()
-
-
-def _without_nan_signs(x: Value) -> Any:
-    return lax.select_n(lax.ne(x, x), x, full_of(x.aval, float("nan")))
-
-
-def _in_float32(x: Value, k: int, axis: int) -> list[Any]:
-    """Narrow floats are float32 numbers too."""
-    values, positions = top_k_p.bind(lax.convert_dtype(x, _FLOAT32), k=k, axis=axis)
-    return [lax.convert_dtype(values, x.aval.dtype), positions]
-
-
-def _by_passes(x: Value, k: int, axis: int) -> list[Any]:
-    """By taking the largest out, ``k`` times."""
-    key = ordered_bits(x, equal_zeros=False)
-    # No float has this key, so what is taken out never comes again.
-    taken = full_of(key.aval, int(np.iinfo(key.aval.dtype).min))
-    iota = lax.broadcasted_iota(_INT32, x.aval.shape, axis)
-    found: list[Any] = []
-    for _ in range(k):
-        best = lax.argmax(key, axis, _INT32)
-        dims = tuple([i for i in range(x.aval.ndim) if i != axis])
-        key = lax.select_n(lax.eq(iota, lax.broadcast_in_dim(best, x.aval.shape, dims)), key, taken)
-        shape = tuple([1 if i == axis else d for i, d in enumerate(x.aval.shape)])
-        found.append(lax.reshape(best, shape))
-    positions = lax.concatenate(found, axis) if k > 1 else found[0]
-    return [take_along_axis(x, positions, axis), positions]
-
-
-def _by_keys(x: Value, k: int, axis: int) -> list[Any]:
-    """By the largest key below the one before: no two elements have one key."""
-    size = x.aval.shape[axis]
-    wide = lax.convert_dtype(x, _INT64)
-    if x.aval.dtype.kind == "u":
-        wide = lax.sub(wide, full_of(wide.aval, 2**31))
-    wide = lax.shift_left(wide, full_of(wide.aval, 32))
-    # Of equal elements the first has the largest key.
-    place = lax.broadcasted_iota(_INT32, x.aval.shape, axis)
-    place = lax.sub(full_of(place.aval, size - 1), place)
-    key = lax.add(wide, lax.convert_dtype(place, _INT64))
-    dims = tuple([i for i in range(x.aval.ndim) if i != axis])
-    none = full_of(key.aval, int(np.iinfo(_INT64).min))
-    shape = tuple([1 if i == axis else d for i, d in enumerate(x.aval.shape)])
-    found: list[Any] = []
-    below = key
-    for _ in range(k):
-        best = lax.reduce_max(below, (axis,))
-        found.append(lax.reshape(best, shape))
-        last = lax.broadcast_in_dim(best, x.aval.shape, dims)
-        below = lax.select_n(lax.lt(key, last), none, key)
-    keys = lax.concatenate(found, axis) if k > 1 else found[0]
-    low = lax.bitwise_and(keys, full_of(keys.aval, 2**32 - 1))
-    positions = lax.convert_dtype(lax.sub(full_of(low.aval, size - 1), low), _INT32)
-    return [take_along_axis(x, positions, axis), positions]
-
-
-def _by_sorting(x: Value, k: int, axis: int) -> list[Any]:
-    """By a stable sort of keys in decreasing order."""
-    dtype = x.aval.dtype
-    if is_float(dtype):
-        key = ordered_bits(x, equal_zeros=False)
-    elif dtype.itemsize == 8:
-        key = lax.bitcast_convert_type_p.bind(x, new_dtype=_INT64) if dtype.kind == "u" else x
-        key = lax.bitwise_xor(key, full_of(key.aval, -(2**63))) if dtype.kind == "u" else key
-    else:
-        key = sort_key(x)
-    size = key.aval.shape[axis]
-    if key.aval.dtype != _INT64:
-        key = lax.convert_dtype(key, _INT32)
-    order = sorting_order(lax.bitwise_not(key), axis)
-    first = order if k == size else lax.slice_in_dim(order, 0, k, axis=axis)
-    return [take_along_axis(x, first, axis), first]
 
 
 def top_k(operand: Operand, k: int, *, axis: int = -1) -> tuple[Any, Any]:
