@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from tracebridge.core.collectives.psum import pmin_p as pmin_p
     from tracebridge.core.collectives.psum import psum as psum
     from tracebridge.core.collectives.psum import psum_p as psum_p
+    from tracebridge.core.collectives.ragged import ragged_all_to_all as ragged_all_to_all
     from tracebridge.core.control.branches.cond import cond_p as cond_p
     from tracebridge.core.control.branches.platform_dependent import (
         platform_dependent as platform_dependent,
@@ -179,6 +180,7 @@ _LATER = _LazyNames(
         "tracebridge.core.collectives.permute": (
             "all_to_all all_to_all_p ppermute ppermute_p pshuffle pswapaxes"
         ),
+        "tracebridge.core.collectives.ragged": "ragged_all_to_all",
         "tracebridge.core.collectives.psum": "pbroadcast pmax pmax_p pmean pmin pmin_p psum psum_p",
         "tracebridge.core.control.branches.cond": "cond_p",
         "tracebridge.core.control.branches.platform_dependent": "platform_dependent",
@@ -270,7 +272,8 @@ __all__ = [
     "pad", "pad_p", "padtype_to_pads", "pbroadcast", "platform_dependent", "pmax", "pmax_p",
     "pmean", "pmin", "pmin_p", "polygamma", "polygamma_p", "population_count", "population_count_p",
     "pow", "pow_p", "ppermute", "ppermute_p", "pshuffle", "psum", "psum_p", "psum_scatter",
-    "pswapaxes", "ragged_dot", "ragged_dot_general", "random_gamma_grad", "real", "real_p",
+    "pswapaxes", "ragged_all_to_all", "ragged_dot", "ragged_dot_general", "random_gamma_grad",
+    "real", "real_p",
     "reciprocal", "reduce", "reduce_and", "reduce_and_p", "reduce_max", "reduce_max_p",
     "reduce_min", "reduce_min_p", "reduce_or", "reduce_or_p", "reduce_p", "reduce_precision",
     "reduce_precision_p", "reduce_prod", "reduce_prod_p", "reduce_scatter_p", "reduce_sum",

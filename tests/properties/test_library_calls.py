@@ -35,6 +35,7 @@ LAX_LEFT_OUT = {
             "psum",
             "psum_scatter",
             "pswapaxes",
+            "ragged_all_to_all",
         ],
         "needs a named axis: tests/core/collectives",
     ),

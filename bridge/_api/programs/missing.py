@@ -28,7 +28,8 @@ _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
         ("shard_map smap", _DEVICES),
     ),
     "tracebridge.lax": (
-        ("ragged_all_to_all pcast precv psend", "tracebridge.lax.all_to_all and ppermute"),
+        ("pcast", _DEVICES),
+        ("precv psend", "tracebridge.lax.ppermute: it sends and receives"),
         ("*_p", _PRIMITIVES),
     ),
     "tracebridge.extend.core": (
