@@ -104,6 +104,32 @@ def _is_known(shape: Any, wanted: Sequence[int | None]) -> bool:
     return known and all([w is None or s is not None for s, w in zip(shape, wanted, strict=True)])
 
 
+def checked(
+    call: str,
+    names: Sequence[str],
+    tensors: Sequence[Any],
+    types: Sequence[tuple[Any, tuple[int | None, ...]]],
+) -> list[Any]:
+    """The tensors, if they have the dtypes and shapes of a program.
+
+    Raises:
+        ShapeMismatchError: one has not.
+    """
+    for i, (tensor, (dtype, shape)) in enumerate(zip(tensors, types, strict=True)):
+        if tensor.dtype != dtype or not tensor.shape.is_compatible_with(shape):
+            name = names[i] if i < len(names) else f"argument {i}"
+            raise ShapeMismatchError(
+                f"{call}: {name} is {tensor.dtype.name} of shape {tensor.shape}",
+                expected=f"{dtype.name} of shape {tf.TensorShape(shape)}",
+            )
+    if tf.executing_eagerly():
+        return list(tensors)
+    return [
+        t if _is_known(t.shape, shape) else tf.ensure_shape(t, shape)
+        for t, (_, shape) in zip(tensors, types, strict=True)
+    ]
+
+
 class CallModule:
     """One artifact as a function of flat tensors."""
 
@@ -131,16 +157,9 @@ class CallModule:
         Raises:
             ShapeMismatchError: a tensor does not have the shape or dtype of the program.
         """
-        for i, (tensor, (dtype, shape)) in enumerate(zip(tensors, self._in, strict=True)):
-            if tensor.dtype != dtype or not tensor.shape.is_compatible_with(shape):
-                self._mismatch(i, tensor, dtype, shape)
+        tensors = checked(self._name, self._names, tensors, self._in)
         if not self._types:
             return []
-        if not tf.executing_eagerly():
-            tensors = [
-                t if _is_known(t.shape, shape) else tf.ensure_shape(t, shape)
-                for t, (_, shape) in zip(tensors, self._in, strict=True)
-            ]
         for function in self._functions:
             function.add_to_graph(
                 None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
@@ -160,11 +179,4 @@ class CallModule:
                 disabled_checks=[],
                 use_shardy_partitioner=False,
             )
-        )
-
-    def _mismatch(self, i: int, tensor: Any, dtype: Any, shape: Any) -> None:
-        name = self._names[i] if i < len(self._names) else f"argument {i}"
-        raise ShapeMismatchError(
-            f"{self._name}: {name} is {tensor.dtype.name} of shape {tensor.shape}",
-            expected=f"{dtype.name} of shape {tf.TensorShape(shape)}",
         )

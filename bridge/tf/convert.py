@@ -29,6 +29,8 @@ from tracebridge.core.util.caching import BoundedCache
 from tracebridge.interop.tf_adapter import ROWS, tf_adapter
 from tracebridge.tf import shapes as shape_rules
 from tracebridge.tf.gradient import pull_all_orders, run_differentiable, run_without_gradient
+from tracebridge.tf.keeping import Write, module_of
+from tracebridge.tf.native import NativeModule
 from tracebridge.tf.signature import with_stand_ins, without_stand_ins
 from tracebridge.tf.tracing import Request, Traced
 
@@ -54,6 +56,7 @@ def to_tf(
     polymorphic_shapes: Any = None,
     polymorphic_constraints: Sequence[str] = (),
     with_gradient: bool = True,
+    native_ops: bool = False,
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
 ) -> Callable[..., Any]:
@@ -73,6 +76,8 @@ def to_tf(
         polymorphic_constraints: what is known of the sizes, such as ``"b >= 2"``; ``"b >= 0"``
             makes a trace that does not allow empty tensors an error.
         with_gradient: whether tapes differentiate the result; otherwise that is an error.
+        native_ops: whether the program is written as operations that TensorFlow has itself, for
+            converters that do not know its operation for XLA. Its derivatives are the same.
         static_argnums: positions of arguments that are constants of the program, such as flags:
             any hashable objects. ``polymorphic_shapes`` does not count them.
         static_argnames: names of such arguments.
@@ -87,6 +92,9 @@ def to_tf(
         InconclusiveDimensionError: when called: the program depends on relations of unknown
             sizes; the message says what to pass.
         ShapeMismatchError: when called: sizes do not fit ``polymorphic_shapes``.
+        MissingRuleError: when called: with ``native_ops``, for what TensorFlow has no operations;
+            the message names all of it.
+        JaxprTypeError: when called: with ``native_ops``, the function has effects.
 
     >>> import tensorflow as tf
     >>> import tracebridge as tb
@@ -103,7 +111,8 @@ def to_tf(
 
     def convert(part: Callable[..., object]) -> _Converted:
         constraints = tuple(polymorphic_constraints)
-        return _Converted(part, polymorphic_shapes, constraints, with_gradient)
+        write = NativeModule if native_ops else module_of
+        return _Converted(part, polymorphic_shapes, constraints, with_gradient, write)
 
     converted = _ByStatics(fun, statics, convert) if any(statics) else convert(fun)
     signature = with_stand_ins(fun)
@@ -168,10 +177,16 @@ class _Converted:
         "_parameters",
         "_programs",
         "_specs",
+        "_write",
     )
 
     def __init__(
-        self, fun: Callable[..., object], specs: Any, constraints: tuple[str, ...], gradient: bool
+        self,
+        fun: Callable[..., object],
+        specs: Any,
+        constraints: tuple[str, ...],
+        gradient: bool,
+        write: Write,
     ) -> None:
         self._fun = fun
         self._name = f"to_tf({name_of(fun)})"
@@ -179,6 +194,7 @@ class _Converted:
         self._specs = specs
         self._constraints = constraints
         self._gradient = gradient
+        self._write = write
         # Arguments -> program; several rows share a program where sizes are symbolic.
         self._calls: BoundedCache[Traced] = BoundedCache(f"calls of {self._name}", _MAX_CALLS)
         self._programs: BoundedCache[Traced] = BoundedCache(
@@ -242,7 +258,9 @@ class _Converted:
         sizes = [row.shape for row in rows]
         dtypes = [(our_dtype(row.dtype), row.weak) for row in rows]
         fun, constraints = self._fun, self._constraints
-        request = Request(self._name, fun, tree, names, dtypes, sizes, specs, constraints)
+        request = Request(
+            self._name, fun, tree, names, dtypes, sizes, specs, constraints, self._write
+        )
         shapes = request.symbolic(0)
         shape_rules.check_sizes(self._name, shapes, sizes, names)
         # The text of symbols, since each call makes a scope of its own.

@@ -31,6 +31,12 @@ def _tape_functions() -> tuple[Callable[..., bool] | None, Callable[..., None] |
 _is_watched, _record = _tape_functions()
 
 
+Module = Callable[[Sequence[Any]], list[Any]]
+"""A program as a function of flat tensors."""
+Write = Callable[["Jaxpr", str, Sequence[str]], Module]
+"""Makes the module of a program, from its name and those of its inputs."""
+
+
 class Kept(NamedTuple):
     """A program in two parts, for gradients of its inputs ``active``.
 
@@ -39,8 +45,8 @@ class Kept(NamedTuple):
     convention of TensorFlow: conjugates.
     """
 
-    forward: CallModule
-    backward: CallModule
+    forward: Module
+    backward: Module
     active: tuple[int, ...]
     inputs: tuple[int, ...]
     results: tuple[int, ...]
@@ -76,11 +82,16 @@ def record_on_tapes(
 
 
 def split_program(
-    jaxpr: Jaxpr, name: str, names: Sequence[str], active: tuple[int, ...], plain: CallModule
+    jaxpr: Jaxpr,
+    name: str,
+    names: Sequence[str],
+    active: tuple[int, ...],
+    plain: Module,
+    write: Write,
 ) -> Kept | None:
     """The two parts; None where no result depends on the inputs ``active``.
 
-    ``plain``: the program without residuals.
+    ``plain``: the program without residuals. ``write`` makes the modules.
     """
     mask = tuple([i in active for i in range(jaxpr.n_in)])
     attached_results = attached(mask, paths_of(jaxpr))
@@ -92,7 +103,7 @@ def split_program(
     if not all([is_static(a.shape) for a in backward.in_avals]):
         # All sizes are known from the inputs of the function, not from some of them.
         inputs, backward = tuple(range(jaxpr.n_in)), split.backward_of_all(attached_results)
-    forward = module_of(split.forward, name, names) if split.n_residuals else plain
+    forward = write(split.forward, name, names) if split.n_residuals else plain
     cotangents = tuple([i for i, here in enumerate(attached_results) if here])
     of_backward = [
         *[names[i] for i in inputs],
@@ -100,7 +111,7 @@ def split_program(
         *[f"residual {i}" for i in range(split.n_residuals)],
         *[f"the cotangent of result {i}" for i in cotangents],
     ]
-    pull = module_of(backward, f"the gradient of {name}", of_backward)
+    pull = write(backward, f"the gradient of {name}", of_backward)
     return Kept(forward, pull, active, inputs, split.results, cotangents, split.n_residuals)
 
 

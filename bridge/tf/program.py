@@ -14,8 +14,7 @@ from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
 from tracebridge.core.ir.trace import current_trace
-from tracebridge.tf._xla_call_module import CallModule
-from tracebridge.tf.keeping import Kept, module_of, split_program
+from tracebridge.tf.keeping import Kept, Module, Write, module_of, split_program
 
 T = TypeVar("T")
 
@@ -24,7 +23,8 @@ T = TypeVar("T")
 class Program:
     """A flat function at avals. Artifact and derivative are made when first needed.
 
-    ``diff_in`` and ``diff_out``: the inputs and results that have derivatives. ``retrace``: the
+    ``diff_in`` and ``diff_out``: the inputs and results that have derivatives. ``write`` makes the
+    artifact. ``retrace``: the
     same function for sizes that are not 0, given the error that asks for it; None where there is
     no such choice.
     """
@@ -34,6 +34,7 @@ class Program:
         "_module",
         "_pullback",
         "_settings",
+        "_write",
         "diff_in",
         "diff_out",
         "jaxpr",
@@ -42,7 +43,9 @@ class Program:
         "retrace",
     )
 
-    def __init__(self, name: str, jaxpr: Jaxpr, names: Sequence[str]) -> None:
+    def __init__(
+        self, name: str, jaxpr: Jaxpr, names: Sequence[str], write: Write = module_of
+    ) -> None:
         self.name = name
         self.jaxpr = jaxpr
         self.names = tuple(names)
@@ -51,18 +54,25 @@ class Program:
         # Derivatives are of this trace, whatever options are in force when they are needed.
         self._settings = Settings()
         self.retrace: Callable[[Exception], Program] | None = None
-        self._module: CallModule | None = None
+        self._write = write
+        self._module: Module | None = None
         self._pullback: Program | None = None
         self._kept: dict[tuple[int, ...], Kept | None] = {}
 
     @property
-    def module(self) -> CallModule:
+    def module(self) -> Module:
         """The program as a TensorFlow operation."""
         if self._module is None:
             self._module = self._made(
-                lambda own: module_of(own.jaxpr, own.name, own.names), lambda other: other.module
+                lambda own: self._write(own.jaxpr, own.name, own.names),
+                lambda other: other.module,
             )
         return self._module
+
+    @property
+    def write(self) -> Write:
+        """What makes the artifacts of the program and of its derivatives."""
+        return self._write
 
     @property
     def pullback(self) -> Program:
@@ -85,7 +95,9 @@ class Program:
         if active not in self._kept:
             kept = None
             with contextlib.suppress(Exception), self._settings.again():
-                kept = split_program(self.jaxpr, self.name, self.names, active, self.module)
+                kept = split_program(
+                    self.jaxpr, self.name, self.names, active, self.module, self._write
+                )
             self._kept[active] = kept
         return self._kept[active]
 
@@ -119,4 +131,5 @@ def _pullback_of(program: Program) -> Program:
     cotangents: list[ShapedArray] = [jaxpr.out_avals[i].strong for i in program.diff_out]
     avals = [*[a.strong for a in jaxpr.in_avals], *cotangents]
     names = [*program.names, *[f"the cotangent of result {i}" for i in program.diff_out]]
-    return Program(f"the gradient of {program.name}", stage(flat, avals, locate=False), names)
+    pulled = stage(flat, avals, locate=False)
+    return Program(f"the gradient of {program.name}", pulled, names, program.write)

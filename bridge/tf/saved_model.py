@@ -28,6 +28,8 @@ from tracebridge.tf import shapes as shape_rules
 from tracebridge.tf._xla_call_module import tf_dtype, tf_shape
 from tracebridge.tf.convert import our_dtype, unwrap
 from tracebridge.tf.gradient import run_differentiable, without_gradient
+from tracebridge.tf.keeping import Write, module_of
+from tracebridge.tf.native import NativeModule
 from tracebridge.tf.program import Program
 from tracebridge.tf.signature import input_parameters, unique
 from tracebridge.tf.tracing import Request, Traced
@@ -43,6 +45,7 @@ def save(
     polymorphic_shapes: Any = None,
     polymorphic_constraints: Sequence[str] = (),
     grad_order: int = 2,
+    native_ops: bool = False,
 ) -> None:
     """Write ``fun`` as a SavedModel that runs where this package is not installed.
 
@@ -68,12 +71,17 @@ def save(
         polymorphic_shapes: other names of sizes for the inputs, as in ``to_tf``.
         polymorphic_constraints: what is known of the sizes, such as ``"batch >= 2"``.
         grad_order: how often the loaded function can be differentiated; 0 for not at all.
+        native_ops: whether the model consists of operations that TensorFlow has itself, for
+            converters that do not know its operation for XLA.
 
     Raises:
         ExportError: the program calls something that only this process has.
         InconclusiveDimensionError: the program depends on relations of unknown sizes.
         ArgumentSpecError: ``signature`` contains something else than specs, or ``grad_order`` is
             no number of derivatives.
+        MissingRuleError: with ``native_ops``, for what TensorFlow has no operations; the message
+            names all of it.
+        JaxprTypeError: with ``native_ops``, the function has effects.
 
     >>> import tempfile
     >>> import numpy as np
@@ -98,8 +106,9 @@ def save(
         )
     inputs = _specs(call, signature)
     first = () if params is None else (tree_map(_variable_like, unwrap(params)),)
+    write = NativeModule if native_ops else module_of
     traced, names = _traced(
-        call, fun, (*first, *inputs), len(first), polymorphic_shapes, polymorphic_constraints
+        call, fun, (*first, *inputs), len(first), polymorphic_shapes, polymorphic_constraints, write
     )
     parameters = input_parameters(fun, len(first), len(inputs))
     root = _module(first, (inputs, parameters), traced, grad_order)
@@ -288,6 +297,7 @@ def _traced(
     n_params: int,
     polymorphic_shapes: Any,
     constraints: Sequence[str],
+    write: Write,
 ) -> tuple[Traced, tuple[str, ...]]:
     """The program of ``fun``, and names of its inputs."""
     leaves, tree = flatten((args, {}))
@@ -304,7 +314,7 @@ def _traced(
         (our_dtype(x.dtype) if isinstance(x.dtype, tf.DType) else np.dtype(x.dtype), False)
         for x in leaves
     ]
-    request = Request(call, fun, tree, names, dtypes, shapes, specs, constraints)
+    request = Request(call, fun, tree, names, dtypes, shapes, specs, constraints, write)
     shape_rules.check_sizes(call, request.symbolic(0), shapes, names)
     return request.trace(), names
 

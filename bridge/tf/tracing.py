@@ -20,6 +20,7 @@ from tracebridge.core.symbolic.dims import is_static
 from tracebridge.core.tree.tree import PyTreeDef, flatten
 from tracebridge.core.tree.tree import map as tree_map
 from tracebridge.tf import shapes as shape_rules
+from tracebridge.tf.keeping import Write, module_of
 from tracebridge.tf.program import Program
 
 _UNDECIDED = (InconclusiveDimensionError, ShapeMismatchError)
@@ -57,6 +58,7 @@ class Request:
 
     ``dtypes``: of each leaf, and whether it is weakly typed. ``sizes``: the shapes of the leaves as
     far as they are known. ``specs`` and ``constraints`` are those of ``polymorphic_shapes``.
+    ``write`` makes the artifacts.
     """
 
     def __init__(
@@ -69,8 +71,10 @@ class Request:
         sizes: Sequence[shape_rules.TensorShape],
         specs: Sequence[str | None],
         constraints: Sequence[str],
+        write: Write = module_of,
     ) -> None:
         self.call = call
+        self.write = write
         self.fun = fun
         self.tree = tree
         self.names = names
@@ -140,5 +144,5 @@ class Request:
         with at_least(wide):
             jaxpr, out_tree = trace_to_jaxpr(self.call, self.fun, arguments)
             template = flatten(out_tree.unflatten([0] * out_tree.num_leaves))[0]
-            program = Program(self.call, jaxpr, self.names)
+            program = Program(self.call, jaxpr, self.names, self.write)
         return Traced(program, out_tree, has_float0(template), shapes)

@@ -27,6 +27,7 @@ OTHER_TABLES = {
     "core/runtime/arrays/signature.py:_INTERNED": "interned, weak: compared by identity",
     "core/runtime/backends/clients.py:_BACKENDS": "clients; clear_backends ends them",
     "core/runtime/backends/monitoring.py:_LISTENERS": "registrations",
+    "bridge/tf/_native/builder.py:RULES": "registrations",
     "bridge/torch/_aten/builder.py:RULES": "registrations",
     "core/sharding/single_device.py:_INTERNED": "interned: compared by identity",
     "core/transforms/jet/user_rules.py:jet_rules": "registrations",

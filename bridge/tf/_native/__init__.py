@@ -1,0 +1,1 @@
+"""Jaxprs as graphs of TensorFlow's own operations: one rule for each primitive, by family."""

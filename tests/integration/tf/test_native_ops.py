@@ -1,0 +1,360 @@
+"""``native_ops``: programs as TensorFlow's own operations, with our values and gradients."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+import tensorflow as tf
+import torch
+
+import tracebridge as tb
+import tracebridge.core
+import tracebridge.numpy as tnp
+from tests.core.lax.op_table import TABLE, Op
+from tests.integration.torch.graph_cases import CASES
+from tests.quick_compiles import quick_jit
+from tracebridge import lax
+from tracebridge.core.dtypes import dtypes as d
+from tracebridge.core.errors.transform_errors import JaxprTypeError, MissingRuleError
+from tracebridge.core.ir.primitive import all_primitives
+from tracebridge.tf._native import families as _families  # noqa: F401 - registers the rules
+from tracebridge.tf._native.builder import RULES
+
+pytestmark = pytest.mark.tf
+
+WITH_DTYPES = [pytest.param(op, dtype, id=f"{op}-{dtype}") for op in TABLE for dtype in op.dtypes]
+
+
+def native(fun: Any, **options: Any) -> Any:
+    """``fun`` of tensors, in TensorFlow's own operations."""
+    return tb.tf.to_tf(fun, native_ops=True, **options)
+
+
+def host(x: Any) -> Any:
+    """A tensor of torch as a NumPy array; other leaves as they are."""
+    if not isinstance(x, torch.Tensor):
+        return x
+    if x.dtype == torch.bfloat16:
+        return x.float().numpy().astype(ml_dtypes.bfloat16)
+    return x.numpy()
+
+
+def tensors(tree: Any) -> Any:
+    """The arrays of a tree as tensors of TensorFlow; Python numbers as they are."""
+    return tb.tree.map(lambda x: tf.constant(x) if isinstance(x, np.ndarray) else x, tree)
+
+
+def wide(x: Any) -> Any:
+    """An array in the widest dtype of its kind."""
+    x = np.asarray(x)
+    if x.dtype.kind == "c":
+        return x.astype(np.complex128)
+    return x.astype(np.float64) if d.is_float(x.dtype) else x
+
+
+def same(actual: Any, expected: Any, tolerance: float) -> None:
+    """Two trees are equal, floats within a tolerance."""
+    left, right = tb.tree.leaves(actual), tb.tree.leaves(expected)
+    assert len(left) == len(right)
+    for a, e in zip(left, right, strict=True):
+        a, e = np.asarray(a), np.asarray(e)  # noqa: PLW2901 - as arrays
+        assert a.dtype == e.dtype
+        np.testing.assert_allclose(wide(a), wide(e), rtol=tolerance, atol=tolerance)
+
+
+def total(out: Any, weights: Any, cast: Any) -> Any:
+    """A number of all floats in a result, with other weights for other elements."""
+    return sum([cast(x, w) for x, w in zip(out, weights, strict=True) if w is not None])
+
+
+def gradients(fun: Any, args: Any, out: Any) -> tuple[Any, Any]:
+    """Those of a weighted sum of the results, by tapes and ours, by the floats of ``args``."""
+    leaves, tree = tb.tree.flatten(args)
+    smooth = [isinstance(x, np.ndarray) and d.is_float(x.dtype) for x in leaves]
+    rng = np.random.default_rng(3)
+    weights = [
+        rng.uniform(0.5, 1.5, x.shape).astype(x.dtype) if d.is_float(np.asarray(x).dtype) else None
+        for x in tb.tree.leaves(out)
+    ]
+    if not any(smooth) or not [w for w in weights if w is not None]:
+        return [], []
+
+    def ours(moving: Any) -> Any:
+        given = iter(moving)
+        xs = [next(given) if s else x for x, s in zip(leaves, smooth, strict=True)]
+        outs = tb.tree.leaves(fun(*tree.unflatten(xs)))
+        return total(outs, weights, lambda x, w: (x * w).sum().astype("float32"))
+
+    moving = [x for x, s in zip(leaves, smooth, strict=True) if s]
+    watched = [tf.constant(x) for x in moving]
+    with tf.GradientTape() as tape:
+        tape.watch(watched)
+        given = iter(watched)
+        xs = [next(given) if s else x for x, s in zip(leaves, smooth, strict=True)]
+        outs = tb.tree.leaves(native(fun)(*tensors(tree.unflatten(xs))))
+        value = total(outs, weights, lambda x, w: tf.cast(tf.reduce_sum(x * w), tf.float32))
+    found = tape.gradient(value, watched, unconnected_gradients="zero")
+    return found, quick_jit(tb.grad(ours))(moving)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_is_the_function(name: str) -> None:
+    """Values, dtypes and gradients of one case of each family of operations."""
+    fun, args, tolerance = CASES[name]
+    args = tb.tree.map(host, args)
+    with tb.enable_x64(True):
+        out = quick_jit(fun)(*args)
+        same(native(fun)(*tensors(args)), out, tolerance)
+        same(*gradients(fun, args, out), 10 * tolerance)
+
+
+@pytest.mark.parametrize(("op", "dtype"), WITH_DTYPES)
+def test_elementwise(op: Op, dtype: Any) -> None:
+    """Every elementwise operation at every dtype."""
+    with tb.enable_x64(True):
+        args = op.args(dtype)
+        expected = quick_jit(op.fun)(*args)
+        tolerance = 40 * float(tnp.finfo(expected.dtype).eps) if d.is_inexact(expected.dtype) else 0
+        same(native(op.fun)(*tensors(args)), expected, tolerance)
+
+
+UNSIGNED_OR_NOT = ["int32", "uint8", "uint32", "int64", "uint64"]
+
+
+@pytest.mark.parametrize("dtype", UNSIGNED_OR_NOT)
+def test_integers_at_their_limits(dtype: str) -> None:
+    """Division by 0 and by -1, shifts of too many bits, saturation: nothing traps or differs."""
+    limits = np.iinfo(dtype)
+    x = np.array([0, 1, 2, 3, 7, limits.max, limits.max - 1, limits.min], dtype)
+    floats = np.array([np.nan, np.inf, -np.inf, -1.5, 2.5, 1e30, 3e9])
+
+    def fun(x: Any, floats: Any) -> Any:
+        a, b = tnp.broadcast_arrays(x[:, None], x[None, :])
+        return (
+            lax.div(a, b), lax.rem(a, b), a < b, tnp.maximum(a, b), tnp.sort(x), tnp.max(x),
+            a * b, a - b, -x, lax.shift_left(a, b), lax.shift_right_logical(a, b),
+            lax.shift_right_arithmetic(a, b), floats.astype(x.dtype), x.astype("float32"),
+            lax.top_k(x, 3), tnp.argmin(x),
+        )  # fmt: skip
+
+    with tb.enable_x64(True):
+        same(native(fun)(*tensors((x, floats))), quick_jit(fun)(x, floats), 0)
+
+
+def test_special_numbers() -> None:
+    """NaNs, infinities and zeros of both signs in comparisons, reductions, sorting, scatter."""
+    x = np.array([1.0, np.nan, -0.0, np.inf, 0.0, -np.inf, 2.0, np.nan], np.float32)
+    at = np.array([0, 9, 2, 2, -1, 3, 4, 5], np.int32)
+
+    def fun(x: Any, at: Any) -> Any:
+        y = x[::-1]
+        return (
+            tnp.maximum(x, y), lax.min(x, y), tnp.sign(x), tnp.max(x), tnp.argmax(x),
+            tnp.argmin(x[2:4]), lax.sort((x, at), num_keys=1), lax.top_k(x, 5),
+            lax.reduce_window(x, -np.inf, lax.max, (2,), (1,), "SAME"), lax.cummax(x),
+            tnp.zeros(6).at[at].max(x), tnp.ones(6).at[at].min(x, mode="clip"),
+            lax.clamp(-1.0, x, 1.0), 1 / lax.rem(x, 3.0), 1 / tnp.round(x), x.astype("int32"),
+        )  # fmt: skip
+
+    same(native(fun)(*tensors((x, at))), quick_jit(fun)(x, at), 1e-6)
+
+
+# Primitives whose lowering consists of operations of ours.
+BY_DEFINITION = """adjugate beta_density betainc_grad_a betainc_grad_b binomial_count
+cholesky_update det gamma_density gamma_draw geqrf hessenberg householder_product log_beta lu
+lu_pivots_to_permutation lu_solve ormqr poisson_count ragged_rows ragged_sums random_gamma
+schur tridiagonal tridiagonal_solve true_positions"""
+# Those without counterpart: the error names them.
+WITHOUT = {
+    "devices": "all_gather all_to_all axis_index pmap pmax pmin ppermute psum psum_shared "
+    "reduce_scatter inspect_sharding",
+    "functions of the host": "debug_callback ffi_call foreign_call foreign_tangent io_callback "
+    "pure_callback",
+    "bits that depend on the platform": "rng_bit_generator rng_uniform",
+    "any computation chooses": "select_and_scatter",
+    "a program of a file": "exported_call",
+    "made by derivatives or lowerings, or to be handled before": "check custom_lin guarded",
+}
+
+
+def test_every_primitive_is_known() -> None:
+    """Each has a rule, or a definition, or a reason why there is none."""
+    for module in pkgutil.walk_packages(tracebridge.core.__path__, "tracebridge.core."):
+        importlib.import_module(module.name)
+    everything = {p.name for p in all_primitives() if type(p).__module__.startswith("tracebridge")}
+    others = [*BY_DEFINITION.split(), *" ".join(WITHOUT.values()).split()]
+
+    assert set(others) == everything - RULES.keys()
+
+
+def operations(graph: Any) -> set[str]:
+    """The types of all operations of a graph and of the functions that it calls."""
+    found = {node.op for node in graph.as_graph_def().node}
+    for function in graph.as_graph_def().library.function:
+        found |= {node.op for node in function.node_def}
+    return found
+
+
+def network(p: Any, x: Any) -> Any:
+    """A small network with a convolution, pooling, a loop and a softmax."""
+    h = lax.conv_general_dilated(
+        x, p["k"], (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
+    h = lax.reduce_window(tb.nn.relu(h), -np.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
+    h = lax.fori_loop(0, 2, lambda _, c: tnp.tanh(c), h.reshape(x.shape[0], -1))
+    return tb.nn.softmax(h @ p["w"] + p["b"])
+
+
+def network_args(batch: int) -> Any:
+    rng = np.random.default_rng(5)
+    shapes = {"k": (3, 3, 2, 3), "w": (12, 4), "b": (4,)}
+    params = {k: rng.standard_normal(s).astype(np.float32) for k, s in shapes.items()}
+    return params, rng.standard_normal((batch, 4, 4, 2)).astype(np.float32)
+
+
+def test_graphs_have_plain_operations_for_every_batch() -> None:
+    """One graph serves all sizes; its gradients are ours; nothing of it needs XLA."""
+    params, x = network_args(3)
+    shapes = [tf.TensorSpec((None, 4, 4, 2))]
+    step = tf.function(lambda x: native(network)(tensors(params), x), input_signature=shapes)
+
+    @tf.function(input_signature=shapes)
+    def slope(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = native(network)(tensors(params), x)[:, 0]
+        return tape.gradient(y, x)
+
+    def ours(x: Any) -> Any:
+        return network(params, x)[:, 0].sum()
+
+    names = operations(step.get_concrete_function().graph)
+    names |= operations(slope.get_concrete_function().graph)
+
+    assert not [name for name in names if name.startswith("Xla")]
+    assert {"Conv2D", "MatMul", "Exp"} <= names
+    for batch in (3, 5, 1):
+        _, x = network_args(batch)
+        same(step(x), network(params, x), 1e-5)
+        same(slope(x), tb.grad(ours)(x), 1e-5)
+
+
+def test_second_derivatives() -> None:
+    """Nested tapes, eager and in a function; the rule of the user counts."""
+
+    @tb.custom_jvp
+    def cube(x: Any) -> Any:
+        return x**3
+
+    cube.defjvp(lambda p, t: (cube(*p), 4.5 * p[0] ** 2 * t[0]))
+
+    def second(x: Any) -> Any:
+        with tf.GradientTape() as outer:
+            outer.watch(x)
+            with tf.GradientTape() as inner:
+                inner.watch(x)
+                y = native(lambda x: cube(x) + tnp.sin(x))(x)
+            slope = inner.gradient(y, x)
+        return outer.gradient(slope, x)
+
+    x = tf.constant([1.0, -2.0])
+    expected = 9 * x - tf.sin(x)
+
+    same(second(x).numpy(), expected.numpy(), 1e-6)
+    same(tf.function(second)(x).numpy(), expected.numpy(), 1e-6)
+
+
+ALONE = """
+import sys
+
+for name in ("tracebridge", "jaxlib", "jax"):
+    sys.modules[name] = None
+
+import numpy as np
+import tensorflow as tf
+
+folder, data, out = sys.argv[1:]
+model = tf.saved_model.load(folder)
+x = tf.constant(np.load(data))
+variables = [model.params["k"], model.params["w"]]
+with tf.GradientTape() as tape:
+    y = model.serve(x)[:, 0]
+first = tape.gradient(y, variables)
+served = model.signatures["serving_default"](x=x)["output_0"]
+np.savez(out, y=y, served=served[:, 0], k=first[0], w=first[1])
+"""
+
+
+def test_saved_without_this_package_and_for_tflite(tmp_path: Path) -> None:
+    """A saved model runs and differentiates elsewhere, and converts to TFLite."""
+    params, x = network_args(5)
+    np.save(tmp_path / "x.npy", x)
+    spec = tf.TensorSpec((None, 4, 4, 2), name="x")
+    tb.tf.save(network, tmp_path / "model", [spec], params=params, native_ops=True, grad_order=1)
+    command = [sys.executable, "-c", ALONE, tmp_path / "model", tmp_path / "x.npy"]
+    done = subprocess.run(
+        [*command, tmp_path / "out.npz"], capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    out = np.load(tmp_path / "out.npz")
+
+    def ours(p: Any, x: Any) -> Any:
+        return network(p, x)[:, 0].sum()
+
+    slopes = tb.grad(ours)(params, x)
+    same([out["y"], out["served"]], [network(params, x)[:, 0]] * 2, 1e-5)
+    same([out["k"], out["w"]], [slopes["k"], slopes["w"]], 1e-4)
+
+    converter = tf.lite.TFLiteConverter.from_saved_model(str(tmp_path / "model"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of TensorFlow: it moves to a package of its own
+        lite = tf.lite.Interpreter(model_content=converter.convert())
+    (given,), (result,) = lite.get_input_details(), lite.get_output_details()
+    lite.resize_tensor_input(given["index"], x.shape)
+    lite.allocate_tensors()
+    lite.set_tensor(given["index"], x)
+    lite.invoke()
+    same(lite.get_tensor(result["index"]), network(params, x), 1e-5)
+
+
+def test_batches_that_differ_are_refused(tmp_path: Path) -> None:
+    """A graph checks sizes that were equal when it was written."""
+    spec = tf.TensorSpec((None,))
+    tb.tf.save(lambda x, y: x + y, tmp_path / "m", [spec, spec], native_ops=True, grad_order=0)
+    loaded = tf.saved_model.load(str(tmp_path / "m"))
+
+    assert loaded.serve(tf.ones(3), tf.ones(3)).numpy().tolist() == [2.0] * 3
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        loaded.serve(tf.ones(1), tf.ones(4))
+
+
+@pytest.mark.parametrize(
+    ("fun", "error", "text"),
+    [
+        (
+            lambda x: (lax.rng_uniform(0.0, x[0], (2,)), lax.rng_bit_generator(
+                tnp.zeros(4, "uint32"), (2,))),
+            MissingRuleError,
+            r"'rng_uniform' of f32\[\], f32\[\]; 'rng_bit_generator' of u32\[4\]\n.*native_ops",
+        ),
+        (
+            lambda x: x.astype("float8_e4m3fn") + 1,
+            MissingRuleError,
+            r"'add' of f8_e4m3fn\[2\].*\n.*another dtype",
+        ),
+        (lambda x: tb.debug.print("{}", x), JaxprTypeError, "effects"),
+    ],
+)  # fmt: skip
+def test_errors(fun: Any, error: Any, text: str) -> None:
+    """What cannot be written is named, all of it, with the way out."""
+    with pytest.raises(error, match=text):
+        native(fun)(tf.ones(2))
