@@ -6,6 +6,7 @@
 | ``reduce_sum`` | the operand is an array in memory, times weights | a product with the weights |
 | ``reduce_sum`` | an axis that stays holds copies of one slice | the sum of that slice, repeated |
 | ``reduce_sum`` | the operand is a reshape that splits no sum | the sum, reshaped |
+| ``reduce_sum`` | the operand is a negated array of floats | the negated sum |
 | ``transpose`` | the operand is joined along a new axis | a concatenation along another axis |
 | ``sin``, ``cos`` | the same of the same operand is there | that one: XLA joins no branches |
 
@@ -165,7 +166,8 @@ def _sum(here: _Pass, app: Application, args: Sequence[int], source: object) -> 
             new = _weighted_sum(here, app, args, source, params)
         if new is not None:
             return new
-    return _sum_of_reshaped(here, app, args, source)
+    new = _sum_of_reshaped(here, app, args, source)
+    return _sum_of_negated(here, app, args, source) if new is None else new
 
 
 def _product(here: _Pass, app: Application, args: Sequence[int], source: object) -> int | None:
@@ -298,6 +300,20 @@ def _sum_of_reshaped(
     return here.emit(
         lambda x: lax.reshape(lax.reduce_sum(x, tuple(summed)), out_shape), [operand], source
     )
+
+
+def _sum_of_negated(
+    here: _Pass, app: Application, args: Sequence[int], source: object
+) -> int | None:
+    """The negated sum: what is subtracted from a broadcast has such a derivative.
+
+    Where the sum is a product with ones, the negated array would be written for it alone.
+    """
+    made = here.made_by[args[0]]
+    if made[0].primitive is not lax.neg_p or app.out.dtype not in _REAL:
+        return None
+    axes = app.params["axes"]
+    return here.emit(lambda x: lax.neg(lax.reduce_sum(x, axes)), made[1], source)
 
 
 # concatenations ----------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from tracebridge.core.config.scopes import scope
 
 _RNG = np.random.default_rng(0)
 X, G, S = [_RNG.standard_normal(s).astype(np.float32) for s in ((64, 16), (64, 24), (64,))]
-WIDE, WEIGHTS = [_RNG.standard_normal(s).astype(np.float32) for s in ((128, 256), (256,))]
+WIDE, WEIGHTS = [_RNG.standard_normal(s).astype(np.float32) for s in ((600, 256), (256,))]
 
 
 def outer(x: Any, g: Any) -> Any:
@@ -164,8 +164,8 @@ def test_weighted_sums_are_products_with_the_weights() -> None:
     """Rows and columns of arrays in memory, not of what is computed on the way."""
     forms: list[tuple[Any, bool]] = [
         (lambda x, w: (x * w).sum(1), True),
-        (lambda x, w: (x * w[:128, None]).sum(0), True),
-        (lambda x, w: (w * x.T[:, :, None].reshape(256, 128).T).sum(-1), True),
+        (lambda x, w: (x * tnp.tile(w, 3)[:600, None]).sum(0), True),
+        (lambda x, w: (w * x.T[:, :, None].reshape(256, 600).T).sum(-1), True),
         (lambda x, w: (tnp.sin(x) * w).sum(1), False),
         (lambda x, w: (x * w).sum(0), False),
         (lambda x, w: (x * w).sum(), False),
@@ -180,7 +180,7 @@ def test_weighted_sums_are_products_with_the_weights() -> None:
     rows, weights = np.ones_like(WIDE), np.ones_like(WEIGHTS)
     rows[0, 0], rows[1, 1], rows[2, 2:4] = np.nan, np.inf, (np.inf, -np.inf)
     weights[5], rows[3, 5] = 0, np.inf
-    expected = np.full(128, 255.0, np.float32)
+    expected = np.full(600, 255.0, np.float32)
     expected[:4] = np.nan, np.inf, np.nan, np.nan
     np.testing.assert_array_equal(tb.jit(forms[0][0])(rows, weights), expected)
 
@@ -211,6 +211,21 @@ def test_sums_of_reshaped_arrays_are_sums_over_their_axes() -> None:
     for fast, plain in zip(tb.jit(f)(x), plainly(f, x), strict=True):
         np.testing.assert_array_equal(fast, plain)
     assert "reshape" not in lowered(lambda x: x.reshape(8, 12, 10).sum(1), x)
+
+
+def test_sums_of_negated_arrays_are_negated_sums() -> None:
+    """With infinities and NaN; what is negated and used besides stays."""
+    x = X.copy()
+    x[0, 0], x[1, :2], x[2, 3] = np.inf, (np.inf, -np.inf), np.nan
+
+    def f(x: Any) -> Any:
+        negative = -tnp.sin(x) * x[:1]
+        return (-x).sum(1), (-tnp.tanh(x)).sum(0), (-negative).sum(), -negative
+
+    for fast, plain in zip(tb.jit(f)(x), plainly(f, x), strict=True):
+        np.testing.assert_allclose(fast, plain, rtol=1e-5, atol=1e-5)
+    text = lowered(lambda x: (-x).sum(1), X)
+    assert "tensor<64xf32>" in next(line for line in text.splitlines() if "negate" in line)
 
 
 def test_concatenations_are_made_where_they_go() -> None:

@@ -23,12 +23,17 @@ SHAPES: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
     ((64, 64, 4, 4), (0, 1)),
     ((8, 1024, 1, 8), (2, 3)),
     ((32768,), (0,)),
+    ((128, 300), (1,)),
+    ((4096, 128), (0,)),
+    ((2, 40_000), (0,)),
+    ((6, 5, 70, 20), (0, 1)),
 ]
 FEEDS: dict[str, Any] = {
     "argument": lambda x: x,
     "product": lambda x: x * x,
     "choice": lambda x: tnp.where(x > 0, x, 2 * x),
     "reshaped": lambda x: x[::-1] + 1,
+    "chain": lambda x: (x - x[..., :1]) * x / (1 + x[:1] ** 2) * x[..., -1:],
 }
 
 
@@ -78,10 +83,15 @@ def test_the_library_does_not_get_short_rows() -> None:
     assert "stablehlo.subtract" in text((100_000, 10), (0,))
     assert "stablehlo.dot_general" in text((10_000, 32), (1,))
     assert "stablehlo.dot_general" not in text((10_000, 32), (1,), fed=lambda x: x * x)
+    for shape, axes in (((4096, 256), (1,)), ((4096, 256), (0,)), ((8, 64, 128), (0, 1))):
+        assert "stablehlo.dot_general" in text(shape, axes)
+        assert "stablehlo.dot_general" in text(shape, axes, fed=FEEDS["chain"])
+        assert "stablehlo.dot_general" not in text(shape, axes, fed=FEEDS["product"])
+    assert "stablehlo.dot_general" in text((3, 20_000), (0,), fed=FEEDS["product"])
+    assert "stablehlo.dot_general" not in text((4096, 1024), (1,), fed=FEEDS["chain"])
     for plain in (
         text((1000, 3), (1,)),
-        text((4096, 256), (1,)),
-        text((4096, 256), (0,)),
+        text((5000, 64), (0,)),
         text((100_000, 10), (0, 1)),
         text((100_000, 10), (0,), np.int32),
         text((1000, 64, 8), (0, 1)),
