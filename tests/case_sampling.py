@@ -24,6 +24,8 @@ HEAVY = {
     "tests/examples/test_examples.py::test_short_run": 5,
     "tests/integration/torch/test_names.py::test_compiled_functions_that_died_are_not_called": 4,
     "tests/integration/torch/test_from_module.py::test_networks_at_another_batch_size": 3,
+    "tests/integration/tf/test_native_ops.py::test_every_primitive": 12,
+    "tests/integration/tf/test_native_ops.py::test_is_the_function": 16,
     "tests/integration/torch/test_graph_module.py::test_elementwise": 80,
     "tests/integration/torch/test_graph_module.py::test_is_the_function": 32,
 }

@@ -51,6 +51,7 @@ class Layer(keras.layers.Layer):
         polymorphic_shapes: as for ``to_tf``, for the inputs.
         static_argnames: names of arguments of ``fun`` that are constants of the program.
         train_argname: name of an argument of ``fun`` that gets ``training``, as a constant.
+        native_ops: as for ``to_tf``: whether the layer consists of TensorFlow's own operations.
         **kwargs: further arguments of ``keras.layers.Layer``: ``name``, ``dtype``.
 
     Raises:
@@ -76,6 +77,7 @@ class Layer(keras.layers.Layer):
         polymorphic_shapes: Any = None,
         static_argnames: str | Sequence[str] = (),
         train_argname: str | None = None,
+        native_ops: bool = False,
         **kwargs: Any,
     ) -> None:
         check_callable("Layer", fun)
@@ -89,6 +91,7 @@ class Layer(keras.layers.Layer):
             "polymorphic_shapes": polymorphic_shapes,
             "static_argnames": list(statics),
             "train_argname": train_argname,
+            "native_ops": native_ops,
         }
         if train_argname is not None:
             statics += (train_argname,)
@@ -100,7 +103,7 @@ class Layer(keras.layers.Layer):
         if whole:
             self.trainable = trainable  # Keras' own switch, which may be turned again
         tree = None if params is None else self._tree
-        self._calls = _Calls(fun, tree, polymorphic_shapes, statics)
+        self._calls = _Calls(fun, tree, polymorphic_shapes, statics, native_ops)
         self.built = True
 
     def _add(self, leaves: Sequence[Any], flags: Sequence[bool]) -> None:
@@ -180,9 +183,15 @@ class _Calls:
     """
 
     def __init__(
-        self, fun: Callable[..., Any], tree: Any, specs: Any, statics: tuple[str, ...]
+        self,
+        fun: Callable[..., Any],
+        tree: Any,
+        specs: Any,
+        statics: tuple[str, ...],
+        native_ops: bool,
     ) -> None:
         self._fun = fun
+        self._native_ops = native_ops
         self.tree = tree
         self._specs = specs
         self._statics = statics
@@ -198,7 +207,10 @@ class _Calls:
         if converted is None:
             shapes = None if specs is None else (None, *tree.unflatten(specs))
             converted = to_tf(
-                self._flat(), polymorphic_shapes=shapes, static_argnames=self._statics
+                self._flat(),
+                polymorphic_shapes=shapes,
+                static_argnames=self._statics,
+                native_ops=self._native_ops,
             )
             self._converted[key] = converted
         return converted(weights, *inputs, **kwargs)

@@ -35,8 +35,10 @@ def places(windows: Windows) -> Iterator[tuple[int, ...]]:
 def element(x: Value, place: Sequence[int], counts: Sequence[int], windows: Windows) -> Any:
     """One element of each window of the padded operand ``x``."""
     strides = windows.window_strides
+    # Sizes that are not known may be 0, where nothing is left out between windows.
     limits = [
-        p + (n - 1) * s + 1 if n else p for p, n, s in zip(place, counts, strides, strict=True)
+        p + n if s == 1 else p + (n - 1) * s + 1
+        for p, n, s in zip(place, counts, strides, strict=True)
     ]
     if 0 in counts:  # windows that do not fit
         return zeros_of(x.aval.update(shape=tuple(counts)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, cast, final
 
 import numpy as np
 import tensorflow as tf
@@ -145,6 +145,7 @@ class Builder:
         self.declared: Sequence[ShapedArray] = ()
         self.app: Any = None  # an Application while an equation is written
         self.missing = Missing()
+        self._constants: dict[tuple[int, int], tuple[object, object, Tensor]] = {}
 
     @property
     def aval(self) -> ShapedArray:
@@ -169,11 +170,19 @@ class Builder:
         return tf.range(self.size(n), dtype=tf.int32)
 
     def constant(self, array: object) -> Tensor:
-        """An array that is part of the program."""
-        if isinstance(array, Array) and is_extended(array.dtype):
-            array = as_stored(array)  # of keys their words
-        host = np.asarray(array)
-        return tf.constant(host, tf_dtype(host.dtype))
+        """An array that is part of the program: one constant for each graph that uses it."""
+        graph = tf.compat.v1.get_default_graph()
+        key = id(array), id(graph)
+        found = self._constants.get(key)
+        if found is None:
+            keys = isinstance(array, Array) and is_extended(array.dtype)
+            host = np.asarray(
+                as_stored(cast("Array", array)) if keys else array
+            )  # of keys their words
+            made = tf.constant(host, tf_dtype(host.dtype))
+            # With what the key identifies, so that its numbers stay taken.
+            found = self._constants[key] = (array, graph, made)
+        return found[2]
 
     def size(self, dim: object) -> Any:
         """A dimension as an int, or as a scalar of ``int32`` inside the graph."""

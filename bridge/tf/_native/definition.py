@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, final
 
+from tracebridge.core.errors.export_errors import ExportError
+from tracebridge.core.errors.transform_errors import MissingRuleError
 from tracebridge.tf._native.builder import OTHERS, Builder, Tensor, rule
 
 if TYPE_CHECKING:
@@ -67,14 +69,20 @@ def _by_definition(b: Builder, *xs: Tensor, **params: object) -> Any:
     app = b.app
     try:
         found = app.primitive.lower(Definition(b, app), *xs, **params)
-    except AttributeError as error:
-        if error.obj.__class__ is not Definition:
-            raise
-        return NotImplemented
-    except TypeError as error:
-        # Functions of MLIR refuse tensors, and there is nothing to write for them to.
-        if "incompatible function arguments" not in str(error):
+    except (AttributeError, TypeError, RuntimeError, ExportError) as error:
+        if not _says_it_is_none(error):
             raise
         return NotImplemented
     outs = list(found) if isinstance(found, list | tuple) else [found]
     return outs if app.multiple else outs[0]
+
+
+def _says_it_is_none(error: Exception) -> bool:
+    """Whether a lowering does not consist of operations of ours, which is no mistake."""
+    if isinstance(error, AttributeError):
+        return error.obj.__class__ is Definition
+    if isinstance(error, ExportError | MissingRuleError):
+        return True  # functions of the host; there is no lowering
+    # Functions of MLIR refuse tensors, and there is no module to write to.
+    text = str(error)
+    return "incompatible function arguments" in text or "An MLIR function requires a" in text

@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from tracebridge.core.dtypes.dtypes import is_complex
-from tracebridge.tf._native.builder import Builder, DType, Tensor, rule
+from tracebridge.tf._native.builder import Builder, DType, Tensor, number, rule
 from tracebridge.tf._native.integers import sort_key
 from tracebridge.tf._xla_call_module import tf_dtype
 
@@ -41,6 +41,11 @@ def _taken(x: Tensor, order: Tensor) -> Tensor:
     return tf.gather(x, order, axis=-1, batch_dims=x.shape.rank - 1)
 
 
+def _turned(key: Tensor) -> Tensor:
+    """Integers in the opposite order."""
+    return number(key, -1) - key
+
+
 @rule("sort")
 def _sort(
     b: Builder, *xs: Tensor, dimension: int, num_keys: int, is_stable: bool = True
@@ -52,8 +57,7 @@ def _sort(
     for x, aval in reversed(list(zip(rows[:num_keys], b.avals[:num_keys], strict=True))):
         for key in reversed(_keys(x, aval.dtype)):
             chosen = key if order is None else _taken(key, order)
-            # Inversion turns the order around.
-            found = tf.math.top_k(tf.bitwise.invert(chosen), n, sorted=True).indices
+            found = tf.math.top_k(_turned(chosen), n, sorted=True).indices
             order = found if order is None else _taken(order, found)
     return [_back(_taken(x, order), axis) for x in rows]
 
@@ -63,7 +67,7 @@ def _best(b: Builder, x: Tensor, k: object, axis: int, *, most: bool) -> list[Te
     key = sort_key(row, b.avals[0].dtype)
     if not most:
         # NaN is first in both orders.
-        key = tf.bitwise.invert(key)
+        key = _turned(key)
         if row.dtype.is_floating:
             key = tf.where(tf.math.is_nan(row), tf.constant(key.dtype.max, key.dtype), key)
     order = tf.math.top_k(key, b.size(k), sorted=True).indices

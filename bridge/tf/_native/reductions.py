@@ -146,7 +146,7 @@ def _doubling(
     def body(k: Tensor, *values: Tensor) -> tuple[Tensor, ...]:
         return (2 * k, *step(k, list(values)))
 
-    shapes = [tf.TensorShape([]), *[x.shape for x in xs]]
+    shapes = (tf.TensorShape([]), *[x.shape for x in xs])
     found = tf.while_loop(lambda k, *_: k < n, body, (tf.constant(1), *xs), shapes)
     return list(found[1:])
 

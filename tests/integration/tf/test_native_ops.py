@@ -20,6 +20,7 @@ import tracebridge as tb
 import tracebridge.core
 import tracebridge.numpy as tnp
 from tests.core.lax.op_table import TABLE, Op
+from tests.devices.programs import PROGRAMS, Program
 from tests.integration.torch.graph_cases import CASES
 from tests.quick_compiles import quick_jit
 from tracebridge import lax
@@ -248,6 +249,129 @@ def test_graphs_have_plain_operations_for_every_batch() -> None:
         same(slope(x), tb.grad(ours)(x), 1e-5)
 
 
+def pooled(x: Any) -> Any:
+    return lax.reduce_window(x, -np.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "SAME")
+
+
+OF_ANY_SIZE = {
+    "running maximum": lambda x: lax.cummax(x, axis=0),
+    "running sum": lambda x: tnp.cumsum(x, 0),
+    "order": lambda x: (tnp.sort(x, 0), tnp.argsort(x, 0)),
+    "scan": lambda x: lax.scan(lambda c, r: (c + r.sum(), x * r[0]), 0.0, x),
+    "moments": lambda x: (x - x.mean(0)) / (1 + tnp.std(x, 0)),
+    "places": lambda x: x.reshape(-1) + tnp.arange(3 * x.shape[0]),
+    "products": lambda x: tnp.einsum("ij,kj->ik", x, x),
+    "padded": lambda x: tnp.pad(x, ((1, 2), (0, 1))),
+    "loop": lambda x: lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * 2), (0, x)),
+    "rows": lambda x: tb.vmap(lambda r, i: r.at[i].set(r[0]))(x, tnp.arange(x.shape[0])),
+    "segments": lambda x: tb.ops.segment_sum(x, tnp.arange(x.shape[0]) // 2, 3),
+    "pooling": tb.grad(lambda x: (pooled(tnp.tile(x[:, :, None, None], (1, 1, 3, 1))) ** 2).sum()),
+}
+
+
+@pytest.mark.parametrize("name", OF_ANY_SIZE)
+def test_sizes_that_are_not_known(name: str) -> None:
+    """One graph gives our values at every size, 0 included."""
+    fun = OF_ANY_SIZE[name]
+    step = tf.function(native(fun), input_signature=[tf.TensorSpec((None, 3))])
+    for n in (4, 1, 0):
+        x = np.random.default_rng(n).standard_normal((n, 3)).astype(np.float32)
+        same(step(x), fun(tnp.asarray(x)), 1e-5)
+
+
+FACTORS = {
+    "cholesky": lambda a: tnp.linalg.cholesky(a @ tnp.conj(a).mT + tnp.eye(4)),
+    "eigh": lambda a: (tnp.linalg.eigh(a + tnp.conj(a).mT), a + tnp.conj(a).mT),
+    "svd": lambda a: (tnp.linalg.svd(a[:, :, :3], full_matrices=False), a[:, :, :3]),
+    "eig": lambda a: (tnp.linalg.eig(a), a),
+    "schur": lambda a: (lax.linalg.schur(a), a),
+}
+PRODUCTS_OF = {
+    "eigh": lambda w, v: (v * w[:, None].astype(v.dtype)) @ v.conj().swapaxes(1, 2),
+    "svd": lambda u, s, v: (u * s[:, None].astype(u.dtype)) @ v,
+    "eig": lambda w, v: (v * w[:, None]) @ np.linalg.inv(v),
+    "schur": lambda t, q: q @ t @ q.conj().swapaxes(1, 2),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex128"])
+@pytest.mark.parametrize("name", FACTORS)
+def test_factors_of_matrices(name: str, dtype: str) -> None:
+    """Factors that are not unique multiply to the matrix; the others are ours."""
+    rng = np.random.default_rng(7)
+    a, b = rng.standard_normal((2, 2, 4, 4))
+    a = (a + 1j * b if dtype == "complex128" else a).astype(dtype)
+    with tb.enable_x64(True):
+        found = native(FACTORS[name])(tf.constant(a))
+        if name not in PRODUCTS_OF:
+            same(found, FACTORS[name](tnp.asarray(a)), 1e-4)
+            return
+    factors, matrix = found
+    product = PRODUCTS_OF[name](*[np.asarray(f) for f in tb.tree.leaves(factors)])
+
+    np.testing.assert_allclose(product, np.asarray(matrix), rtol=1e-4, atol=1e-4)
+
+
+# Eigenvectors and singular vectors have signs of their own, see above; the rest has no counterpart.
+NOT_COMPARED = ("eig", "svd", "schur", "rng", "callback")
+PROGRAMS_COMPARED = [
+    p
+    for p in PROGRAMS[len(TABLE) :]
+    if not p.name.startswith(NOT_COMPARED) and not p.name.endswith("callback")
+]
+
+
+def numbers(aval: Any) -> Any:
+    """An array of small positive numbers of a type."""
+    rng = np.random.default_rng(aval.size)
+    dtype = np.dtype(aval.dtype)
+    if d.is_integer(dtype) or d.is_bool(dtype):
+        return rng.integers(0, 2 if d.is_bool(dtype) else 6, aval.shape).astype(dtype)
+    x = rng.uniform(0.2, 2, aval.shape)
+    x = x + 1j * rng.uniform(0.2, 2, aval.shape) if d.is_complex(dtype) else x
+    if len(aval.shape) == 3 and aval.shape[1] == aval.shape[2]:
+        x = x @ x.conj().swapaxes(1, 2) + 3 * np.eye(aval.shape[1])  # of which there are factors
+    return x.astype(dtype)
+
+
+@pytest.mark.parametrize("program", PROGRAMS_COMPARED, ids=str)
+def test_every_primitive(program: Program) -> None:
+    """The programs that together use every primitive, most of them with their gradients."""
+    args = [numbers(a) for a in program.args]
+
+    same(native(program.fun)(*tensors(args)), tb.jit(program.fun)(*args), 2e-3)
+
+
+def test_forward_mode() -> None:
+    """Forward accumulators differentiate, by the rules of the user."""
+
+    @tb.custom_jvp
+    def cube(x: Any) -> Any:
+        return x**3
+
+    cube.defjvp(lambda p, t: (cube(*p), 4.5 * p[0] ** 2 * t[0]))
+    x, t = tf.constant([1.0, -2.0]), tf.constant([2.0, 3.0])
+    with tf.autodiff.ForwardAccumulator(x, t) as forward:
+        y = native(cube)(x)
+
+    assert forward.jvp(y).numpy().tolist() == [9.0, 54.0]
+
+
+def dense(w: Any, x: Any) -> Any:
+    return tnp.tanh(x @ w)
+
+
+def test_layer() -> None:
+    """A layer of plain operations, which its configuration knows."""
+    layer = tb.tf.Layer(dense, np.ones((3, 2), np.float32), native_ops=True)
+    model = tf.keras.Sequential([tf.keras.Input((3,)), layer])
+    graph = tf.function(model).get_concrete_function(tf.TensorSpec((None, 3))).graph
+
+    assert layer.get_config()["native_ops"] is True
+    assert "Tanh" in operations(graph)
+    assert not [name for name in operations(graph) if name.startswith("Xla")]
+
+
 def test_second_derivatives() -> None:
     """Nested tapes, eager and in a function; the rule of the user counts."""
 
@@ -345,6 +469,11 @@ def test_batches_that_differ_are_refused(tmp_path: Path) -> None:
                 tnp.zeros(4, "uint32"), (2,))),
             MissingRuleError,
             r"'rng_uniform' of f32\[\], f32\[\]; 'rng_bit_generator' of u32\[4\]\n.*native_ops",
+        ),
+        (
+            lambda x: (tb.pure_callback(np.sin, x, x), tb.tf.call_tf(tf.sin)(x)),
+            MissingRuleError,
+            r"'pure_callback' of f32\[2\]; 'foreign_call' of f32\[2\]\n.*native_ops",
         ),
         (
             lambda x: x.astype("float8_e4m3fn") + 1,

@@ -27,6 +27,15 @@ def test_number_of_windows(size: int, window: int, stride: int) -> None:
     assert [(0, 0)] == tb.lax.padtype_to_pads((size,), (window,), (stride,), "VALID")
 
 
+@pytest.mark.parametrize(("window", "stride"), [(1, 1), (1, 3), (2, 1), (5, 1)])
+def test_sizes_that_are_not_known(window: int, stride: int) -> None:
+    """Where the padding is the same for all sizes, it is that for a symbolic one."""
+    (n,) = tb.symbolic_shapes.symbolic_shape("n")
+    known = [tb.lax.padtype_to_pads((size,), (window,), (stride,), "SAME") for size in range(9)]
+
+    assert [tb.lax.padtype_to_pads((n,), (window,), (stride,), "SAME")] * 9 == known
+
+
 @pytest.mark.parametrize(
     ("error", "message", "args"),
     [
