@@ -178,8 +178,7 @@ schur tridiagonal tridiagonal_solve true_positions"""
 WITHOUT = {
     "devices": "all_gather all_to_all axis_index pmap pmax pmin ppermute psum psum_shared "
     "reduce_scatter inspect_sharding",
-    "functions of the host": "debug_callback ffi_call foreign_call foreign_tangent io_callback "
-    "pure_callback",
+    "functions of the host": "debug_callback ffi_call io_callback pure_callback",
     "bits that depend on the platform": "rng_bit_generator rng_uniform",
     "any computation chooses": "select_and_scatter",
     "a program of a file": "exported_call",
@@ -372,6 +371,25 @@ def test_layer() -> None:
     assert not [name for name in operations(graph) if name.startswith("Xla")]
 
 
+def test_functions_of_tensorflow_inside() -> None:
+    """What ``call_tf`` put into a program is written as it was, with its derivatives."""
+    inside = tb.tf.call_tf(lambda x: tf.math.lgamma(x) * tf.range(3.0))
+    fun = native(lambda x: tnp.sin(inside(x)))
+    x = tf.constant([[0.5, 1.5, 2.5]])
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        y, expected = fun(x), tf.sin(tf.math.lgamma(x) * tf.range(3.0))
+    step = tf.function(fun).get_concrete_function(tf.TensorSpec((None, 3)))
+
+    same(y.numpy(), expected.numpy(), 1e-6)
+    same(tape.gradient(y, x).numpy(), tape.gradient(expected, x).numpy(), 1e-5)
+    assert "Lgamma" in operations(step.graph)
+    assert "XlaCallModule" not in operations(step.graph)
+
+
+VARIABLE = tf.Variable([1.0, 2.0])
+
+
 def test_second_derivatives() -> None:
     """Nested tapes, eager and in a function; the rule of the user counts."""
 
@@ -471,9 +489,10 @@ def test_batches_that_differ_are_refused(tmp_path: Path) -> None:
             r"'rng_uniform' of f32\[\], f32\[\]; 'rng_bit_generator' of u32\[4\]\n.*native_ops",
         ),
         (
-            lambda x: (tb.pure_callback(np.sin, x, x), tb.tf.call_tf(tf.sin)(x)),
+            lambda x: (tb.pure_callback(np.sin, x, x), tb.tf.call_tf(
+                lambda y: VARIABLE * y, variables=[VARIABLE])([x], x)),
             MissingRuleError,
-            r"'pure_callback' of f32\[2\]; 'foreign_call' of f32\[2\]\n.*native_ops",
+            r"'pure_callback' of f32\[2\]; 'foreign_call' of f32\[2\], f32\[2\]\n.*native_ops",
         ),
         (
             lambda x: x.astype("float8_e4m3fn") + 1,
