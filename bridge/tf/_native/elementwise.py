@@ -13,11 +13,28 @@ from tracebridge.core.dtypes.finfo import finfo
 from tracebridge.tf._native.builder import Builder, Tensor, number, rule
 from tracebridge.tf._native.integers import negated
 
+
+def _log1p(z: Tensor) -> Tensor:
+    """Of complex numbers, by the size of 1 + z; TensorFlow's own is inexact near 0."""
+    x, y = tf.math.real(z), tf.math.imag(z)
+    near = tf.math.log1p(x * (2 + x) + y * y) / 2
+    size = tf.where(tf.abs(z) < number(x, 0.5), near, tf.math.log(tf.abs(z + 1)))
+    return tf.complex(size, tf.atan2(y, x + 1))
+
+
+def _erf_inv(x: Tensor) -> Tensor:
+    """With one step of Newton's method near 0, where TensorFlow's is inexact."""
+    near = tf.abs(x) < number(x, 0.5)
+    root = tf.math.erfinv(x)
+    small = tf.where(near, root, tf.zeros_like(x))
+    slope = number(x, math.sqrt(math.pi) / 2) * tf.exp(small * small)
+    return tf.where(near, small - (tf.math.erf(small) - x) * slope, root)
+
+
 # Those of all floats and of complex numbers.
 _PLAIN = {
     "exp": tf.exp,
     "log": tf.math.log,
-    "log1p": tf.math.log1p,
     "expm1": tf.math.expm1,
     "logistic": tf.sigmoid,
     "sin": tf.sin,
@@ -41,7 +58,7 @@ _REAL = {
 }
 # Those that it has at 32 and 64 bits: numbers of 16 bits go through float32.
 _WIDE = {
-    "erf_inv": tf.math.erfinv,
+    "erf_inv": _erf_inv,
     "lgamma": tf.math.lgamma,
     "digamma": tf.math.digamma,
     "bessel_i0": tf.math.special.bessel_i0,
@@ -88,29 +105,44 @@ for _name, _target in {**_REAL, **_WIDE}.items():
 # inverse functions --------------------------------------------------------------------------------
 
 
+def _turned(z: Tensor) -> Tensor:
+    """``i z``, by parts: products of infinities would be NaN."""
+    return tf.complex(-tf.math.imag(z), tf.math.real(z))
+
+
+def _back(z: Tensor) -> Tensor:
+    """``-i z``."""
+    return tf.complex(tf.math.imag(z), -tf.math.real(z))
+
+
 def _asinh(z: Tensor) -> Tensor:
-    """Without cancellation near 0."""
+    """Without cancellation near 0, nor in the left half of the plane: it is odd."""
+    left = tf.math.real(z) < 0
+    z = tf.where(left, -z, z)
     square = z * z
-    return tf.math.log1p(z + square / (1 + tf.sqrt(1 + square)))
+    root = _log1p(z + square / (1 + tf.sqrt(1 + square)))
+    return tf.where(left, -root, root)
 
 
 def _atanh(z: Tensor) -> Tensor:
-    return (tf.math.log1p(z) - tf.math.log1p(-z)) / 2
+    twice = _log1p(z) - _log1p(-z)
+    return tf.complex(tf.math.real(twice) / 2, tf.math.imag(twice) / 2)
 
 
 def _asin(z: Tensor) -> Tensor:
-    return _asinh(z * number(z, 1j)) * number(z, -1j)
+    return _back(_asinh(_turned(z)))
 
 
 def _acosh(z: Tensor) -> Tensor:
     return 2 * tf.math.log(tf.sqrt((z + 1) / 2) + tf.sqrt((z - 1) / 2))
 
 
-# Of real numbers, and of complex ones, of which TensorFlow has none.
+# Of real numbers, and of complex ones, of which TensorFlow has none or no exact one.
 _INVERSE = {
+    "log1p": (tf.math.log1p, _log1p),
     "asin": (tf.asin, _asin),
     "acos": (tf.acos, lambda z: number(z, math.pi / 2) - _asin(z)),
-    "atan": (tf.atan, lambda z: _atanh(z * number(z, 1j)) * number(z, -1j)),
+    "atan": (tf.atan, lambda z: _back(_atanh(_turned(z)))),
     "asinh": (tf.asinh, _asinh),
     "acosh": (tf.acosh, _acosh),
     "atanh": (tf.atanh, _atanh),

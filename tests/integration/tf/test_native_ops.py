@@ -169,6 +169,23 @@ def test_special_numbers() -> None:
     same(native(fun)(*tensors((x, at))), quick_jit(fun)(x, at), 1e-6)
 
 
+def test_exact_near_zero_and_far_from_it() -> None:
+    """Functions that TensorFlow itself computes less exactly than we do."""
+    x = np.array([1e-30, 1e-8, -1e-4, 0.1, -0.499, 0.7], np.float32)
+    z = np.array([0, 1j, -1j, 1, -1, 1e-4 + 1e-4j, 2 - 3j, 1e3 + 1e3j, -0.5 - 20j], np.complex64)
+
+    def fun(x: Any, z: Any) -> Any:
+        functions = lax.log1p, lax.asin, lax.acos, lax.atan, lax.asinh, lax.atanh
+        return lax.erf_inv(x), [f(z[5:]) for f in functions], lax.atan(z[:5]), lax.atanh(z[:5])
+
+    for a, e in zip(
+        tb.tree.leaves(native(fun)(*tensors((x, z)))),
+        tb.tree.leaves(quick_jit(fun)(x, z)),
+        strict=True,
+    ):
+        np.testing.assert_allclose(np.asarray(a), np.asarray(e), rtol=4e-6)
+
+
 # Primitives whose lowering consists of operations of ours.
 BY_DEFINITION = """adjugate beta_density betainc_grad_a betainc_grad_b binomial_count
 cholesky_update det gamma_density gamma_draw geqrf hessenberg householder_product log_beta lu
