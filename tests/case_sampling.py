@@ -26,6 +26,10 @@ HEAVY = {
     "tests/integration/torch/test_from_module.py::test_networks_at_another_batch_size": 3,
     "tests/integration/tf/test_native_ops.py::test_every_primitive": 12,
     "tests/integration/tf/test_native_ops.py::test_is_the_function": 16,
+    "tests/integration/tf/test_primitives.py::test_elementwise": 10,
+    "tests/integration/tf/test_primitives.py::test_programs": 12,
+    "tests/integration/tf/test_primitives.py::test_programs_of_64_bits": 3,
+    "tests/integration/tf/test_primitives.py::test_saved": 2,
     "tests/integration/torch/test_graph_module.py::test_elementwise": 80,
     "tests/integration/torch/test_graph_module.py::test_is_the_function": 32,
 }

@@ -22,6 +22,7 @@ from tracebridge.core.runtime.arrays.argument_types import Axis, ShapeLike, Shar
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction, unary
+from tracebridge.core.symbolic.compare import whole_quotient
 from tracebridge.numpy._promote import (
     broadcast_shape,
     hashable_axis,
@@ -50,7 +51,10 @@ def _resolve_shape(x: Value, shape: Shape) -> tuple[Any, ...]:
     if type(known) is int and known == 0:
         msg = f"reshape: cannot find the size -1 in {shape} for {x.aval.str_short()}"
         raise ShapeMismatchError(msg)
-    missing_size = size // known
+    # Of sizes that may be 0 as well: with no elements, every quotient fits.
+    missing_size = whole_quotient(size, known)
+    if missing_size is None:
+        missing_size = size // known
     if missing_size * known != size:
         msg = f"reshape: {x.aval.str_short()} has {size} elements, not a multiple of {known}"
         raise ShapeMismatchError(msg)

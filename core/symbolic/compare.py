@@ -9,10 +9,14 @@ from tracebridge.core.errors.shape_errors import InconclusiveDimensionError
 from tracebridge.core.symbolic.dims import (
     Dim,
     DimExpr,
+    common_scope,
     constraint_hint,
     floordiv,
+    from_terms,
     max_dim,
+    terms_of,
 )
+from tracebridge.core.symbolic.polynomial import divide_terms
 
 
 def definitely_equal(a: Any, b: Any) -> bool:
@@ -92,6 +96,14 @@ def dim_size_product(shape: Iterable[Any]) -> Dim:
     for d in shape:
         result = result * d
     return result
+
+
+def whole_quotient(a: Any, b: Any) -> Dim | None:
+    """The polynomial ``q`` with ``a == q * b`` for all values, also where ``b`` is 0, or None."""
+    if not (isinstance(a, DimExpr) and isinstance(b, DimExpr)):
+        return None
+    quotient, remainder = divide_terms(terms_of(a), terms_of(b))
+    return None if remainder else from_terms(common_scope(a, b), quotient)
 
 
 def divide_exactly(a: Any, b: Any) -> Dim:

@@ -402,7 +402,7 @@ def _host() -> Iterator[Program]:
     yield Program("debug_callback", lambda x: tb.debug.callback(print, x), (V,), "tpu")
 
 
-def _transforms() -> Iterator[Program]:
+def _kinds_of_transforms() -> Iterator[Program]:
     for kind in ("FFT", "IFFT", "RFFT", "IRFFT"):
 
         def run(x: Any, kind: str = kind) -> Any:
@@ -424,7 +424,7 @@ PROGRAMS = [
     *_control(),
     *_rules_of_users(),
     *_special(),
-    *_transforms(),
+    *_kinds_of_transforms(),
     *_windows(),
     *_products(),
     *_linear_algebra(),

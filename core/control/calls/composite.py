@@ -41,8 +41,9 @@ class Composite(CallPrimitive):
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         jaxpr: Jaxpr = params["jaxpr"]
         name = params["name"]
-        if jaxpr.effects or not all(map(is_static, (*jaxpr.in_avals, *jaxpr.out_avals))):
-            # The function would take tokens or sizes besides the operands.
+        static = all(map(is_static, (*jaxpr.in_avals, *jaxpr.out_avals)))
+        if jaxpr.effects or ctx.dims_by_name() or not static:
+            # The function takes tokens, sizes or the number of the platform besides the operands.
             return ctx.call_jaxpr(jaxpr, operands, name)
         attributes = {key: _attribute(value) for key, value in params["attributes"]}
         operation = ctx.create(
@@ -96,7 +97,7 @@ def composite(
     """A function that compilers may replace by an operation of their own that has this name.
 
     Those that do not know the name compile the decomposition. Derivatives are those of the
-    decomposition.
+    decomposition. Programs of unknown sizes or for several platforms call the decomposition.
 
     Args:
         decomposition: function of arrays and trees of arrays that says what the result is.

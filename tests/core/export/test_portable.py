@@ -102,6 +102,20 @@ def test_platform_index_is_the_first_argument() -> None:
     assert "@main(%arg0: tensor<i32>, %arg1: tensor<3xf32>)" in text_of(data)
 
 
+def test_composites_of_programs_whose_functions_take_more_than_operands() -> None:
+    """They are calls: the decomposition takes the number of the platform, or a size, as well."""
+    named = tb.lax.composite(lambda x: lax.sin(lax.neg(x)), "my.sine")
+    unknown = ShapedArray(symbolic_shape("b"), np.float32)
+    for_several = program(lambda x: [named(x)], VECTOR, platforms=("cpu", "tpu")).data
+    of_any_size = program(lambda x, y: [named(x), lax.neg(y)], VECTOR, unknown).data
+    plain = program(lambda x: [named(x)], VECTOR).data
+
+    for data in (for_several, of_any_size):
+        assert "composite" not in text_of(data)
+        assert "call @my_sine" in text_of(data)
+    assert 'stablehlo.composite "my.sine"' in text_of(plain)
+
+
 def test_library_calls_are_refused() -> None:
     """The message names them; a consumer that knows them can allow them."""
 

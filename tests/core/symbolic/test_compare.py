@@ -13,6 +13,7 @@ from tracebridge.core.symbolic.compare import (
     dim_equal,
     dim_size_product,
     divide_exactly,
+    whole_quotient,
 )
 from tracebridge.core.symbolic.scope import SymbolicScope, symbolic_shape
 
@@ -62,6 +63,17 @@ def test_size_product():
     assert dim_size_product(()) == 1
     assert dim_size_product((2, 3)) == 6
     assert 6 * a * b == dim_size_product((2, b, 3 * a))
+
+
+def test_whole_quotient():
+    """A polynomial that multiplies back, also where sizes may be 0; None if there is none."""
+    a, b = map(SymbolicScope(least=0).variable, "ab")
+
+    assert 6 * a == whole_quotient(6 * a * b, b)
+    assert a - 2 == whole_quotient(a * b - 2 * b, b)
+    assert whole_quotient(a * b + 1, b) is None
+    assert whole_quotient(a, b) is None
+    assert whole_quotient(a, 2) is None
 
 
 def test_divide_exactly():

@@ -252,6 +252,17 @@ def test_unknown_sizes_may_be_0(name: str) -> None:
             np.testing.assert_array_equal(tape.gradient(g, x), tape.gradient(e, x))
 
 
+def test_rows_become_flat_also_if_there_are_none() -> None:
+    """The size -1 beside the batch is known for all batches: 0 rows need no other program."""
+    fun = lambda x: (x[:, :, None] * tnp.ones(3)).reshape(x.shape[0], -1)
+    options: Any = {"polymorphic_shapes": "b, _", "polymorphic_constraints": ["b >= 0"]}
+    unknown = tf.function(tb.tf.to_tf(fun, **options), input_signature=[tf.TensorSpec((None, 4))])
+
+    assert (None, 12) == tuple(unknown.get_concrete_function().output_shapes)
+    np.testing.assert_array_equal(np.repeat(sample(5), 3, 1), unknown(sample(5)))
+    assert (0, 12) == unknown(tf.zeros((0, 4))).shape
+
+
 NEED_ROWS: dict[str, Any] = {
     "max": lambda x: x.max(0),
     "argmin": lambda x: tnp.argmin(x, 0),
