@@ -156,7 +156,7 @@ def collectives(x: Any) -> Any:
 def test_collectives_along_their_own_axis(mapped: Any) -> None:
     """Of one device, or of a mapped axis; without an axis there is nothing to collect."""
     fun = mapped(collectives, axis_name="i")
-    x = np.float32([[1, 2, 3]])
+    x = np.array([[1, 2, 3]], np.float32)
 
     agree(tb.jit(fun)(x), in_graph(fun, x))
     with pytest.raises(tb.errors.UnboundAxisNameError, match="axis name 'i'"):
