@@ -34,6 +34,12 @@ HEAVY = {
     "tests/integration/tf/test_primitives.py::test_programs": 12,
     "tests/integration/tf/test_primitives.py::test_programs_of_64_bits": 3,
     "tests/integration/tf/test_primitives.py::test_saved": 2,
+    "tests/integration/tf/test_tflite.py::test_native": 3,
+    "tests/integration/tf/test_tflite.py::test_not_run": 2,
+    "tests/integration/tf/test_tflite.py::test_primitives": 10,
+    "tests/integration/tf/test_tflite.py::test_refused": 4,
+    "tests/integration/tf/test_tflite.py::test_values_without_gradients": 2,
+    "tests/integration/tf/test_tflite.py::test_wrong": 2,
     "tests/integration/torch/test_graph_module.py::test_elementwise": 80,
     "tests/integration/torch/test_graph_module.py::test_is_the_function": 32,
 }
