@@ -34,6 +34,7 @@ HEAVY = {
     "tests/integration/tf/test_primitives.py::test_programs": 12,
     "tests/integration/tf/test_primitives.py::test_programs_of_64_bits": 3,
     "tests/integration/tf/test_primitives.py::test_saved": 2,
+    "tests/integration/tf/test_tflite.py::test_linear_algebra": 3,
     "tests/integration/tf/test_tflite.py::test_native": 3,
     "tests/integration/tf/test_tflite.py::test_not_run": 2,
     "tests/integration/tf/test_tflite.py::test_primitives": 10,

@@ -260,6 +260,41 @@ def test_wrong(name: str) -> None:
         agree(*results(name))
 
 
+linalg = lax.linalg
+POSITIVE = weights(5, 5) @ weights(5, 5).T + 5 * np.eye(5, dtype=np.float32)
+# A function of the matrix above, and what the converter says, or nothing where it converts: of
+# StableHLO, and of operations of TensorFlow.
+DENSE: dict[str, tuple[Callable[[Any], Any], str, str]] = {
+    "cholesky": (linalg.cholesky, "vhlo.cholesky_v1", "tf.Cholesky"),
+    "lu": (linalg.lu, "vhlo.reduce_v1", ""),
+    "qr": (linalg.qr, "", "tf.Qr"),
+    "hessenberg": (linalg.hessenberg, "", "tfl.batch_matmul"),
+    "eigh": (linalg.eigh, "vhlo.sort_v1", "tf.SelfAdjointEigV2"),
+    "svd": (linalg.svd, "vhlo.sort_v1", "tf.Svd"),
+    "solve": (lambda a: tnp.linalg.solve(a, a[:, :2]), "vhlo.triangular_solve_v1",
+              "tf.MatrixTriangularSolve"),
+    "inv": (tnp.linalg.inv, "vhlo.triangular_solve_v1", "tf.MatrixTriangularSolve"),
+    "det": (tnp.linalg.det, "tf.BitwiseAnd", "tf.BitwiseAnd"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("native", [False, True])
+@pytest.mark.parametrize("name", DENSE)
+def test_linear_algebra(name: str, native: bool) -> None:
+    """Factors up to signs; or the reason of the table."""
+    fun, *reasons = DENSE[name]
+    flat = lambda a: [tnp.abs(y) for y in tb.tree.leaves(fun(a))]
+    spec = tf.TensorSpec((5, 5), tf.float32)
+    if reasons[native]:
+        with pytest.raises(Exception, match=reasons[native]):
+            converted(flat, spec, native=native)
+        return
+
+    for got, expected in zip(run(converted(flat, spec, native=native), POSITIVE), flat(POSITIVE),
+                             strict=True):  # fmt: skip
+        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("name", NATIVE)
 def test_native(name: str) -> None:
     """Operations of TensorFlow convert where those of StableHLO do not."""
