@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any, Final, final
 
@@ -11,8 +12,9 @@ from torch.fx.node import map_arg
 
 from tracebridge.core.errors.export_errors import ExportError
 from tracebridge.core.errors.transform_errors import ArgumentSpecError, MissingRuleError
-from tracebridge.interop.torch_adapter import DTYPES
+from tracebridge.interop.torch_adapter import DTYPES, torch_adapter
 from tracebridge.random.keys import fold_in
+from tracebridge.torch._translate.control import control_function
 from tracebridge.torch._translate.numbers import cast, is_array
 from tracebridge.torch._translate.table import (
     CHECKS,
@@ -28,9 +30,23 @@ _DATA_DEPENDENT: Final = frozenset(
         torch.ops.aten._local_scalar_dense.default,
         torch.ops.aten.masked_select.default,
         torch.ops.aten._unique2.default,
+        torch.ops.aten.bincount.default,
         torch.ops.aten.unique_consecutive.default,
     }
 )
+
+
+_EFFECT: Final = torch.ops.higher_order.with_effects
+
+
+def _is_check(node: torch.fx.Node) -> bool:
+    """Whether a node checks values, or belongs to the tokens that keep checks in order."""
+    if node.target in CHECKS:
+        return True
+    if node.target is _EFFECT:
+        return node.args[1] in CHECKS
+    source = node.args[0] if node.target is operator.getitem else None
+    return isinstance(source, torch.fx.Node) and source.target is _EFFECT and _is_check(source)
 
 
 @final
@@ -56,15 +72,21 @@ class Graph:
         ExportError: a shape depends on values.
     """
 
-    def __init__(self, label: str, graph: torch.fx.Graph) -> None:
+    def __init__(self, label: str, module: torch.fx.GraphModule) -> None:
         self.label = label
-        self.inputs = [n for n in graph.nodes if n.op == "placeholder"]
-        self.results: Sequence[Any] = next(n for n in graph.nodes if n.op == "output").args[0]
+        self.inputs = [n for n in module.graph.nodes if n.op == "placeholder"]
+        results = next(n for n in module.graph.nodes if n.op == "output").args[0]
+        self.results: Sequence[Any] = results if isinstance(results, list | tuple) else [results]
         self.steps: list[Step] = []
         self.draws: list[str] = []
+        self._known: dict[torch.fx.Node, Any] = {}
+        self._module = module
         missing: set[str] = set()
-        for node in graph.nodes:
-            if node.op in {"placeholder", "output"} or node.target in CHECKS:
+        for node in module.graph.nodes:
+            if node.op in {"placeholder", "output"} or _is_check(node):
+                continue
+            if node.op == "get_attr":
+                self._known[node] = self._attribute(node)
                 continue
             step = self._step(node)
             if step is None:
@@ -77,6 +99,15 @@ class Graph:
                 message=f"from_module({label}): no translation of the operators {names}",
                 hint="call what uses them, or the whole module, by call_torch",
             )
+
+    def _attribute(self, node: torch.fx.Node) -> Any:
+        """A graph that an operator runs, as a function of values and a key; or a tensor."""
+        value: Any = self._module
+        for name in str(node.target).split("."):
+            value = getattr(value, name)
+        if isinstance(value, torch.fx.GraphModule):
+            return Graph(self.label, value)
+        return torch_adapter.import_(value.detach())
 
     def _step(self, node: torch.fx.Node) -> Step | None:
         target: Any = node.target
@@ -91,8 +122,18 @@ class Graph:
                 draw = len(self.draws)
                 self.draws.append(str(target))
             return Step(node, KEYED_TABLE[target], -1 if draw is None else draw)
+        control = control_function(target)
+        if control is not None:
+            bodies = [self._known[n] for n in node.all_input_nodes if n in self._known]
+            draws = [d for b in bodies if isinstance(b, Graph) for d in b.draws]
+            self.draws.extend(draws)
+            return Step(node, control, len(self.draws) - 1 if draws else -1)
         fun = TABLE.get(target) or number_function(target)
         return None if fun is None else Step(node, fun, None)
+
+    def __call__(self, values: Sequence[Any], key: Any) -> list[Any]:
+        """As the body of an operator: see ``run``."""
+        return self.run(values, key)
 
     def run(self, values: Sequence[Any], key: Any) -> list[Any]:
         """The results for values of the inputs; numbers and None among them as they are.
@@ -105,7 +146,8 @@ class Graph:
                 f"{self.label}: the module draws random numbers ({self.draws[0]})",
                 hint="pass key=tracebridge.random.key(seed) to apply",
             )
-        known: dict[torch.fx.Node, Any] = dict(zip(self.inputs, values, strict=True))
+        known: dict[torch.fx.Node, Any] = {**self._known}
+        known.update(zip(self.inputs, values, strict=True))
         for step in self.steps:
             node = step.node
             args, kwargs = map_arg((node.args, node.kwargs), known.__getitem__)
@@ -116,4 +158,4 @@ class Graph:
             if step.dtype is not None and is_array(value):
                 value = cast(value, step.dtype)
             known[node] = value
-        return [known[r] if isinstance(r, torch.fx.Node) else r for r in self.results]
+        return [known.get(r) if isinstance(r, torch.fx.Node) else r for r in self.results]

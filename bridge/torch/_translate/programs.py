@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, final
 
 import torch
+from torch._decomp import decomposition_table
 from torch.export import ExportedProgram, default_decompositions, export
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.utils import _pytree as torch_trees
@@ -73,6 +74,9 @@ def decomposed(label: str, program: ExportedProgram) -> ExportedProgram:
     """
     cuts = _keep_no_grad(program.graph)
     rules = default_decompositions()
+    for target, rule in decomposition_table.items():
+        if isinstance(target, torch._ops.OpOverload):
+            rules.setdefault(target, rule)
     for target in (*TABLE, *KEYED_TABLE):
         rules.pop(target, None)
     # Torch takes this one apart wrongly: it counts targets behind the first -1.
@@ -103,7 +107,7 @@ class Program:
         """``names``: the first name of each parameter and buffer that has several."""
         self.label = label
         program = decomposed(label, program)
-        self._graph = Graph(label, program.graph)
+        self._graph = Graph(label, program.graph_module)
         self._in_spec = program.call_spec.in_spec
         self._out_spec: Any = program.call_spec.out_spec
         self._width: Width = _width_of(program.graph)
@@ -118,6 +122,9 @@ class Program:
         self._examples = [n.meta.get("val") for n in self._graph.inputs]
         self._out_specs = program.graph_signature.output_specs
         self._mutated: list[str] = []
+        # Tokens of effects come first; what they keep in order are checks, which are left out.
+        self._n_tokens = sum(s.kind is OutputKind.TOKEN for s in self._out_specs)
+        self._out_specs = self._out_specs[self._n_tokens :]
         for spec in self._out_specs:
             if spec.kind is OutputKind.BUFFER_MUTATION:
                 self._mutated.append(names.get(spec.target or "", spec.target or ""))
@@ -170,14 +177,16 @@ class Program:
                     value = self._state("buffers", buffers, source)
                 elif spec.kind is InputKind.CONSTANT_TENSOR:
                     value = self._constants[source]
+                elif spec.kind is InputKind.TOKEN:
+                    value = None
                 elif isinstance(spec.arg, ConstantArgument):
                     value = spec.arg.value
                 else:
                     value = next(arrays)
-                if isinstance(example, torch.Tensor):
+                if isinstance(example, torch.Tensor) and spec.kind is not InputKind.TOKEN:
                     value = cast(as_value(value), DTYPES[example.dtype])
                 values.append(value)
-            results = self._graph.run(values, key)
+            results = self._graph.run(values, key)[self._n_tokens :]
         n = len(self._mutated)
         new = dict(zip(self._mutated, results[:n], strict=True))
         outs = [

@@ -16,11 +16,13 @@ from tracebridge.torch._translate.operators import (
     drawing,
     elementwise,
     indexing,
+    linalg,
     normalisation,
     products,
     ranks,
     recurrent,
     reductions,
+    sampling,
     shapes,
     windows,
 )
@@ -49,6 +51,8 @@ TABLE: Final[dict[Any, Operator]] = _overloads(
     recurrent.ROWS,
     complex_numbers.ROWS,
     ranks.ROWS,
+    linalg.ROWS,
+    sampling.ROWS,
 )
 KEYED_TABLE: Final[dict[Any, Operator]] = _overloads(
     drawing.KEYED_ROWS, products.KEYED_ROWS, recurrent.KEYED_ROWS
@@ -56,6 +60,7 @@ KEYED_TABLE: Final[dict[Any, Operator]] = _overloads(
 """Operators that may draw random numbers: their first argument is a key."""
 
 DRAWS: Final[dict[Any, Callable[..., bool]]] = _overloads(
+    {"rrelu_with_noise_functional.default": drawing.draws_in_rrelu},
     dict.fromkeys(products.KEYED_ROWS, products.draws_in_attention),
     dict.fromkeys(recurrent.KEYED_ROWS, recurrent.draws_in_layers),
 )
@@ -66,6 +71,7 @@ CHECKS: Final[frozenset[Any]] = frozenset(
         getattr(torch.ops.aten, packet).__getattr__(overload)
         for packet, overload in (
             ("_assert_async", "msg"),
+            ("_linalg_check_errors", "default"),
             ("_assert_scalar", "default"),
             ("_assert_tensor_metadata", "default"),
             ("sym_constrain_range", "default"),

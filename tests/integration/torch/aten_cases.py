@@ -10,6 +10,11 @@ Case = tuple[str, tuple[Any, ...], dict[str, Any]]
 _GENERATOR = torch.Generator().manual_seed(0)
 
 
+def reseed(seed: int) -> None:
+    """Let the numbers of cases begin anew."""
+    _GENERATOR.manual_seed(seed)
+
+
 def r(*shape: int, low: float = -2.0, high: float = 2.0) -> torch.Tensor:
     """Floats in an interval."""
     return torch.rand(shape, generator=_GENERATOR) * (high - low) + low

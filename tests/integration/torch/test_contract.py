@@ -58,6 +58,9 @@ def test_private_functions_exist(name):
 
 def test_other_private_names():
     """Outside torch._C."""
+    assert issubclass(torch._ops.OpOverload, torch._ops.OperatorBase)
+    assert torch.ops.higher_order.scan.name() == "scan"
+    assert torch.ops.aten.silu.default in torch._decomp.decomposition_table
     from torch._functorch.utils import enable_single_level_autograd_function
     from torch.utils._python_dispatch import _disable_current_modes
 

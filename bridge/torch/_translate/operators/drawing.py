@@ -93,6 +93,29 @@ def _bernoulli(key: Value, x: Value, p: Any = None, *, generator: object = None)
     return cast(bernoulli(key, p, x.shape), x.dtype)
 
 
+def _rrelu(
+    key: Value,
+    x: Value,
+    noise: Value,
+    lower: float = 0.125,
+    upper: float = 1 / 3,
+    training: bool = False,
+    generator: object = None,
+) -> tuple[Any, Any]:
+    """A slope for each negative number, or the mean one."""
+    del generator
+    if not training:
+        return tnp.where(x > 0, x, x * cast((lower + upper) / 2, x.dtype)), noise
+    slope = tnp.where(x > 0, cast(1, x.dtype), uniform(key, x.shape, x.dtype, lower, upper))
+    return x * slope, slope
+
+
+def draws_in_rrelu(*args: Any, training: bool = False, **_: Any) -> bool:
+    """Whether slopes are drawn: in training."""
+    place = 4
+    return bool(args[place]) if len(args) > place else training
+
+
 KEYED_ROWS: Final[dict[str, Operator]] = {
     "bernoulli.Tensor": _bernoulli,
     "bernoulli.default": _bernoulli,
@@ -100,6 +123,7 @@ KEYED_ROWS: Final[dict[str, Operator]] = {
     "exponential.default": _exponential,
     "native_dropout.default": _dropout,
     "normal_functional.default": _normal,
+    "rrelu_with_noise_functional.default": _rrelu,
     "rand.default": _drawn(uniform),
     "rand_like.default": _drawn_like(uniform),
     "randint.default": lambda key, high, size, **kw: _randint(key, 0, high, size, **kw),

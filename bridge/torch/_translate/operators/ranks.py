@@ -166,7 +166,30 @@ def _var_mean(
     return tnp.var(x, axes, ddof=ddof, keepdims=keepdim), tnp.mean(x, axes, keepdims=keepdim)
 
 
+def _mode(x: Value, dim: int = -1, keepdim: bool = False) -> tuple[Any, Any]:
+    """The smallest of the most frequent elements, and the last position where it is."""
+    if not x.ndim:
+        return x, cast(tnp.zeros_like(x), np.dtype(np.int64))
+    last = tnp.moveaxis(x, axis_of(dim, x.ndim), -1)
+    order = tnp.argsort(last, -1, stable=True)
+    ordered = lax.stop_gradient(tnp.take_along_axis(last, order, -1))
+    count = tnp.sum(lax.eq(*tnp.broadcast_arrays(ordered[..., None], ordered[..., None, :])), -1)
+    size = x.shape[axis_of(dim, x.ndim)]
+    # The first of the most frequent ones in the order, then the last that equals it.
+    place = tnp.argmax(count, -1, keepdims=True)
+    place = place + tnp.maximum(tnp.take_along_axis(count, place, -1), 1) - 1
+    index = tnp.take_along_axis(order, tnp.minimum(place, size - 1), -1)
+    value = tnp.take_along_axis(last, index, -1)
+    index = cast(index, np.dtype(np.int64))
+    if keepdim:
+        return tnp.moveaxis(value, -1, axis_of(dim, x.ndim)), tnp.moveaxis(
+            index, -1, axis_of(dim, x.ndim)
+        )
+    return value[..., 0], index[..., 0]
+
+
 ROWS: Final[dict[str, Operator]] = {
+    "mode.default": _mode,
     "adaptive_max_pool2d.default": _adaptive_max_pool(2),
     "bucketize.Tensor": _bucketize,
     "cummax.default": _running_extreme(lax.cummax),

@@ -217,8 +217,20 @@ def _numel(x: Value) -> Any:
     return math.prod(x.shape)
 
 
+def _places_in_triangle(fun: Any) -> Operator:
+    """Rows and columns of the elements of a triangle."""
+
+    def run(row: int, col: int, offset: int = 0, *, dtype: Any = None, **_: object) -> Any:
+        places = np.stack(fun(row, offset, col))
+        return tnp.asarray(places.astype(as_numpy_dtype(dtype or torch.int64)))
+
+    return run
+
+
 ROWS: Final[dict[str, Operator]] = {
     "_unsafe_view.default": _view,
+    "tril_indices.default": _places_in_triangle(np.tril_indices),
+    "triu_indices.default": _places_in_triangle(np.triu_indices),
     "arange.default": lambda end, **kw: _arange(0, end, **kw),
     "arange.start": _arange,
     "arange.start_step": _arange,

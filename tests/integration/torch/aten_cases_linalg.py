@@ -1,0 +1,132 @@
+"""More calls of ATen operators by family: linear algebra, samples between pixels, bags."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from tests.integration.torch.aten_cases import Case, b, case, i, r, reseed
+
+
+def _near(n: int, *batch: int) -> torch.Tensor:
+    """Well-conditioned matrices."""
+    return r(*batch, n, n) * 0.3 + 2 * torch.eye(n)
+
+
+def _definite(n: int, *batch: int) -> torch.Tensor:
+    x = r(*batch, n, n)
+    return x @ x.mT + torch.diag(torch.arange(1.0, n + 1))
+
+
+def systems() -> list[Case]:
+    """Solutions, inverses, determinants and their factors."""
+    lu = [torch.linalg.lu_factor(_near(3)), torch.linalg.lu_factor(_near(3, 2))]
+    low = torch.linalg.cholesky(_definite(3))
+    triangle = torch.tril(_near(3)) + torch.eye(3)
+    return [
+        case("linalg_cholesky_ex", _definite(3)),
+        case("linalg_cholesky_ex", _definite(4, 2), upper=True),
+        case("cholesky_solve", r(3, 2), low),
+        case("cholesky_solve", r(3, 2), low.mT.contiguous(), True),
+        case("cholesky_inverse", low),
+        case("linalg_inv_ex", _near(3, 2)),
+        case("_linalg_solve_ex", _near(3), r(3)),
+        case("_linalg_solve_ex", _near(3, 2), r(2, 3)),
+        case("_linalg_solve_ex", _near(3, 2), r(2, 3, 4)),
+        case("_linalg_solve_ex", _near(3), r(2, 3), left=False),
+        case("_linalg_det", _near(3, 2)),
+        case("_linalg_det", -_near(2)),
+        case("_linalg_slogdet", -_near(3, 2)),
+        case("linalg_lu", _near(3)),
+        case("linalg_lu", r(2, 3, 2)),
+        case("linalg_lu_factor_ex", r(2, 3, 3)),
+        *[case("linalg_lu_solve", *f, r(*f[0].shape[:-1], 2)) for f in lu],
+        *[case("linalg_lu_solve", *f, r(*f[0].shape[:-1], 2), adjoint=True) for f in lu],
+        *[case("linalg_lu_solve", *f, r(*f[0].shape), left=False) for f in lu],
+        case("lu_unpack", *lu[1]),
+        case("linalg_solve_triangular", triangle, r(3, 2), upper=False),
+        case("linalg_solve_triangular", triangle.mT, r(2, 3), upper=True, left=False),
+        case("linalg_solve_triangular", triangle, r(2, 3, 2), upper=False, unitriangular=True),
+        case("triangular_solve", r(3, 2), triangle.mT.contiguous()),
+        case("triangular_solve", r(3, 2), triangle, False, True),
+        case("linalg_matrix_exp", r(3, 3)),
+        case("linalg_matrix_exp", r(2, 3, 3) * 3),
+    ]
+
+
+def factors() -> list[Case]:
+    """Decompositions whose factors are unique, but for signs that LAPACK chooses."""
+    return [
+        case("linalg_qr", r(3, 3)),
+        case("linalg_qr", r(2, 4, 3)),
+        case("linalg_qr", r(3, 3), "complete"),
+        case("linalg_householder_product", r(2, 4, 2), r(2, 2)),
+        case("linalg_pinv.atol_rtol_tensor", r(2, 4, 3)),
+        case("linalg_pinv.atol_rtol_tensor", _definite(3), hermitian=True),
+        case(
+            "linalg_pinv.atol_rtol_tensor",
+            torch.diag(torch.tensor([3.0, 1.0, 0.01])),
+            atol=torch.tensor(0.1),
+        ),
+    ]
+
+
+def samples() -> list[Case]:
+    """Linear, nearest and cubic, with each kind of padding, inside and outside."""
+    plane, grid = r(2, 3, 4, 5), r(2, 3, 2, 2, low=-1.4, high=1.4)
+    space, places = r(1, 2, 3, 4, 2), r(1, 2, 1, 3, 3, low=-1.4, high=1.4)
+    return [
+        *[
+            case("grid_sampler_2d", plane, grid, mode, padding, align)
+            for mode in (0, 1, 2)
+            for padding in (0, 1, 2)
+            for align in (False, True)
+        ],
+        *[
+            case("grid_sampler_3d", space, places, mode, padding, align)
+            for mode, padding, align in ((0, 0, False), (0, 2, True), (0, 1, False), (1, 2, False))
+        ],
+        case("grid_sampler_2d", r(1, 1, 1, 1), grid[:1], 0, 2, True),
+    ]
+
+
+def bags() -> list[Case]:
+    """Sums, means and maxima; an empty bag, padding, weights."""
+    table, rows = r(6, 2), torch.tensor([1, 5, 0, 0, 3, 2])
+    starts = torch.tensor([0, 2, 2, 5])
+    forward = "_embedding_bag_forward_only"
+    return [
+        *[case(forward, table, rows, starts, False, mode) for mode in (0, 1, 2)],
+        *[
+            case(forward, table, rows, starts, False, mode, False, None, False, 0)
+            for mode in (0, 1, 2)
+        ],
+        case(forward, table, rows, starts, False, 0, False, r(6)),
+        case(forward, table, rows, torch.tensor([0, 2, 6]), False, 1, False, None, True),
+    ]
+
+
+def others() -> list[Case]:
+    """The most frequent elements, and constants."""
+    return [
+        case("mode", i(4, 9, low=0, high=4)),
+        case("mode", i(5, 3, low=0, high=3).float(), 0, True),
+        case("tril_indices", 3, 4, 1),
+        case("triu_indices", 4, 3, -1),
+        case("rrelu_with_noise_functional", r(3, 2), torch.zeros(3, 2)),
+        case("isnan", b(2).float()),
+    ]
+
+
+def _seeded(family: Callable[[], list[Case]]) -> Callable[[], list[Case]]:
+    """The same numbers whichever families come before: some matrices have no good factors."""
+
+    def cases() -> list[Case]:
+        reseed(3)
+        return family()
+
+    return cases
+
+
+FAMILIES = {f.__name__: _seeded(f) for f in (systems, factors, samples, bags, others)}
