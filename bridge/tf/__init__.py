@@ -14,11 +14,20 @@ if TYPE_CHECKING:
     from tracebridge.tf.calling import call_tf as call_tf
     from tracebridge.tf.convert import to_tf as to_tf
     from tracebridge.tf.layer import Layer as Layer
+    from tracebridge.tf.polymorphic import eval_polymorphic_shape as eval_polymorphic_shape
     from tracebridge.tf.saved_model import save as save
+    from tracebridge.tf.shapes import PolyShape as PolyShape
 
-__all__ = ["Layer", "call_tf", "save", "to_tf"]
+__all__ = ["Layer", "PolyShape", "call_tf", "eval_polymorphic_shape", "save", "to_tf"]
 
-_HOME = {"Layer": "layer", "call_tf": "calling", "to_tf": "convert", "save": "saved_model"}
+_HOME = {
+    "Layer": "layer",
+    "PolyShape": "shapes",
+    "call_tf": "calling",
+    "eval_polymorphic_shape": "polymorphic",
+    "save": "saved_model",
+    "to_tf": "convert",
+}
 
 needs("tensorflow", __name__, "pip install tensorflow, or pip install 'tracebridge[tf]'")
 

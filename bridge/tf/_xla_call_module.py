@@ -133,11 +133,14 @@ def checked(
 class CallModule:
     """One artifact as a function of flat tensors."""
 
-    __slots__ = ("_constants", "_data", "_functions", "_in", "_name", "_names", "_platforms",
-                 "_shapes", "_types")  # fmt: skip
+    __slots__ = ("_constants", "_data", "_disabled", "_functions", "_in", "_name", "_names",
+                 "_platforms", "_shapes", "_types")  # fmt: skip
 
-    def __init__(self, program: Any, names: Sequence[str]) -> None:
+    def __init__(
+        self, program: Any, names: Sequence[str], disabled_checks: Sequence[str] = ()
+    ) -> None:
         self._name = program.name
+        self._disabled = list(disabled_checks)
         self._names = tuple(names)
         self._data = program.data
         self._functions = list(program.functions)
@@ -176,7 +179,7 @@ class CallModule:
                 dim_args_spec=[],
                 function_list=self._functions,
                 has_token_input_output=False,
-                disabled_checks=[],
+                disabled_checks=self._disabled,
                 use_shardy_partitioner=False,
             )
         )

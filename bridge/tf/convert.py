@@ -28,9 +28,9 @@ from tracebridge.core.tree.tree import map as tree_map
 from tracebridge.core.util.caching import BoundedCache
 from tracebridge.interop.tf_adapter import ROWS, tf_adapter
 from tracebridge.tf import shapes as shape_rules
+from tracebridge.tf.artifacts import writer
 from tracebridge.tf.gradient import pull_all_orders, run_differentiable, run_without_gradient
-from tracebridge.tf.keeping import Write, module_of
-from tracebridge.tf.native import NativeModule
+from tracebridge.tf.keeping import Write
 from tracebridge.tf.signature import with_stand_ins, without_stand_ins
 from tracebridge.tf.tracing import Request, Traced
 
@@ -51,12 +51,14 @@ class _Leaf(NamedTuple):
 @api_boundary
 @tf.autograph.experimental.do_not_convert  # pyright: ignore[reportUntypedFunctionDecorator] - TensorFlow has no stubs for it
 def to_tf(
-    fun: Callable[..., object],
+    fun: Callable[..., object] | None = None,
     *,
     polymorphic_shapes: Any = None,
     polymorphic_constraints: Sequence[str] = (),
     with_gradient: bool = True,
     native_ops: bool = False,
+    platforms: Sequence[str] | None = None,
+    disabled_checks: Sequence[str] = (),
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
 ) -> Callable[..., Any]:
@@ -68,16 +70,20 @@ def to_tf(
     are. While a function of arrays is traced the result is ``fun``.
 
     Args:
-        fun: function of arrays and trees of arrays.
-        polymorphic_shapes: names of sizes that may change: a string such as ``"b, _, ..."`` for
-            all positional arguments, or one for each (trees of strings for trees), None for an
-            argument whose sizes come from the tensors. ``_`` and ``...`` take sizes from the
-            tensor. Without it each unknown size has a symbol of its own.
+        fun: function of arrays and trees of arrays. Without it the result is a decorator:
+            ``@to_tf(native_ops=True)``.
+        polymorphic_shapes: names of sizes that may change: a string such as ``"b, _, ..."`` or a
+            ``PolyShape`` for all positional arguments, or one for each (trees of them for trees),
+            None for an argument whose sizes come from the tensors. ``_`` and ``...`` take sizes
+            from the tensor. Without it each unknown size has a symbol of its own.
         polymorphic_constraints: what is known of the sizes, such as ``"b >= 2"``; ``"b >= 0"``
             makes a trace that does not allow empty tensors an error.
         with_gradient: whether tapes differentiate the result; otherwise that is an error.
         native_ops: whether the program is written as operations that TensorFlow has itself, for
             converters that do not know its operation for XLA. Its derivatives are the same.
+        platforms: what the program is for: some of ``"cpu"``, ``"cuda"``, ``"rocm"``, ``"tpu"`` and
+            ``"gpu"`` (both kinds); None for all of them. TensorFlow refuses to run it elsewhere.
+        disabled_checks: what TensorFlow does not check: ``"platform"``, to run a program elsewhere.
         static_argnums: positions of arguments that are constants of the program, such as flags:
             any hashable objects. ``polymorphic_shapes`` does not count them.
         static_argnames: names of such arguments.
@@ -88,7 +94,7 @@ def to_tf(
 
     Raises:
         ArgumentSpecError: ``fun`` has no argument that ``static_argnums`` or ``static_argnames``
-            speak of.
+            speak of, or an option has a value that it does not take.
         InconclusiveDimensionError: when called: the program depends on relations of unknown
             sizes; the message says what to pass.
         ShapeMismatchError: when called: sizes do not fit ``polymorphic_shapes``.
@@ -103,7 +109,20 @@ def to_tf(
     >>> f(tf.constant([0.0, 1.0])).shape
     TensorShape([2])
     """
+    if fun is None:
+        return functools.partial(
+            to_tf,
+            polymorphic_shapes=polymorphic_shapes,
+            polymorphic_constraints=polymorphic_constraints,
+            with_gradient=with_gradient,
+            native_ops=native_ops,
+            platforms=platforms,
+            disabled_checks=disabled_checks,
+            static_argnums=static_argnums,
+            static_argnames=static_argnames,
+        )
     check_callable("to_tf", fun)
+    write = writer(f"to_tf({name_of(fun)})", native_ops, platforms, disabled_checks)
     # () means "not given": what is missing is then derived from the other.
     nums = None if static_argnums == () else static_argnums
     names = None if static_argnames == () else static_argnames
@@ -111,7 +130,6 @@ def to_tf(
 
     def convert(part: Callable[..., object]) -> _Converted:
         constraints = tuple(polymorphic_constraints)
-        write = NativeModule if native_ops else module_of
         return _Converted(part, polymorphic_shapes, constraints, with_gradient, write)
 
     converted = _ByStatics(fun, statics, convert) if any(statics) else convert(fun)

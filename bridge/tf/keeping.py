@@ -115,14 +115,21 @@ def split_program(
     return Kept(forward, pull, active, inputs, split.results, cotangents, split.n_residuals)
 
 
-def module_of(jaxpr: Jaxpr, name: str, names: Sequence[str]) -> CallModule:
+def module_of(
+    jaxpr: Jaxpr,
+    name: str,
+    names: Sequence[str],
+    *,
+    platforms: Sequence[str] = PLATFORMS,
+    disabled_checks: Sequence[str] = (),
+) -> CallModule:
     """A program as a TensorFlow operation."""
     portable = portable_program(
         jaxpr,
         name,
         target=stablehlo_target(),
         names=names,
-        platforms=PLATFORMS,
+        platforms=platforms,
         allowed=(CONSUMER_TARGET,),
     )
-    return CallModule(portable, names)
+    return CallModule(portable, names, disabled_checks)

@@ -26,10 +26,11 @@ from tracebridge.core.tree.treedefs import leaf_paths
 from tracebridge.interop.tf_adapter import tf_adapter
 from tracebridge.tf import shapes as shape_rules
 from tracebridge.tf._xla_call_module import tf_dtype, tf_shape
+from tracebridge.tf.artifacts import writer
 from tracebridge.tf.convert import our_dtype, unwrap
 from tracebridge.tf.gradient import run_differentiable, without_gradient
-from tracebridge.tf.keeping import Write, module_of
-from tracebridge.tf.native import NativeModule
+from tracebridge.tf.keeping import Write
+from tracebridge.tf.polymorphic import spec_of
 from tracebridge.tf.program import Program
 from tracebridge.tf.signature import input_parameters, unique
 from tracebridge.tf.tracing import Request, Traced
@@ -46,6 +47,8 @@ def save(
     polymorphic_constraints: Sequence[str] = (),
     grad_order: int = 2,
     native_ops: bool = False,
+    platforms: Sequence[str] | None = None,
+    disabled_checks: Sequence[str] = (),
 ) -> None:
     """Write ``fun`` as a SavedModel that runs where this package is not installed.
 
@@ -62,10 +65,11 @@ def save(
     Args:
         fun: function of ``(params, *inputs)``, or of ``inputs`` alone without ``params``.
         path: folder to write.
-        signature: a list with a ``tf.TensorSpec``, or a tree of them, for each input. A size of
-            None may change from call to call: those of axis 0 are one size, ``batch``, of all
-            inputs together; each other one is a size of its own. They are at least 0, or at least
-            1 where the trace depends on that.
+        signature: a list with a ``tf.TensorSpec``, or a tree of them, for each input; also
+            ``ShapeDtypeStruct`` and examples, arrays or tensors. A size of None may change from
+            call to call: those of axis 0 are one size, ``batch``, of all inputs together; each
+            other one is a size of its own. They are at least 0, or at least 1 where the trace
+            depends on that.
         params: tree of arrays or variables, those of Keras too; saved as variables, named by their
             paths.
         polymorphic_shapes: other names of sizes for the inputs, as in ``to_tf``.
@@ -73,12 +77,14 @@ def save(
         grad_order: how often the loaded function can be differentiated; 0 for not at all.
         native_ops: whether the model consists of operations that TensorFlow has itself, for
             converters that do not know its operation for XLA.
+        platforms: what the model is for, as in ``to_tf``.
+        disabled_checks: what TensorFlow does not check, as in ``to_tf``.
 
     Raises:
         ExportError: the program calls something that only this process has.
         InconclusiveDimensionError: the program depends on relations of unknown sizes.
-        ArgumentSpecError: ``signature`` contains something else than specs, or ``grad_order`` is
-            no number of derivatives.
+        ArgumentSpecError: ``signature`` contains something else than specs, ``grad_order`` is no
+            number of derivatives, or an option has a value that it does not take.
         MissingRuleError: with ``native_ops``, for what TensorFlow has no operations; the message
             names all of it.
         JaxprTypeError: with ``native_ops``, the function has effects.
@@ -106,7 +112,7 @@ def save(
         )
     inputs = _specs(call, signature)
     first = () if params is None else (tree_map(_variable_like, unwrap(params)),)
-    write = NativeModule if native_ops else module_of
+    write = writer(call, native_ops, platforms, disabled_checks)
     traced, names = _traced(
         call, fun, (*first, *inputs), len(first), polymorphic_shapes, polymorphic_constraints, write
     )
@@ -329,12 +335,13 @@ def _specs(call: str, signature: Any) -> tuple[Any, ...]:
             expected="a list with one tf.TensorSpec (or a tree of them) for each input",
         )
     for leaf in flatten(signature)[0]:
-        if not isinstance(leaf, tf.TensorSpec):
+        if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
             raise ArgumentSpecError(
                 f"{call}: signature contains {short_repr(leaf)} of type {type(leaf).__name__}",
-                expected="tf.TensorSpec, with None for sizes that may change",
+                expected="tf.TensorSpec, with None for sizes that may change; or ShapeDtypeStruct, "
+                "or examples",
             )
-    return tuple(signature)
+    return tuple(tree_map(spec_of, list(signature)))
 
 
 def _variable_like(leaf: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, final
 
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
 from tracebridge.core.errors.shape_errors import InconclusiveDimensionError, ShapeMismatchError
@@ -23,25 +23,56 @@ TensorShape = tuple[int | None, ...] | None
 """Sizes, None where unknown; None as a whole where even the rank is unknown."""
 
 
+@final
+class PolyShape(tuple[Any, ...]):
+    """A specification of sizes for ``polymorphic_shapes``: ``PolyShape("b", None, ...)``.
+
+    The same as the string ``"b, _, ..."``: strings and integers are sizes; None and an ellipsis at
+    the end take sizes from the tensor. A tree of arguments may hold it as it holds strings.
+
+    >>> import tensorflow as tf
+    >>> import tracebridge as tb
+    >>> f = tb.tf.to_tf(lambda x: x * 2, polymorphic_shapes=tb.tf.PolyShape("b", None))
+    >>> f(tf.ones((2, 3))).shape
+    TensorShape([2, 3])
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, *sizes: Any) -> PolyShape:
+        """A specification of these sizes."""
+        return super().__new__(cls, sizes)
+
+    def __str__(self) -> str:
+        names = {None: "_", Ellipsis: "..."}
+        return ", ".join([names[n] if n in names else str(n) for n in self])
+
+    def __repr__(self) -> str:
+        return f"PolyShape({', '.join(map(repr, self))})"
+
+
 def spread_specs(call: str, polymorphic_shapes: Any, tree: PyTreeDef) -> list[str | None]:
     """One specification for each leaf of the positional arguments."""
-    if polymorphic_shapes is None or isinstance(polymorphic_shapes, str):
-        return [polymorphic_shapes] * tree.num_leaves
+    if polymorphic_shapes is None:
+        return [None] * tree.num_leaves
+    if _is_spec(polymorphic_shapes):
+        return [str(polymorphic_shapes)] * tree.num_leaves
     specs = flatten_axes(
-        call,
-        tree,
-        polymorphic_shapes,
-        is_leaf=lambda x: isinstance(x, str),
-        axes_name="polymorphic_shapes",
+        call, tree, polymorphic_shapes, is_leaf=_is_spec, axes_name="polymorphic_shapes"
     )
+    specs = [str(spec) if _is_spec(spec) else spec for spec in specs]
     for spec in specs:
         if spec is not None and not isinstance(spec, str):
             msg = (
                 f"{call}: polymorphic_shapes contains {spec!r} of type {type(spec).__name__}, "
-                'expected strings such as "b, _, ..." or None'
+                'expected strings such as "b, _, ...", PolyShape or None'
             )
             raise ArgumentTypeError(msg)
     return specs
+
+
+def _is_spec(x: object) -> bool:
+    return isinstance(x, str | PolyShape)
 
 
 def is_dynamic(shapes: Sequence[TensorShape], specs: Sequence[str | None]) -> bool:
