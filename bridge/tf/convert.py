@@ -17,6 +17,7 @@ from tracebridge.core.config.values import tracing_key
 from tracebridge.core.control.calls.traced_call import argument_names
 from tracebridge.core.dtypes.width import number_dtype, width_of
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.errors.exchange_errors import UnsupportedExchangeDtypeError
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.ir.debug_info import name_of, parameter_names
 from tracebridge.core.ir.trace import is_eager
@@ -274,7 +275,10 @@ class _Converted:
         specs = shape_rules.spread_specs(self._name, self._specs, flatten(args)[1])
         specs += [None] * (len(rows) - len(specs))
         sizes = [row.shape for row in rows]
-        dtypes = [(our_dtype(row.dtype), row.weak) for row in rows]
+        dtypes = [
+            (our_dtype(row.dtype, f"{self._name}: {name}"), row.weak)
+            for row, name in zip(rows, names, strict=True)
+        ]
         fun, constraints = self._fun, self._constraints
         request = Request(
             self._name, fun, tree, names, dtypes, sizes, specs, constraints, self._write
@@ -311,13 +315,23 @@ def _array_of(leaf: object) -> Any:
     return tf_adapter.import_(leaf) if isinstance(leaf, tf.Tensor | tf.Variable) else leaf
 
 
-def our_dtype(dtype: tf.DType) -> np.dtype[Any]:
-    """Our dtype of one of TensorFlow's.
+def our_dtype(dtype: tf.DType, where: str = "") -> np.dtype[Any]:
+    """Our dtype of one of TensorFlow's; ``where`` names the argument that has it.
 
     Raises:
         UnsupportedExchangeDtypeError: the engine has none.
     """
-    return ROWS.ours(dtype.name)
+    try:
+        return ROWS.ours(dtype.name)
+    except UnsupportedExchangeDtypeError as error:
+        if not where:
+            raise
+        raise UnsupportedExchangeDtypeError(
+            f"{where} is a tensor of dtype {dtype.name}",
+            expected=error.expected,
+            hint="pass what the program computes with; strings and other objects are arguments of "
+            "functions of TensorFlow, or static arguments",
+        ) from None
 
 
 def _numbers_as_tensors(leaves: Sequence[Any], weak: Sequence[bool]) -> list[Any]:

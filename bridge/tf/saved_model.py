@@ -317,8 +317,13 @@ def _traced(
         specs = shape_rules.spread_specs(call, polymorphic_shapes, inputs)
     specs = [None] * (len(leaves) - len(specs)) + specs
     dtypes = [
-        (our_dtype(x.dtype) if isinstance(x.dtype, tf.DType) else np.dtype(x.dtype), False)
-        for x in leaves
+        (
+            our_dtype(x.dtype, f"{call}: {name}")
+            if isinstance(x.dtype, tf.DType)
+            else np.dtype(x.dtype),
+            False,
+        )
+        for x, name in zip(leaves, names, strict=True)
     ]
     request = Request(call, fun, tree, names, dtypes, shapes, specs, constraints, write)
     shape_rules.check_sizes(call, request.symbolic(0), shapes, names)

@@ -6,12 +6,12 @@ _WAYS_OUT = {
     "torch": (
         "a PyTorch tensor is an argument of tracebridge.torch.wrap(function), or becomes an Array "
         "by tracebridge.torch.from_torch(x); a tensor that a traced function uses, pass it as an "
-        "argument"
+        "argument: the program would keep its values of today"
     ),
     "tensorflow": (
         "a TensorFlow tensor is an argument of tracebridge.tf.to_tf(function), or becomes an Array "
-        "by tracebridge.numpy.asarray(x); a tensor that a traced function uses, pass it as an "
-        "argument"
+        "by tracebridge.numpy.asarray(x); a tensor or variable that a traced function uses, pass "
+        "it as an argument: the program would keep its values of today, without derivatives"
     ),
 }
 

@@ -11,7 +11,12 @@ import tensorflow as tf
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
-from tracebridge.errors import ArgumentSpecError, ShapeMismatchError
+from tracebridge.errors import (
+    ArgumentSpecError,
+    ShapeMismatchError,
+    UnsupportedDtypeError,
+    UnsupportedExchangeDtypeError,
+)
 from tracebridge.tf import PolyShape, eval_polymorphic_shape
 
 pytestmark = pytest.mark.tf
@@ -137,3 +142,16 @@ def test_specs_of_other_kinds(tmp_path: Path) -> None:
 
     with pytest.raises(ArgumentSpecError, match="signature contains 3 of type int"):
         tb.tf.save(lambda x: x, tmp_path, [3])
+
+
+def test_tensors_that_programs_cannot_have_are_named() -> None:
+    """Strings by their argument, variables by the reason why they are arguments."""
+    f = tb.tf.to_tf(lambda x, words: x)
+    with pytest.raises(UnsupportedExchangeDtypeError, match="words is a tensor of dtype string"):
+        f(X, tf.constant("some"))
+    with pytest.raises(UnsupportedExchangeDtypeError, match="dtype string"):
+        tb.tf.save(lambda x: x, "unused", [tf.TensorSpec((), tf.string)])
+
+    scale = tf.Variable(2.0)
+    with pytest.raises(UnsupportedDtypeError, match="would keep its values of today"):
+        tb.tf.to_tf(lambda x: x * scale)(X)
