@@ -199,7 +199,7 @@ def _pow(x: Any, y: Any) -> Any:
 
 UNARY = (
     Row("sqrt", lax.sqrt, mp.sqrt, np.sqrt, (0.5, 0.5)),
-    Row("rsqrt", lax.rsqrt, lambda x: 1 / mp.sqrt(x), lambda x: 1 / np.sqrt(x), (1.2, 1.0)),
+    Row("rsqrt", lax.rsqrt, lambda x: 1 / mp.sqrt(x), lambda x: 1 / np.sqrt(x), (1.2, 1.5)),
     Row("cbrt", lax.cbrt, lambda x: mp.sign(x) * mp.cbrt(abs(x)), np.cbrt, (0.6, 0.8)),
     Row("exp", lax.exp, mp.exp, np.exp, (4.5, 1.1), (-30, 11), (88.7, 709.7, -87.3, -708.3)),
     Row(
