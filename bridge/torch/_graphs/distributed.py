@@ -3,18 +3,27 @@
 What ``vmap`` has made works entry by entry along the mapped axis: shards along it stay where they
 are, and each process computes its entries, of results and of gradients. Gradients of inputs that
 are not mapped are sums over the entries, so that each process has a term (``Partial``), as after
-``x @ w`` in torch. About other functions nothing is known: each process gathers whole tensors and
-computes everything.
+``x @ w`` in torch. Of other functions the program tells which axes can be divided (flow.py). Where
+none can, each process gathers whole tensors and computes everything.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
 from tracebridge._derived.families import Avals, Derived, Family, Jvp, Ruled, Vjp, Vmap
+from tracebridge._derived.flow import (
+    Axes,
+    Division,
+    Split,
+    divisions_of,
+    is_divided,
+    shard_avals,
+)
 from tracebridge.core.dtypes.dtypes import is_inexact
 from tracebridge.core.errors.exchange_errors import ExchangeError
 from tracebridge.core.tree.prefix import flatten_axes
@@ -25,19 +34,6 @@ from tracebridge.torch._graphs.call_family import CallFamily
 HAS_DTENSORS = torch.distributed.is_available()
 if TYPE_CHECKING or HAS_DTENSORS:
     from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
-
-Axes = tuple[int | None, ...]
-
-
-class Split(NamedTuple):
-    """One way to divide the work of a family over processes.
-
-    ``ins``: along which axis of each input, None for a whole one. ``outs``: likewise of each
-    result, None for one whose terms the processes have.
-    """
-
-    ins: Axes
-    outs: Axes
 
 
 def is_distributed(xs: Sequence[Any]) -> bool:
@@ -68,7 +64,7 @@ def works_with_others(module: torch.nn.Module) -> bool:
 
 
 def splits_of(family: Family, avals: Avals) -> list[Split]:
-    """The ways to divide the program of a family at ``avals``."""
+    """The ways to divide the program of a family at ``avals`` along axes that are mapped."""
     if isinstance(family, CallFamily):
         return _mapped(family, avals)
     if not isinstance(family, Derived):
@@ -210,11 +206,15 @@ def _plan_of(
     key = ("shards", mesh, tuple([x.placements if isinstance(x, DTensor) else None for x in xs]))
     found = known.get(key)
     if found is None:
+        made = shapes()
         chosen = _chosen(splits_of(family, avals), xs, mesh)
+        if not has_symbolic(xs) and None in chosen:
+            others = _chosen_by_program(family, avals, xs, mesh, made)
+            chosen = others if others.count(None) < chosen.count(None) else chosen
         ins = [[None if s is None else s.ins[i] for s in chosen] for i in range(len(xs))]
         wanted = [tuple([Replicate() if d is None else Shard(d) for d in axes]) for axes in ins]
         results: list[Result] = []
-        for i, (shape, dtype) in enumerate(shapes()):
+        for i, (shape, dtype) in enumerate(made):
             stride = [1] * len(shape)
             for d in reversed(range(len(shape) - 1)):
                 stride[d] = stride[d + 1] * max(shape[d + 1], 1)
@@ -266,6 +266,56 @@ def _chosen(splits: Sequence[Split], xs: Sequence[Any], mesh: Any) -> list[Split
                 break
         chosen.append(found)
     return chosen
+
+
+def _chosen_by_program(
+    family: Family, avals: Avals, xs: Sequence[Any], mesh: Any, made: Sequence[tuple[Any, Any]]
+) -> list[Split | None]:
+    """Likewise by the axes of the program of a family, those first that move the least."""
+    program = family.program(avals)
+    chosen: list[Split | None] = []
+    sizes: dict[Division, set[int]] = {}
+    for m in range(mesh.ndim):
+        found = None
+        usable = [d for d in divisions_of(program) if _shard_along(d.split, xs, m) is not None]
+        for division in sorted(usable, key=lambda d: _moved(d.split, xs, m, made)):
+            before = sizes.get(division) or {_size_along(division.split.ins, avals)}
+            after = {n for whole in before for n in _chunks(whole, mesh.size(m))}
+            tried = {**sizes, division: after}
+            if all([n > 0 for n in after]) and _is_divided(family, avals, tried):
+                found, sizes = division.split, tried
+                break
+        chosen.append(found)
+    return chosen
+
+
+def _size_along(axes: Axes, avals: Avals) -> int:
+    return next(a.shape[d] for a, d in zip(avals, axes, strict=True) if d is not None)
+
+
+def _moved(split: Split, xs: Sequence[Any], m: int, made: Sequence[tuple[Any, Any]]) -> int:
+    """How many elements change places along axis ``m`` of the mesh, counted roughly."""
+    moved = 0
+    for x, axis in zip(xs, split.ins, strict=True):
+        placement = x.placements[m] if isinstance(x, DTensor) else Replicate()
+        stays = type(placement) is Shard and placement.dim == axis
+        moved += 0 if stays or placement.is_replicate() else x.numel()
+    terms = [torch.Size(shape) for (shape, _), d in zip(made, split.outs, strict=True) if d is None]
+    return moved + sum([shape.numel() for shape in terms])
+
+
+def _is_divided(family: Family, avals: Avals, sizes: dict[Division, set[int]]) -> bool:
+    """Whether the programs of all shards are that of the whole."""
+    whole = family.program(avals)
+    for combination in itertools.product(*sizes.values()):
+        given = list(zip(sizes, combination, strict=True))
+        try:
+            shard = family.program(shard_avals(avals, given))
+        except Exception:  # noqa: BLE001 - a function that wants one size says so as it likes
+            return False
+        if not is_divided(whole, shard, given):
+            return False
+    return True
 
 
 def _shard_along(split: Split, xs: Sequence[Any], m: int) -> tuple[Any, int] | None:

@@ -46,6 +46,10 @@ def together(rank: int, rendezvous: str) -> None:
         mesh = init_device_mesh("cpu", (PROCESSES,))
         for check in (
             whole_tensors,
+            axes_of_programs,
+            rows_and_columns,
+            derivatives_of_programs,
+            sizes_in_programs,
             mapped_axes,
             second_order,
             uneven_shards,
@@ -64,8 +68,8 @@ def together(rank: int, rendezvous: str) -> None:
 
 
 def network(p, x):
-    """For a batch; what mixes its entries is the mean."""
-    return tnp.tanh((x - tnp.mean(x, axis=0)) @ p["w"])
+    """For a batch; what mixes its entries is the mean, and the columns of w the softmax."""
+    return tb.nn.softmax((x - tnp.mean(x, axis=0)) @ p["w"])
 
 
 def entry(p, x):
@@ -91,7 +95,7 @@ def same(x, y):
 
 
 def whole_tensors(mesh):
-    """A function that nothing is known of gets whole tensors, whatever their shards."""
+    """A function that mixes all entries gets whole tensors, whatever their shards."""
     params, x = values()
     leaf = params["w"].clone().requires_grad_()
     expected = network({"w": leaf.detach().numpy()}, x.numpy())
@@ -110,6 +114,118 @@ def whole_tensors(mesh):
     same(w.grad, leaf.grad)
     scaled = wrap(lambda x, s, n: x * s + n)(data, torch.tensor(2.0), 1)
     same(scaled, 2 * x + 1)
+
+
+def divided(mesh, f, *given):
+    """Results of f at DTensors and gradients of both, beside those of one process."""
+    plain = [x.clone().requires_grad_() for x, _ in given]
+    shards = [on(mesh, [placement], x)[0] for x, placement in given]
+    out, wanted = f(*shards), f(*plain)
+    same(out, wanted)
+    out.square().sum().backward()
+    wanted.square().sum().backward()
+    for x, y in zip(shards, plain, strict=True):
+        same(x.grad, y.grad)
+    return out, shards
+
+
+def axes_of_programs(mesh):
+    """Axes that go through the program stay divided: batch, features, heads, positions."""
+    gelu = wrap(lambda x, b: tb.nn.gelu(x * 2 + b))
+    x, b = torch.randn(4, 6), torch.randn(6)
+    for axis, of_bias, grad in ((0, Replicate(), Partial()), (1, Shard(0), Shard(0))):
+        out, shards = divided(mesh, gelu, (x, Shard(axis)), (b, of_bias))
+        assert out.placements == shards[0].grad.placements == (Shard(axis),)
+        assert shards[1].grad.placements == (grad,)
+        assert out.to_local().shape == ((2, 6) if axis == 0 else (4, 3))
+    # What is whole is cut where that is enough.
+    out, _ = divided(mesh, gelu, (x, Replicate()), (b, Shard(0)))
+    assert out.placements == (Shard(1),)
+
+    def attention(q, k, v):
+        scores = tnp.einsum("bqhd,bkhd->bhqk", q, k)
+        return tnp.einsum("bhqk,bkhd->bqhd", tb.nn.softmax(scores, axis=-1), v)
+
+    q, k, v = torch.randn(3, 2, 4, 2, 5).unbind()
+    for axis, whole in ((1, Replicate()), (2, Shard(2))):
+        out, _ = divided(mesh, wrap(attention), (q, Shard(axis)), (k, whole), (v, whole))
+        assert out.placements == (Shard(axis),)
+
+
+def rows_and_columns(mesh):
+    """Products: columns of a matrix, its rows with a sum of terms, both one after the other."""
+    product = wrap(lambda x, w: x @ w)
+    x, w = torch.randn(4, 6), torch.randn(6, 2)
+    for of_x, of_w, result in (
+        (Replicate(), Shard(1), Shard(1)),
+        (Shard(1), Shard(0), Partial()),
+        (Shard(1), Replicate(), Partial()),
+        (Shard(0), Shard(1), Shard(0)),  # either the rows or the columns, whatever moves less
+        (Shard(0), Replicate(), Shard(0)),
+    ):
+        out, _ = divided(mesh, product, (x, of_x), (w, of_w))
+        assert out.placements == (result,), (of_x, of_w, out.placements)
+    two = wrap(lambda x, v, w: tnp.tanh(x @ v) @ w)
+    out, shards = divided(
+        mesh, two, (x, Replicate()), (torch.randn(6, 4), Shard(1)), (torch.randn(4, 2), Shard(0))
+    )
+    assert out.placements == shards[0].grad.placements == (Partial(),)
+    assert [(Shard(1),), (Shard(0),)] == [s.grad.placements for s in shards[1:]]
+    # Nothing but linear functions may follow a sum of terms.
+    out, _ = divided(mesh, wrap(lambda x, w: tnp.tanh(x @ w)), (x, Shard(1)), (w, Shard(0)))
+    assert out.placements == (Replicate(),)
+
+
+def derivatives_of_programs(mesh):
+    """Derivatives of derivatives, tangents, rules of one's own, and meshes of two axes."""
+    f = wrap(lambda x, w: tnp.sin(x @ w))
+
+    def curvature(x, w):
+        (g,) = torch.autograd.grad(f(x, w).square().sum(), w, create_graph=True)
+        return torch.autograd.grad((g * g).sum(), (x, w))
+
+    given = torch.randn(4, 3), torch.randn(3, 6)
+    plain = curvature(*[x.clone().requires_grad_() for x in given])
+    for of_x, of_w in ((Shard(0), Replicate()), (Replicate(), Shard(1))):
+        (x,), (w,) = on(mesh, [of_x], given[0]), on(mesh, [of_w], given[1])
+        for ours, wanted in zip(curvature(x, w), plain, strict=True):
+            same(ours, wanted)
+
+    # The backward rule mixes what the function does not.
+    @tb.custom_vjp
+    def halves(x):
+        return x / 2
+
+    halves.defvjp(lambda x: (halves(x), None), lambda _, g: (g / tnp.max(tnp.abs(g)),))
+    out, shards = divided(mesh, wrap(halves), (given[0], Shard(0)))
+    assert out.placements == (Shard(0),)
+    assert shards[0].grad.placements == (Replicate(),)
+    square = init_device_mesh("cpu", (PROCESSES, 1))
+    x = distribute_tensor(given[0], square, (Shard(0), Replicate()))
+    w = distribute_tensor(given[1], square, (Replicate(), Shard(1)))
+    out = f(x, w)
+    assert out.placements == (Shard(0), Shard(1))
+    same(out, f(*given))
+
+
+def sizes_in_programs(mesh):
+    """Functions that read sizes: their shards would be others. Uneven and empty shards."""
+    mean = wrap(lambda x: x * x.shape[0] + tnp.sum(x, axis=1, keepdims=True))
+    x = torch.randn(5, 3)
+    assert divided(mesh, mean, (x, Shard(0)))[0].placements == (Replicate(),)
+    fixed = wrap(lambda x: x.reshape(5, 3) * 2)
+    assert divided(mesh, fixed, (x, Shard(0)))[0].placements == (Replicate(),)
+    each = wrap(lambda x: tnp.tanh(x).reshape(x.shape[0], 3, 1))
+    assert divided(mesh, each, (x, Shard(0)))[0].placements == (Shard(0),)
+    assert each(on(mesh, [Shard(0)], x[:1])[0]).placements == (Replicate(),)
+    counted = wrap(lambda x: x * tnp.arange(5.0)[:, None])
+    assert divided(mesh, counted, (x, Shard(0)))[0].placements == (Replicate(),)
+    narrow = wrap(lambda x: tnp.sum(x))(on(mesh, [Shard(0)], x.bfloat16())[0])
+    assert (narrow.dtype, narrow.placements) == (torch.bfloat16, (Partial(),))
+    many = wrap(lambda x: (x + 1, tnp.argmax(x, axis=1)))
+    rest, best = many(on(mesh, [Shard(0)], x.double())[0])
+    assert rest.placements == best.placements == (Shard(0),)
+    torch.testing.assert_close(best.full_tensor().long(), x.argmax(1))
 
 
 def mapped_axes(mesh):
