@@ -122,7 +122,7 @@ CASES: dict[str, tuple[Any, list[tuple[int, ...]], list[Any], list[Any]]] = {
     "whole result": (lambda x, w: (x * 2, w * 2), [(4, 6), (1,)], [], []),
     "bias of a sum": (
         lambda x, w, b: x @ w + b,
-        [(3, 4), (4, 2), (2,)],
+        [(4, 4), (4, 2), (2,)],
         [((0, None, None), (0,)), ((None, 1, 0), (1,))],
         [((0, None, None), (0, None, None)), ((None, 1, 0), (None, 1, 0))],
     ),
