@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from tracebridge._api.args.values import short_repr
 from tracebridge.core.errors.transform_errors import ArgumentSpecError
 from tracebridge.tf._xla_call_module import PLATFORMS
-from tracebridge.tf.keeping import Write, module_of
+from tracebridge.tf.keeping import Write
+from tracebridge.tf.loops import module_of
 from tracebridge.tf.native import NativeModule
 
 _CHECKS = ("platform",)

@@ -1,84 +1,156 @@
-"""Gradients of programs under ``tf.GradientTape``: one custom gradient for each order.
+"""Derivatives of programs: tapes, accumulators (``tf.autodiff.ForwardAccumulator``) and graphs.
 
-TensorFlow's complex gradients are the conjugates of cotangents; both are converted here.
-Forward mode (``tf.autodiff.ForwardAccumulator``) has no way into a custom gradient.
+Each derivative is a program that is differentiated in the same way, so that orders and modes mix.
+TensorFlow's complex gradients are the conjugates of cotangents; both are converted here. Its
+tangents are those of the mathematics.
 """
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
+from tracebridge.core.errors.base import TracebridgeError
 from tracebridge.core.errors.filtering import api_boundary
-from tracebridge.tf.keeping import Kept, record_on_tapes, watched
+from tracebridge.tf.keeping import Kept
+from tracebridge.tf.loops import Iterations, set_rule
 from tracebridge.tf.program import Program
+from tracebridge.tf.recording import (
+    CAN_RECORD,
+    could_record,
+    not_recording,
+    record,
+    watched,
+    with_tangents,
+)
 
 Pull = Callable[[Program, list[Any]], list[Any]]
 """Runs the pullback of a program on its inputs and cotangents."""
-
-
-def _recording_probe() -> Callable[[], bool]:
-    """TensorFlow's own check whether some tape is active; always True where it has moved."""
-    try:
-        return importlib.import_module("tensorflow.python.eager.record").could_possibly_record
-    except (ImportError, AttributeError):
-        return lambda: True
-
-
-could_record = _recording_probe()
+Gradient = Callable[..., list[Any]]
+"""Cotangents of results, or None where there is none, to those of inputs."""
 
 
 def run_differentiable(program: Program, tensors: Sequence[object], pull: Pull) -> list[Any]:
     """The results of ``program``, with gradients by ``pull(program, ...)``."""
-    if not program.diff_in or (not could_record() and tf.executing_eagerly()):
+    eager = tf.executing_eagerly()
+    if not program.diff_in or (eager and not could_record()):
         return program.module(tensors)
 
     # Without the identities, second derivatives inside a tf.function with the tapes outside of
     # it refer to tensors of the wrong graph.
-    inputs = [tf.identity(t) for t in tensors]
-    active = watched(inputs, program.diff_in) if pull is pull_all_orders else ()
+    inputs: list[Any] = list(tensors) if eager else [tf.identity(t) for t in tensors]
+    own = pull is pull_all_orders
+    active = watched(inputs, program.diff_in) if own else ()
     kept = program.keeping(active) if active else None
-    if kept is None:
-        return _with_gradient(program, inputs, program.module(inputs), pull)
-    outs = kept.forward(inputs)
-    results = _with_gradient(program, inputs, outs[: len(outs) - kept.n_residuals], pull)
+    # Made before recording stops: the derivatives of a function of call_tf come from tapes.
+    module = program.module if kept is None else kept.forward
+    with not_recording():
+        outs = module(inputs)
+    of_all = _gradient_of_all(program, inputs, outs, pull)
+    results = outs if kept is None else outs[: len(outs) - kept.n_residuals]
+    results = _known_to_graphs(program, results, inputs, of_all)
+    gradient = of_all if kept is None else _gradient_of_kept(program, kept, inputs, outs)
+    # A custom gradient of TensorFlow would have no tangents.
+    dots = with_tangents(inputs, program.diff_in)
+    tangents = _tangents_of(program, inputs, dots) if own else _zeros_of(results)
+    record(program.name, results, inputs, gradient, tangents if dots else None)
+    return results
+
+
+def _known_to_graphs(
+    program: Program, outs: Sequence[Any], inputs: Sequence[Any], gradient: Gradient
+) -> list[Any]:
+    """``outs`` with ``gradient``, which is by all inputs, for those who differentiate graphs.
+
+    For tapes too where TensorFlow does not let them be told what they want.
+    """
+    if not outs or (CAN_RECORD and tf.executing_eagerly()):
+        return list(outs)
+
+    @tf.custom_gradient  # pyright: ignore[reportUntypedFunctionDecorator] - TensorFlow has no stubs for it
+    def run(*xs: object) -> tuple[list[Any], Gradient]:
+        del xs  # the gradient knows them
+        return list(outs), gradient
+
+    with not_recording():
+        results = list(run(*inputs))
+    set_rule(results, lambda *given: _in_loop(program, len(outs), *given))
+    return results
+
+
+def _in_loop(
+    program: Program, n: int, loop: Any, iterations: Iterations, values: list[Any]
+) -> list[tuple[Any, bool]]:
+    """The rule of what stands between a program's operation and its derivatives.
+
+    ``values``: the ``n`` results of all iterations and the inputs of the program, which are passed
+    on. Derivatives are those of the program of all iterations.
+    """
+    own = iterations._replace(stacked=iterations.stacked[n:])
+    passed = list(zip(values, iterations.stacked, strict=True))
+    if not any(own.stacked):
+        return passed
+    loop.stack_inputs([i for i in range(n) if not iterations.stacked[i]])
+    outs = [loop.input(i).t for i in range(n)]
+    try:
+        found = _derived(program.of_all(own), outs, [tf.identity(v) for v in values[n:]])
+    except TracebridgeError as error:
+        message = f"{program.name} cannot be vectorized to be differentiated: {error}"
+        found = without_gradient(program, outs, message)
+    return [*[(out, True) for out in found], *passed[n:]]
+
+
+def _gradient_of_all(
+    program: Program, inputs: Sequence[Any], outs: Sequence[Any], pull: Pull
+) -> Gradient:
+    """Gradients by all inputs, for whoever asks for whichever."""
+    diff_in = frozenset(program.diff_in)
+
+    @api_boundary
+    def gradient(*cotangents: object) -> list[Any]:
+        if not program.diff_out:
+            # Without this gradient tapes would ask for one of the operation, and raise.
+            return [None] * len(inputs)
+        given = [_conjugate(_or_zeros(cotangents[i], outs[i])) for i in program.diff_out]
+        grads = iter(pull(program, [*inputs, *given]))
+        return [_conjugate(next(grads)) if i in diff_in else None for i in range(len(inputs))]
+
+    return gradient
+
+
+def _gradient_of_kept(program: Program, kept: Kept, inputs: list[Any], outs: list[Any]) -> Gradient:
+    """Gradients by the inputs that tapes watch: they ask for nothing else."""
 
     @api_boundary
     def gradient(*cotangents: object) -> list[Any]:
         given = [_or_zeros(cotangents[i], outs[i]) for i in kept.cotangents]
-        grads = dict(zip(active, _pull_kept(program, kept, inputs, outs, given), strict=True))
+        pulled = _pull_kept(program, kept, inputs, outs, given)
+        grads = dict(zip(kept.active, pulled, strict=True))
         return [grads.get(i) for i in range(len(inputs))]
 
-    # Tapes ask for what they watched, so that nothing else need be computed.
-    record_on_tapes(program.name, results, inputs, gradient)
-    return results
+    return gradient
 
 
-def _with_gradient(
-    program: Program, inputs: Sequence[Any], outs: Sequence[Any], pull: Pull
-) -> list[Any]:
-    """The results ``outs`` with gradients by all inputs, for whoever asks for whichever."""
+def _tangents_of(
+    program: Program, inputs: list[Any], dots: tuple[int, ...]
+) -> Callable[..., list[Any]]:
+    """Tangents of results, from those of the inputs ``dots``."""
 
-    @tf.custom_gradient  # pyright: ignore[reportUntypedFunctionDecorator] - TensorFlow has no stubs for it
-    def run(*xs: object) -> tuple[list[Any], Callable[..., Any]]:
-        @api_boundary
-        def gradient(*cotangents: object) -> list[Any]:
-            if not program.diff_out:
-                # Without this gradient tapes would ask for one of the operation, and raise.
-                return [None] * len(xs)
-            out_cotangents = [
-                _conjugate(_or_zeros(cotangents[i], outs[i])) for i in program.diff_out
-            ]
-            grads = iter(pull(program, [*xs, *out_cotangents]))
-            return [_conjugate(next(grads)) if i in diff_in else None for i in range(len(xs))]
+    @api_boundary
+    def tangents(*given: object) -> list[Any]:
+        values = [_or_zeros(given[i], inputs[i]) for i in dots]
+        pushed = run_differentiable(program.pushforward(dots), [*inputs, *values], pull_all_orders)
+        found = dict(zip(program.diff_out, pushed, strict=True))
+        return [found.get(i) for i in range(len(program.jaxpr.out_avals))]
 
-        return list(outs), gradient
+    return tangents
 
-    diff_in = frozenset(program.diff_in)
-    return list(run(*inputs))
+
+def _zeros_of(outs: Sequence[Any]) -> Callable[..., list[Any]]:
+    """Tangents that nobody gets to see: PreventGradient stands before them."""
+    return lambda *_: [tf.zeros_like(out) for out in outs]
 
 
 def _pull_kept(
@@ -87,38 +159,19 @@ def _pull_kept(
     """Gradients by residuals, which can be differentiated again by inputs and cotangents."""
     if tf.executing_eagerly() and not could_record():
         return kept.gradients(inputs, outs, cotangents)
-    n = len(inputs)
+    with not_recording():
+        grads = kept.gradients(inputs, outs, cotangents)
+    return _derived(program.gradients_of(kept), grads, [*inputs, *cotangents])
 
-    @tf.custom_gradient  # pyright: ignore[reportUntypedFunctionDecorator] - TensorFlow has no stubs for it
-    def run(*values: Any) -> tuple[list[Any], Callable[..., Any]]:
-        grads = kept.gradients(inputs, outs, values[n:])
 
-        @api_boundary
-        def gradient(*seconds: object) -> list[Any]:
-            by_result = dict(zip(kept.cotangents, values[n:], strict=True))
-            by_input = {
-                i: _or_zeros(second, grad)
-                for i, second, grad in zip(kept.active, seconds, grads, strict=True)
-            }
-            pulled = pull_all_orders(
-                program.pullback,
-                [
-                    *values[:n],
-                    *[_conjugate(_or_zeros(by_result.get(i), outs[i])) for i in program.diff_out],
-                    *[_or_zeros(by_input.get(i), inputs[i]) for i in program.diff_in],
-                ],
-            )
-            found = dict(zip(program.pullback.diff_in, pulled, strict=True))
-            place = {i: n + k for k, i in enumerate(program.diff_out)}
-            # The cotangents were conjugated on the way in.
-            return [
-                *[_conjugate(found[i]) if i in found else None for i in range(n)],
-                *[found[place[i]] for i in kept.cotangents],
-            ]
-
-        return grads, gradient
-
-    return list(run(*inputs, *cotangents))
+def _derived(program: Program, outs: Sequence[Any], inputs: list[Any]) -> list[Any]:
+    """``outs`` as the results of ``program``, which somebody else has computed."""
+    gradient = _gradient_of_all(program, inputs, outs, pull_all_orders)
+    results = _known_to_graphs(program, outs, inputs, gradient)
+    dots = with_tangents(inputs, program.diff_in)
+    tangents = _tangents_of(program, inputs, dots) if dots else None
+    record(program.name, results, inputs, gradient, tangents)
+    return results
 
 
 def run_without_gradient(program: Program, tensors: Sequence[object], name: str) -> list[Any]:

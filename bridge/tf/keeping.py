@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tracebridge._derived.dependence import attached, paths_of
 from tracebridge._derived.families import with_gradients
 from tracebridge._derived.residuals import split_for_backward
-from tracebridge.core.export.portable import portable_program
-from tracebridge.core.lowering.embedding import CONSUMER_TARGET
 from tracebridge.core.symbolic.dims import is_static
-from tracebridge.tf._xla_call_module import PLATFORMS, CallModule, stablehlo_target
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.jaxpr import Jaxpr
-
-
-def _tape_functions() -> tuple[Callable[..., bool] | None, Callable[..., None] | None]:
-    """TensorFlow's own check whether a tape watches tensors, and what records on tapes alone."""
-    try:
-        record = importlib.import_module("tensorflow.python.eager.record")
-        found = record.should_record_backprop, record.record_operation_backprop_only
-    except (ImportError, AttributeError):
-        found = None, None
-    return found
-
-
-_is_watched, _record = _tape_functions()
 
 
 Module = Callable[[Sequence[Any]], list[Any]]
@@ -63,24 +46,6 @@ class Kept(NamedTuple):
         return self.backward([*of_inputs, *of_results, *residuals, *cotangents])
 
 
-def watched(tensors: Sequence[Any], candidates: Sequence[int]) -> tuple[int, ...]:
-    """Those of ``candidates`` that a tape watches; none where TensorFlow does not say."""
-    if _is_watched is None or _record is None:
-        return ()
-    return tuple([i for i in candidates if _is_watched([tensors[i]])])
-
-
-def record_on_tapes(
-    name: str, outs: Sequence[Any], inputs: Sequence[Any], gradient: Callable[..., Any]
-) -> None:
-    """Let ``gradient`` be what tapes call for ``outs``, in the place of what they have recorded.
-
-    Gradients of graphs and forward accumulators don't see it: they may ask for any input.
-    """
-    if _record is not None:
-        _record(name, list(outs), list(inputs), gradient)
-
-
 def split_program(
     jaxpr: Jaxpr,
     name: str,
@@ -113,23 +78,3 @@ def split_program(
     ]
     pull = write(backward, f"the gradient of {name}", of_backward)
     return Kept(forward, pull, active, inputs, split.results, cotangents, split.n_residuals)
-
-
-def module_of(
-    jaxpr: Jaxpr,
-    name: str,
-    names: Sequence[str],
-    *,
-    platforms: Sequence[str] = PLATFORMS,
-    disabled_checks: Sequence[str] = (),
-) -> CallModule:
-    """A program as a TensorFlow operation."""
-    portable = portable_program(
-        jaxpr,
-        name,
-        target=stablehlo_target(),
-        names=names,
-        platforms=platforms,
-        allowed=(CONSUMER_TARGET,),
-    )
-    return CallModule(portable, names, disabled_checks)

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, final
 
+import tracebridge.core.lax as lax
+from tracebridge._api.derivatives.jvp import jvp
 from tracebridge._api.derivatives.vjp import vjp
 from tracebridge.core.config.settings import Settings
-from tracebridge.core.dtypes.dtypes import is_inexact
+from tracebridge.core.dtypes.dtypes import is_complex, is_inexact
 from tracebridge.core.errors.shape_errors import InconclusiveDimensionError
+from tracebridge.core.errors.transform_errors import CustomRuleError
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
 from tracebridge.core.ir.trace import current_trace
-from tracebridge.tf.keeping import Kept, Module, Write, module_of, split_program
+from tracebridge.core.lax.ad_util import zeros_of
+from tracebridge.tf.keeping import Kept, Module, Write, split_program
+from tracebridge.tf.loops import Iterations, jaxpr_of_all, module_of
 
 T = TypeVar("T")
 
@@ -30,9 +36,9 @@ class Program:
     """
 
     __slots__ = (
+        "_derived",
         "_kept",
         "_module",
-        "_pullback",
         "_settings",
         "_write",
         "diff_in",
@@ -56,8 +62,8 @@ class Program:
         self.retrace: Callable[[Exception], Program] | None = None
         self._write = write
         self._module: Module | None = None
-        self._pullback: Program | None = None
         self._kept: dict[tuple[int, ...], Kept | None] = {}
+        self._derived: dict[object, Program] = {}
 
     @property
     def module(self) -> Module:
@@ -80,12 +86,48 @@ class Program:
 
         It is a program like any other, so that its own pullback gives the next order.
         """
-        if self._pullback is None:
-            self._pullback = self._made(_pullback_of, lambda other: other.pullback)
+        return self._from("pullback", _pullback_of, lambda other: other.pullback)
+
+    def pushforward(self, active: tuple[int, ...]) -> Program:
+        """Inputs and tangents of the inputs ``active`` to tangents of ``diff_out``."""
+        return self._from(
+            active,
+            functools.partial(_pushforward_of, active=active),
+            lambda other: other.pushforward(active),
+        )
+
+    def gradients_of(self, kept: Kept) -> Program:
+        """What ``kept.backward`` computes, as a program of all inputs and ``kept.cotangents``."""
+        return self._from(
+            ("gradients", kept.active),
+            functools.partial(_gradients_of, kept=kept),
+            lambda other: other.gradients_of(kept),
+        )
+
+    def of_all(self, iterations: Iterations) -> Program:
+        """The program of all iterations of a loop."""
+
+        def make(program: Program) -> Program:
+            jaxpr = jaxpr_of_all(program.jaxpr, iterations)
+            return Program(f"vectorized {program.name}", jaxpr, program.names, program.write)
+
+        return self._from(iterations, make, lambda other: other.of_all(iterations))
+
+    def _from(
+        self,
+        key: object,
+        make: Callable[[Program], Program],
+        of_other: Callable[[Program], Program],
+    ) -> Program:
+        """A program that is made of this one, once."""
+        found = self._derived.get(key)
+        if found is None:
+            found = self._made(make, of_other)
             retrace = self.retrace
-            if retrace is not None and self._pullback.retrace is None:
-                self._pullback.retrace = lambda error: retrace(error).pullback
-        return self._pullback
+            if retrace is not None and found.retrace is None:
+                found.retrace = lambda error: of_other(retrace(error))
+            self._derived[key] = found
+        return found
 
     def keeping(self, active: tuple[int, ...]) -> Kept | None:
         """The program and its gradients by the inputs ``active`` with residuals between them.
@@ -112,19 +154,25 @@ class Program:
                 return of_other(self.retrace(error))
 
 
+def _primal(program: Program, inputs: list[Any], of: Sequence[int]) -> Callable[..., Any]:
+    """The function of the inputs ``of`` to the results ``diff_out``."""
+
+    def primal(*xs: Any) -> tuple[Any, ...]:
+        for i, x in zip(of, xs, strict=True):
+            inputs[i] = x
+        outs = eval_jaxpr(program.jaxpr, current_trace().process, inputs)
+        return tuple([outs[i] for i in program.diff_out])
+
+    return primal
+
+
 def _pullback_of(program: Program) -> Program:
     jaxpr = program.jaxpr
     n = jaxpr.n_in
 
     def flat(*values: Any) -> list[Any]:
         inputs = list(values[:n])
-
-        def primal(*xs: Any) -> tuple[Any, ...]:
-            for i, x in zip(program.diff_in, xs, strict=True):
-                inputs[i] = x
-            outs = eval_jaxpr(jaxpr, current_trace().process, inputs)
-            return tuple([outs[i] for i in program.diff_out])
-
+        primal = _primal(program, inputs, program.diff_in)
         _, pull = vjp(primal, *[inputs[i] for i in program.diff_in])
         return list(pull(tuple(values[n:])))
 
@@ -133,3 +181,51 @@ def _pullback_of(program: Program) -> Program:
     names = [*program.names, *[f"the cotangent of result {i}" for i in program.diff_out]]
     pulled = stage(flat, avals, locate=False)
     return Program(f"the gradient of {program.name}", pulled, names, program.write)
+
+
+def _gradients_of(program: Program, kept: Kept) -> Program:
+    pullback = program.pullback.jaxpr
+    n = program.jaxpr.n_in
+    avals = [a.strong for a in program.jaxpr.in_avals]
+    cotangents = {i: program.jaxpr.out_avals[i].strong for i in kept.cotangents}
+
+    def flat(*values: Any) -> list[Any]:
+        # In the convention of TensorFlow: conjugates.
+        given = dict(zip(kept.cotangents, values[n:], strict=True))
+        missing = {i: zeros_of(program.jaxpr.out_avals[i].strong) for i in program.diff_out}
+        by_result = [conj(given[i]) if i in given else missing[i] for i in program.diff_out]
+        pulled = eval_jaxpr(pullback, current_trace().process, [*values[:n], *by_result])
+        found = dict(zip(program.diff_in, pulled, strict=True))
+        return [conj(found[i]) for i in kept.active]
+
+    def conj(x: Any) -> Any:
+        return lax.conj(x) if is_complex(x.aval.dtype) else x
+
+    names = [*program.names, *[f"the cotangent of result {i}" for i in cotangents]]
+    pulled = stage(flat, [*avals, *cotangents.values()], locate=False)
+    return Program(f"the gradient of {program.name}", pulled, names, program.write)
+
+
+def _pushforward_of(program: Program, active: tuple[int, ...]) -> Program:
+    jaxpr = program.jaxpr
+    n = jaxpr.n_in
+
+    def forward(*values: Any) -> list[Any]:
+        inputs = list(values[:n])
+        primals = [inputs[i] for i in active]
+        return list(jvp(_primal(program, inputs, active), primals, values[n:])[1])
+
+    def by_reverse(*values: Any) -> list[Any]:
+        inputs = list(values[:n])
+        primals = [inputs[i] for i in active]
+        outs, pull = vjp(_primal(program, inputs, active), *primals)
+        _, pull_again = vjp(pull, tuple([zeros_of(o.aval) for o in outs]))
+        return list(pull_again(values[n:])[0])
+
+    avals = [a.strong for a in [*jaxpr.in_avals, *[jaxpr.in_avals[i] for i in active]]]
+    names = [*program.names, *[f"the tangent of argument {i}" for i in active]]
+    try:
+        pushed = stage(forward, avals, locate=False)
+    except CustomRuleError:  # a function with a rule for the reverse mode only, which is linear
+        pushed = stage(by_reverse, avals, locate=False)
+    return Program(f"the tangents of {program.name}", pushed, names, program.write)

@@ -20,7 +20,8 @@ from tracebridge.core.symbolic.dims import is_static
 from tracebridge.core.tree.tree import PyTreeDef, flatten
 from tracebridge.core.tree.tree import map as tree_map
 from tracebridge.tf import shapes as shape_rules
-from tracebridge.tf.keeping import Write, module_of
+from tracebridge.tf.keeping import Write
+from tracebridge.tf.loops import module_of
 from tracebridge.tf.program import Program
 
 _UNDECIDED = (InconclusiveDimensionError, ShapeMismatchError)

@@ -181,7 +181,7 @@ def test_arguments_that_are_no_tensors(leaf: Any) -> None:
 
 def test_strings_have_no_dtype_of_ours() -> None:
     """The message names the dtype."""
-    with pytest.raises(TypeError, match="TensorFlow tensor of dtype string"):
+    with pytest.raises(TypeError, match="x is a tensor of dtype string"):
         tb.tf.to_tf(lambda x: x)(tf.constant("text"))
 
 
