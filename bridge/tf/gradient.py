@@ -76,7 +76,8 @@ def _known_to_graphs(
 
     with not_recording():
         results = list(run(*inputs))
-    set_rule(results, lambda *given: _in_loop(program, len(outs), *given))
+    n = len(outs)
+    set_rule(results, lambda *given: _in_loop(program, n, *given))
     return results
 
 
