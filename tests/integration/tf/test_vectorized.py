@@ -83,9 +83,7 @@ def loops_of(function: Any) -> list[str]:
     return [n.name for n in nodes if n.op in ("While", "StatelessWhile")]
 
 
-@pytest.mark.parametrize(
-    ("program", "rows"), [*[(p, None) for p in PROGRAMS], ("both", 4), ("hessian", 4)]
-)
+@pytest.mark.parametrize(("program", "rows"), [*[(p, None) for p in PROGRAMS], ("both", 4)])
 def test_no_loop(program: str, rows: int | None) -> None:
     """Known and unknown numbers of rows: TensorFlow's results, and no loop in the graph."""
     run = PROGRAMS[program]
