@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import os
-import re
-from collections.abc import Callable, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import tensorflow as tf
@@ -19,33 +17,29 @@ from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.transform_errors import ArgumentSpecError
 from tracebridge.core.ir.debug_info import name_of, parameter_names
 from tracebridge.core.runtime.arrays.array import Array
-from tracebridge.core.tree.paths import keystr
 from tracebridge.core.tree.tree import flatten
 from tracebridge.core.tree.tree import map as tree_map
-from tracebridge.core.tree.treedefs import leaf_paths
 from tracebridge.interop.tf_adapter import tf_adapter
 from tracebridge.tf import shapes as shape_rules
-from tracebridge.tf._xla_call_module import tf_dtype, tf_shape
 from tracebridge.tf.artifacts import writer
 from tracebridge.tf.convert import our_dtype, unwrap
-from tracebridge.tf.gradient import run_differentiable, without_gradient
+from tracebridge.tf.endpoints import Endpoint, identifier, saved_object
 from tracebridge.tf.keeping import Write
 from tracebridge.tf.polymorphic import spec_of
-from tracebridge.tf.program import Program
-from tracebridge.tf.signature import input_parameters, unique
+from tracebridge.tf.signature import input_parameters
 from tracebridge.tf.tracing import Request, Traced
 
 
 @api_boundary
 def save(
-    fun: Callable[..., object],
+    fun: Callable[..., object] | Mapping[str, Callable[..., object]],
     path: str | os.PathLike[str],
     signature: Any,
     params: Any = None,
     *,
     polymorphic_shapes: Any = None,
-    polymorphic_constraints: Sequence[str] = (),
-    grad_order: int = 2,
+    polymorphic_constraints: Sequence[str] | Mapping[str, Sequence[str]] = (),
+    grad_order: int | Mapping[str, int] = 2,
     native_ops: bool = False,
     platforms: Sequence[str] | None = None,
     disabled_checks: Sequence[str] = (),
@@ -62,8 +56,15 @@ def save(
     ``output_0``, ..., or in a dict by its path. Where two would have one name, underscores follow
     the second.
 
+    A dict of functions becomes one model with a callable and a signature for each name, all of the
+    same parameters. The first is also ``serving_default``, unless one has that name, and what the
+    loaded object does when it is called.
+
     Args:
-        fun: function of ``(params, *inputs)``, or of ``inputs`` alone without ``params``.
+        fun: function of ``(params, *inputs)``, or of ``inputs`` alone without ``params``; or a
+            dict of such functions by name. ``signature`` is then a dict with the same names, and
+            ``polymorphic_shapes``, ``polymorphic_constraints`` and ``grad_order`` may be dicts
+            with some of them.
         path: folder to write.
         signature: a list with a ``tf.TensorSpec``, or a tree of them, for each input; also
             ``ShapeDtypeStruct`` and examples, arrays or tensors. A size of None may change from
@@ -84,7 +85,8 @@ def save(
         ExportError: the program calls something that only this process has.
         InconclusiveDimensionError: the program depends on relations of unknown sizes.
         ArgumentSpecError: ``signature`` contains something else than specs, ``grad_order`` is no
-            number of derivatives, or an option has a value that it does not take.
+            number of derivatives, or an option has a value that it does not take; names of several
+            functions are none of attributes, or an option has others.
         MissingRuleError: with ``native_ops``, for what TensorFlow has no operations; the message
             names all of it.
         JaxprTypeError: with ``native_ops``, the function has effects.
@@ -102,191 +104,126 @@ def save(
     >>> tf.saved_model.load(folder).serve(tf.ones((5, 3))).shape
     TensorShape([5, 2])
     """
-    call = f"save({name_of(fun)})"
-    check_callable("save", fun)
-    order: Any = grad_order
-    if not isinstance(order, int | np.integer) or order < 0:
-        raise ArgumentSpecError(
-            f"{call}: grad_order is {short_repr(grad_order)}",
-            expected="how often the loaded function can be differentiated: 0, 1, 2, ...",
-        )
-    inputs = _specs(call, signature)
-    first = () if params is None else (tree_map(_variable_like, unwrap(params)),)
-    write = writer(call, native_ops, platforms, disabled_checks)
-    traced, names = _traced(
-        call, fun, (*first, *inputs), len(first), polymorphic_shapes, polymorphic_constraints, write
-    )
-    parameters = input_parameters(fun, len(first), len(inputs))
-    root = _module(first, (inputs, parameters), traced, grad_order)
-    flat = flatten(inputs)[0]
-    default = _flat_signature(root.serve, inputs, flat, names[len(names) - len(flat) :])
-    options = tf.saved_model.SaveOptions(experimental_custom_gradients=True)
-    tf.saved_model.save(
-        root,
-        os.fspath(path),
-        signatures={"serving_default": default.get_concrete_function()},
-        options=options,
-    )
-
-
-class _Owner(tf.Module):
-    """What has variables; those who load a model ask it for them."""
-
-    # Attributes in place of the properties, which a loaded object has not.
-    variables: Any = ()
-    trainable_variables: Any = ()
-
-    def __init__(self, name: str, variables: Sequence[Any]) -> None:
-        super().__init__(name=name)
-        # What stands in two places of the tree is one variable, and trained once.
-        self.variables = list({id(v): v for v in variables}.values())
-        self.trainable_variables = [v for v in self.variables if v.trainable]
-
-
-def _module(
-    first: tuple[object, ...],
-    inputs: tuple[tuple[object, ...], list[inspect.Parameter]],
-    traced: Traced,
-    order: int,
-) -> Any:
-    """The object to save: ``serve``, ``params``, and the functions of the derivatives.
-
-    ``inputs`` are the specs, and parameters with their names.
-    """
-    leaves, tree = flatten(first)
-    paths = unique([keystr(path[1:], simple=True, separator="/") for path in leaf_paths(tree)])
-    variables = [
-        _variable(leaf, path or "params") for leaf, path in zip(leaves, paths, strict=True)
-    ]
-    program = traced.program
-    pulls = _pulls(program, order)
-    _check_results(traced)
-
-    class Served(_Owner):
-        """What ``serve`` is: callable, and the owner of all that a call needs.
-
-        A plain function would not keep the variables alive: ``load(path).serve(x)`` would drop
-        them together with the loaded object before the call.
-        """
-
-        def __init__(self) -> None:
-            super().__init__("serve", variables)
-            # The loaded model finds derivatives of the second and higher orders only in
-            # functions that are saved, with a trace, as attributes.
-            self.gradients = pulls
-
-    def call(self: Any, *args: object) -> Any:
-        del self
-        tensors = [*[tf.convert_to_tensor(v) for v in variables], *flatten(args)[0]]
-        outs = (
-            run_differentiable(program, tensors, _by_functions(pulls, 0))
-            if pulls
-            else _last(program, tensors, order)
-        )
-        return traced.result(outs)
-
-    owner = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    call.__signature__ = inspect.Signature([owner, *inputs[1]])
-    Served.__call__ = tf.function(call, input_signature=inputs[0], autograph=False)
-    root: Any = _Owner("model", variables)
-    serve: Any = Served()
-    root.serve = serve
-    root.__call__ = serve.__call__
-    serve.__call__.get_concrete_function()
-    if first:
-        params = tree.unflatten(variables)[0]
-        # TensorFlow saves dicts, lists and tuples; other trees become a dict by path.
-        root.params = params if _is_plain(params) else dict(zip(paths, variables, strict=True))
-    return root
-
-
-def _pulls(program: Program, order: int) -> list[Any]:
-    """The pullbacks of all orders as traced functions of flat tensors."""
-    programs: list[Program] = []
-    for _ in range(order):
-        if not program.diff_in or not program.diff_out:
-            break
-        program = program.pullback
-        programs.append(program)
-    pulls: list[Any] = []
-
-    def traced(k: int) -> Any:
-        specs = [
-            tf.TensorSpec(tf_shape(a.shape), tf_dtype(a.dtype)) for a in programs[k].jaxpr.in_avals
+    wanted = (
+        _by_name(fun, signature, polymorphic_shapes, polymorphic_constraints, grad_order)
+        if isinstance(fun, Mapping)
+        else [
+            _Wanted(_ONE, fun, signature, polymorphic_shapes, polymorphic_constraints, grad_order)
         ]
-
-        @tf.function(input_signature=specs, autograph=False)  # pyright: ignore[reportUntypedFunctionDecorator] - TensorFlow has no stubs for it
-        def pull(*tensors: Any) -> list[Any]:
-            if k + 1 < len(programs):
-                return run_differentiable(programs[k], tensors, _by_functions(pulls, k + 1))
-            return _last(programs[k], tensors, order)
-
-        return pull
-
-    pulls.extend([traced(k) for k in range(len(programs))])
-    for pull in reversed(pulls):
-        pull.get_concrete_function()
-    return pulls
-
-
-def _last(program: Program, tensors: Sequence[object], order: int) -> list[Any]:
-    """The results of a program whose derivative is not saved."""
-    outs = program.module(tensors)
-    if not program.diff_in:
-        return outs
-    message = f"{program.name}: the model was saved with grad_order={order}; save it with more"
-    return without_gradient(program, outs, message)
+    )
+    for one in wanted:
+        check_callable("save", one.fun)
+        _check_order(one)
+    first = () if params is None else (tree_map(_variable_like, unwrap(params)),)
+    endpoints: list[Endpoint] = []
+    for one in wanted:
+        write = writer(one.call, native_ops, platforms, disabled_checks)
+        endpoints.append(_endpoint(one, first, write))
+    root, flat = saved_object(first, endpoints)
+    if isinstance(fun, Mapping):
+        signatures = {e.name: s for e, s in zip(endpoints, flat, strict=True)}
+        signatures.setdefault(_DEFAULT, flat[0])
+    else:
+        signatures = {_DEFAULT: flat[0]}
+    options = tf.saved_model.SaveOptions(experimental_custom_gradients=True)
+    tf.saved_model.save(root, os.fspath(path), signatures=signatures, options=options)
 
 
-def _check_results(traced: Traced) -> None:
-    """Raise where TensorFlow cannot write the structure of the results.
+_ONE = "serve"
+"""The name of a function that is alone in its model."""
+_DEFAULT = "serving_default"
+
+
+class _Wanted(NamedTuple):
+    """What was asked for: a function with the options that are its own."""
+
+    name: str
+    fun: Callable[..., object]
+    signature: Any
+    shapes: Any
+    constraints: Any
+    order: Any
+
+    @property
+    def call(self) -> str:
+        """For messages."""
+        return f"save({name_of(self.fun)})"
+
+
+def _by_name(
+    funs: Mapping[str, Callable[..., object]],
+    signature: object,
+    shapes: object,
+    constraints: object,
+    order: object,
+) -> list[_Wanted]:
+    """What was asked for by name.
 
     Raises:
-        ArgumentSpecError: a dict has other keys than strings.
+        ArgumentSpecError: a name that a loaded object has not, or an option that does not fit.
     """
-    tree = traced.out_tree
-    for path in leaf_paths(tree):
-        for entry in path:
-            key = getattr(entry, "key", "")
-            if not isinstance(key, str):
-                raise ArgumentSpecError(
-                    f"{traced.program.name}: the result has a dict with the key {key!r} of type "
-                    f"{type(key).__name__}",
-                    expected="strings as keys of dicts: a SavedModel has no others",
-                )
+    if not funs:
+        raise ArgumentSpecError("save: fun is an empty dict", expected="a function for each name")
+    for name in funs:
+        if not isinstance(name, str) or identifier(name) != name or name in _TAKEN:
+            raise ArgumentSpecError(
+                f"save: fun has the name {short_repr(name)}",
+                expected="names of attributes that loaded models do not have: no "
+                + ", ".join(sorted(_TAKEN)),
+            )
+    if not isinstance(signature, Mapping) or set(signature) != set(funs):
+        raise ArgumentSpecError(
+            f"save: signature is {short_repr(signature)}",
+            expected=f"a dict with the names of the functions: {', '.join(funs)}",
+        )
+    given = {
+        "polymorphic_shapes": (shapes, None),
+        "polymorphic_constraints": (constraints, ()),
+        "grad_order": (order, 2),
+    }
+    for option, (value, _) in given.items():
+        strange = set(value) - set(funs) if isinstance(value, Mapping) else ()
+        if strange:
+            raise ArgumentSpecError(
+                f"save: {option} has the name {short_repr(min(map(str, strange)))}",
+                expected=f"names of functions: {', '.join(funs)}",
+            )
+    return [
+        _Wanted(
+            name,
+            fun,
+            signature[name],
+            *[v.get(name, d) if isinstance(v, Mapping) else v for v, d in given.values()],
+        )
+        for name, fun in funs.items()
+    ]
 
 
-def _by_functions(pulls: list[Any], k: int) -> Any:
-    """The pullback of order ``k`` as a call of its function."""
-
-    def pull(program: Program, tensors: list[Any]) -> list[Any]:
-        del program  # its function was made from it
-        return list(pulls[k](*tensors))
-
-    return pull
+_TAKEN = frozenset(
+    [*[n for n in dir(tf.Module) if not n.startswith("_")], "params", "signatures", "self",
+     "graph_debug_info", "tensorflow_version", "tensorflow_git_version"]
+)  # fmt: skip
+"""Names of attributes that loaded models have."""
 
 
-def _flat_signature(
-    serve: Any, inputs: tuple[object, ...], specs: list[Any], names: Sequence[str]
-) -> Any:
-    """``serve`` with one named tensor for each leaf, and a dict of named results."""
-    tree = flatten(inputs)[1]
-    flat: list[Any] = []
-    wanted = [_identifier(spec.name or name) for spec, name in zip(specs, names, strict=True)]
-    _, *free = unique(["self", *wanted])  # TensorFlow's own methods take the names as keywords
-    for spec, name in zip(specs, free, strict=True):
-        flat.append(tf.TensorSpec(spec.shape, spec.dtype, name=name))
+def _check_order(wanted: _Wanted) -> None:
+    order = wanted.order
+    if not isinstance(order, int | np.integer) or order < 0:
+        raise ArgumentSpecError(
+            f"{wanted.call}: grad_order is {short_repr(order)}",
+            expected="how often the loaded function can be differentiated: 0, 1, 2, ...",
+        )
 
-    @tf.function(input_signature=flat, autograph=False)  # pyright: ignore[reportUntypedFunctionDecorator] - TensorFlow has no stubs for it
-    def signature(*tensors: Any) -> dict[str, Any]:
-        out = serve(*tree.unflatten(tensors))
-        leaves, out_tree = flatten(out)
-        if isinstance(out, dict):
-            paths = [keystr(p, simple=True, separator="_") for p in leaf_paths(out_tree)]
-            return dict(zip(unique([_identifier(p) for p in paths]), leaves, strict=True))
-        return {f"output_{i}": leaf for i, leaf in enumerate(leaves)}
 
-    return signature
+def _endpoint(wanted: _Wanted, first: tuple[object, ...], write: Write) -> Endpoint:
+    """The traced program of a function, with the names of its inputs."""
+    inputs = _specs(wanted.call, wanted.signature)
+    traced, names = _traced(wanted, (*first, *inputs), len(first), write)
+    parameters = input_parameters(wanted.fun, len(first), len(inputs))
+    n = len(flatten(inputs)[0])
+    return Endpoint(
+        wanted.name, inputs, parameters, names[len(names) - n :], traced, int(wanted.order)
+    )
 
 
 def _shape(x: Any) -> tuple[Any, ...] | None:
@@ -297,24 +234,19 @@ def _shape(x: Any) -> tuple[Any, ...] | None:
 
 
 def _traced(
-    call: str,
-    fun: Callable[..., object],
-    args: tuple[object, ...],
-    n_params: int,
-    polymorphic_shapes: Any,
-    constraints: Sequence[str],
-    write: Write,
+    wanted: _Wanted, args: tuple[object, ...], n_params: int, write: Write
 ) -> tuple[Traced, tuple[str, ...]]:
-    """The program of ``fun``, and names of its inputs."""
+    """The program of a function, and names of its inputs."""
+    call, fun = wanted.call, wanted.fun
     leaves, tree = flatten((args, {}))
     names = argument_names(tree, parameter_names(fun))
     shapes = [_shape(x) for x in leaves]
     call_args = args[n_params:]
     inputs = flatten(call_args)[1]
-    if polymorphic_shapes is None:
+    if wanted.shapes is None:
         specs = shape_rules.batch_specs(shapes[-inputs.num_leaves :], names[-inputs.num_leaves :])
     else:
-        specs = shape_rules.spread_specs(call, polymorphic_shapes, inputs)
+        specs = shape_rules.spread_specs(call, wanted.shapes, inputs)
     specs = [None] * (len(leaves) - len(specs)) + specs
     dtypes = [
         (
@@ -325,7 +257,7 @@ def _traced(
         )
         for x, name in zip(leaves, names, strict=True)
     ]
-    request = Request(call, fun, tree, names, dtypes, shapes, specs, constraints, write)
+    request = Request(call, fun, tree, names, dtypes, shapes, specs, wanted.constraints, write)
     shape_rules.check_sizes(call, request.symbolic(0), shapes, names)
     return request.trace(), names
 
@@ -363,29 +295,3 @@ def _variable_like(leaf: Any) -> Any:
         f"save: params contains {short_repr(leaf)} of type {type(leaf).__name__}",
         expected="arrays, tensors, variables, numbers, and trees of them",
     )
-
-
-def _variable(value: Any, name: str) -> Any:
-    if isinstance(value, tf.Variable):
-        return value
-    inexact = value.dtype.is_floating or value.dtype.is_complex
-    return tf.Variable(value, trainable=inexact, name=_variable_name(name))
-
-
-def _variable_name(path: str) -> str:
-    """A path such as ``kernel/qkv`` in the characters that graphs allow."""
-    return re.sub(r"[^A-Za-z0-9_./-]", "_", path).lstrip("_/-") or "params"
-
-
-def _is_plain(tree: Any) -> bool:
-    if isinstance(tree, tf.Variable):
-        return True
-    if type(tree) is dict:
-        return all(isinstance(k, str) and _is_plain(v) for k, v in tree.items())
-    return type(tree) in (list, tuple) and all(map(_is_plain, tree))
-
-
-def _identifier(name: str) -> str:
-    """A name that graphs and signatures take."""
-    text = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_")
-    return text if text and not text[0].isdigit() else f"x_{text}".rstrip("_")

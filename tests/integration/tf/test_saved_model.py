@@ -213,8 +213,8 @@ def test_64_bit_dtypes(tmp_path: Path) -> None:
 
 def test_arguments_that_do_not_fit(tmp_path: Path) -> None:
     """The message says what was expected."""
-    with pytest.raises(ArgumentSpecError, match=r"save\(.*\): signature contains array"):
-        tb.tf.save(lambda x: x, tmp_path, [np.ones(3)])
+    with pytest.raises(ArgumentSpecError, match=r"save\(.*\): signature contains 'x'"):
+        tb.tf.save(lambda x: x, tmp_path, ["x"])
     with pytest.raises(ArgumentSpecError, match="signature is 3"):
         tb.tf.save(lambda x: x, tmp_path, 3)
     with pytest.raises(UnsupportedDtypeError, match="params contains 'text'"):
@@ -330,3 +330,130 @@ def test_constants_are_in_the_file_once(tmp_path: Path) -> None:
     size = (tmp_path / "model" / "saved_model.pb").stat().st_size
 
     assert size < w.nbytes * 1.4
+
+
+SEVERAL = """
+import sys
+
+for name in ("tracebridge", "jaxlib", "jax"):
+    sys.modules[name] = None
+
+import numpy as np
+import tensorflow as tf
+
+folder, out = sys.argv[1:]
+model = tf.saved_model.load(folder)
+w, x, y = model.params["w"], tf.constant([[1.0, 2.0]]), tf.constant([[0.5]])
+with tf.GradientTape() as outer:
+    with tf.GradientTape() as inner:
+        loss = model.loss(x, y)
+    first = inner.gradient(loss, w)
+    norm = tf.reduce_sum(first**2)
+second = outer.gradient(norm, w)
+predicted = model.signatures["predict"](inputs=x)["y"]
+default = model.signatures["serving_default"](inputs=x)["y"]
+w.assign(2 * w)
+after = [model.predict(x)["y"], model(x)["y"], model.loss(x, y)]
+arrays = [predicted, default, loss, first, second, *after]
+np.savez(out, *[a.numpy() for a in arrays], names=sorted(model.signatures))
+"""
+
+
+def predict(params: Any, x: Any) -> Any:
+    """One layer, with a named result."""
+    return {"y": tnp.tanh(x @ params["w"])}
+
+
+def squared_error(params: Any, x: Any, y: Any) -> Any:
+    """The loss of ``predict``."""
+    return ((predict(params, x)["y"] - y) ** 2).sum()
+
+
+def test_several_functions_of_the_same_parameters(tmp_path: Path) -> None:
+    """Each has its signature and its derivatives, in a process without this package."""
+    w = np.float32([[0.3], [-0.2]])
+    rows = tf.TensorSpec((None, 2), name="inputs")
+    tb.tf.save(
+        {"predict": predict, "loss": squared_error}, tmp_path / "model",
+        {"predict": [rows], "loss": [rows, tf.TensorSpec((None, 1), name="target")]},
+        params={"w": w}, grad_order={"predict": 0},
+    )  # fmt: skip
+    command = [sys.executable, "-c", SEVERAL, tmp_path / "model", tmp_path / "out.npz"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    out = np.load(tmp_path / "out.npz")
+    got = [out[name] for name in out.files if name != "names"]
+
+    x, y = np.float32([[1.0, 2.0]]), np.float32([[0.5]])
+
+    def loss(w: Any) -> Any:
+        return squared_error({"w": w}, x, y)
+
+    def norm(w: Any) -> Any:
+        return (tb.grad(loss)(w) ** 2).sum()
+
+    value, doubled = np.tanh(x @ w), np.tanh(x @ (2 * w))
+    expected = [value, value, loss(w), tb.grad(loss)(w), tb.grad(norm)(w), doubled, doubled]
+    for g, e in zip(got, [*expected, ((doubled - y) ** 2).sum()], strict=True):
+        np.testing.assert_allclose(g, np.asarray(e), rtol=1e-5, atol=1e-6)
+    assert ["loss", "predict", "serving_default"] == out["names"].tolist()
+
+
+def test_several_functions_share_variables_and_constants(tmp_path: Path) -> None:
+    """What two of them use is in the file once; a function with the name is the default."""
+    w = np.random.default_rng(0).standard_normal((200, 200)).astype(np.float32)
+    params = {"w": np.random.default_rng(1).standard_normal((200, 200)).astype(np.float32)}
+    specs = {"up": [tf.TensorSpec((None, 200), name="x")], "serving_default": [tf.TensorSpec(())]}
+    funs = {"up": lambda p, x: x @ p["w"] @ w, "serving_default": lambda p, x: p["w"] * x + w}
+    loaded = saved(tmp_path, funs, specs, params=params)
+    graph = (tmp_path / "model" / "saved_model.pb").stat().st_size
+    data = [p.stat().st_size for p in (tmp_path / "model" / "variables").glob("*.data*")]
+
+    assert graph < w.nbytes * 1.4
+    assert sum(data) < w.nbytes * 1.1
+    assert [params["w"].size] == [int(tf.size(v)) for v in loaded.variables]
+    assert ["serving_default", "up"] == sorted(loaded.signatures)
+    default = loaded.signatures["serving_default"](x=tf.constant(2.0))["output_0"]
+    np.testing.assert_allclose(default, 2 * params["w"] + w, rtol=1e-6)
+
+
+def test_sizes_of_one_of_several_functions(tmp_path: Path) -> None:
+    """Options by name are for the functions that they name; the others have the defaults."""
+    spec = tf.TensorSpec((None,))
+    loaded = saved(
+        tmp_path, {"outer": tnp.outer, "inner": tnp.dot},
+        {"outer": [spec] * 2, "inner": [spec] * 2},
+        polymorphic_shapes={"outer": ["a", "b"]}, polymorphic_constraints={"inner": ["batch >= 2"]},
+    )  # fmt: skip
+
+    assert (
+        (2, 3) == loaded.outer(tf.ones(2), tf.ones(3)).shape == loaded(tf.ones(2), tf.ones(3)).shape
+    )
+    assert 2.0 == loaded.inner(tf.ones(2), tf.ones(2))
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        loaded.inner(tf.ones(1), tf.ones(1))
+
+
+@pytest.mark.parametrize(
+    ("names", "options", "what"),
+    [
+        ([], {}, "fun is an empty dict"),
+        (["a b"], {}, "fun has the name 'a b'"),
+        (["_a"], {}, "fun has the name '_a'"),
+        (["params"], {}, "fun has the name 'params'"),
+        (["variables"], {}, "fun has the name 'variables'"),
+        ([3], {}, "fun has the name 3"),
+        (["a"], {"signature": [tf.TensorSpec(())]}, "signature is "),
+        (["a"], {"signature": {"b": [tf.TensorSpec(())]}}, "signature is "),
+        (["a"], {"grad_order": {"b": 1}}, "grad_order has the name 'b'"),
+        (["a"], {"grad_order": {"a": -1}}, "grad_order is -1"),
+        (["a"], {"polymorphic_shapes": {"b": None}}, "polymorphic_shapes has the name 'b'"),
+    ],
+)
+def test_names_that_do_not_fit(names: Any, options: Any, what: str, tmp_path: Path) -> None:
+    """Said before anything is written."""
+    options = {"signature": {name: [tf.TensorSpec(())] for name in names}, **options}
+
+    with pytest.raises(ArgumentSpecError, match=what):
+        saved(tmp_path, dict.fromkeys(names, tnp.sin), **options)
+    assert not list(tmp_path.iterdir())
