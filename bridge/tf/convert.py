@@ -19,6 +19,7 @@ from tracebridge.core.dtypes.width import number_dtype, width_of
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.exchange_errors import UnsupportedExchangeDtypeError
 from tracebridge.core.errors.filtering import api_boundary
+from tracebridge.core.errors.transform_errors import ArgumentSpecError
 from tracebridge.core.ir.debug_info import name_of, parameter_names
 from tracebridge.core.ir.trace import is_eager
 from tracebridge.core.ir.tracer import Tracer
@@ -32,6 +33,7 @@ from tracebridge.tf import shapes as shape_rules
 from tracebridge.tf.artifacts import writer
 from tracebridge.tf.gradient import pull_all_orders, run_differentiable, run_without_gradient
 from tracebridge.tf.keeping import Write
+from tracebridge.tf.pullbacks import StoredPullbacks
 from tracebridge.tf.signature import with_stand_ins, without_stand_ins
 from tracebridge.tf.tracing import Request, Traced
 
@@ -62,6 +64,7 @@ def to_tf(
     disabled_checks: Sequence[str] = (),
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
+    saved_grad_order: int | None = None,
 ) -> Callable[..., Any]:
     """``fun`` as a function of TensorFlow tensors, eager and in ``tf.function``.
 
@@ -88,6 +91,11 @@ def to_tf(
         static_argnums: positions of arguments that are constants of the program, such as flags:
             any hashable objects. ``polymorphic_shapes`` does not count them.
         static_argnames: names of such arguments.
+        saved_grad_order: how often a model that ``tf.saved_model.save`` writes can be
+            differentiated by this function, in a process that does not have it; tell TensorFlow to
+            save gradients: ``tf.saved_model.SaveOptions(experimental_custom_gradients=True)``.
+            None for what TensorFlow finds itself: once, if derivatives have no large constants of
+            their own.
 
     Returns:
         A function that takes tensors, variables, NumPy arrays and numbers where ``fun`` takes
@@ -121,9 +129,12 @@ def to_tf(
             disabled_checks=disabled_checks,
             static_argnums=static_argnums,
             static_argnames=static_argnames,
+            saved_grad_order=saved_grad_order,
         )
     check_callable("to_tf", fun)
-    write = writer(f"to_tf({name_of(fun)})", native_ops, platforms, disabled_checks)
+    label = f"to_tf({name_of(fun)})"
+    write = writer(label, native_ops, platforms, disabled_checks)
+    order = _checked_order(label, saved_grad_order, with_gradient)
     # () means "not given": what is missing is then derived from the other.
     nums = None if static_argnums == () else static_argnums
     names = None if static_argnames == () else static_argnames
@@ -131,7 +142,7 @@ def to_tf(
 
     def convert(part: Callable[..., object]) -> _Converted:
         constraints = tuple(polymorphic_constraints)
-        return _Converted(part, polymorphic_shapes, constraints, with_gradient, write)
+        return _Converted(part, polymorphic_shapes, constraints, with_gradient, write, order)
 
     converted = _ByStatics(fun, statics, convert) if any(statics) else convert(fun)
     signature = with_stand_ins(fun)
@@ -145,6 +156,23 @@ def to_tf(
     if signature is not None:
         call.__signature__ = signature  # type: ignore[attr-defined]  # what inspect looks for
     return api_boundary(tf.autograph.experimental.do_not_convert(call))
+
+
+def _checked_order(label: str, order: Any, gradient: bool) -> int | None:
+    """The option ``saved_grad_order``.
+
+    Raises:
+        ArgumentSpecError: it is no number of derivatives, or there are none.
+    """
+    if order is None:
+        return None
+    if not isinstance(order, int | np.integer) or order < 1:
+        raise ArgumentSpecError(
+            f"{label}: saved_grad_order is {short_repr(order)}", expected="1, 2, ... or None"
+        )
+    if not gradient:
+        raise ArgumentSpecError(f"{label}: saved_grad_order with with_gradient=False")
+    return int(order)
 
 
 @final
@@ -196,6 +224,7 @@ class _Converted:
         "_parameters",
         "_programs",
         "_specs",
+        "_stored",
         "_write",
     )
 
@@ -206,6 +235,7 @@ class _Converted:
         constraints: tuple[str, ...],
         gradient: bool,
         write: Write,
+        order: int | None,
     ) -> None:
         self._fun = fun
         self._name = f"to_tf({name_of(fun)})"
@@ -214,6 +244,7 @@ class _Converted:
         self._constraints = constraints
         self._gradient = gradient
         self._write = write
+        self._stored = None if order is None else StoredPullbacks(self._name, order)
         # Arguments -> program; several rows share a program where sizes are symbolic.
         self._calls: BoundedCache[Traced] = BoundedCache(f"calls of {self._name}", _MAX_CALLS)
         self._programs: BoundedCache[Traced] = BoundedCache(
@@ -244,7 +275,9 @@ class _Converted:
             traced = self._find(args, tree, rows)
             self._calls.set(key, traced)
         program = traced.program
-        if self._gradient:
+        if self._stored is not None:
+            outs = self._stored.run(program, tensors)
+        elif self._gradient:
             outs = run_differentiable(program, tensors, pull_all_orders)
         else:
             outs = run_without_gradient(program, tensors, self._name)

@@ -13,9 +13,9 @@ from tracebridge.core.errors.transform_errors import ArgumentSpecError
 from tracebridge.core.tree.paths import keystr
 from tracebridge.core.tree.tree import flatten
 from tracebridge.core.tree.treedefs import leaf_paths
-from tracebridge.tf._xla_call_module import tf_dtype, tf_shape
-from tracebridge.tf.gradient import run_differentiable, without_gradient
+from tracebridge.tf.gradient import pull_all_orders, run_differentiable, without_gradient
 from tracebridge.tf.program import Program
+from tracebridge.tf.pullbacks import pullback_functions
 from tracebridge.tf.signature import unique
 from tracebridge.tf.tracing import Traced
 
@@ -77,7 +77,7 @@ def _served(variables: Sequence[Any], endpoint: Endpoint) -> Any:
     """The callable of an endpoint, with its derivatives."""
     traced, order = endpoint.traced, endpoint.order
     program = traced.program
-    pulls = _pulls(program, order)
+    pulls = pullback_functions(program, order, lambda last, xs: _last(last, xs, order))
     _check_results(traced)
 
     class Served(_Owner):
@@ -97,7 +97,7 @@ def _served(variables: Sequence[Any], endpoint: Endpoint) -> Any:
         del self
         tensors = [*[tf.convert_to_tensor(v) for v in variables], *flatten(args)[0]]
         outs = (
-            run_differentiable(program, tensors, _by_functions(pulls, 0))
+            run_differentiable(program, tensors, pull_all_orders)
             if pulls
             else _last(program, tensors, order)
         )
@@ -109,35 +109,6 @@ def _served(variables: Sequence[Any], endpoint: Endpoint) -> Any:
     served: Any = Served()
     served.__call__.get_concrete_function()
     return served
-
-
-def _pulls(program: Program, order: int) -> list[Any]:
-    """The pullbacks of all orders as traced functions of flat tensors."""
-    programs: list[Program] = []
-    for _ in range(order):
-        if not program.diff_in or not program.diff_out:
-            break
-        program = program.pullback
-        programs.append(program)
-    pulls: list[Any] = []
-
-    def traced(k: int) -> Any:
-        specs = [
-            tf.TensorSpec(tf_shape(a.shape), tf_dtype(a.dtype)) for a in programs[k].jaxpr.in_avals
-        ]
-
-        @tf.function(input_signature=specs, autograph=False)  # pyright: ignore[reportUntypedFunctionDecorator] - TensorFlow has no stubs for it
-        def pull(*tensors: Any) -> list[Any]:
-            if k + 1 < len(programs):
-                return run_differentiable(programs[k], tensors, _by_functions(pulls, k + 1))
-            return _last(programs[k], tensors, order)
-
-        return pull
-
-    pulls.extend([traced(k) for k in range(len(programs))])
-    for pull in reversed(pulls):
-        pull.get_concrete_function()
-    return pulls
 
 
 def _last(program: Program, tensors: Sequence[object], order: int) -> list[Any]:
@@ -167,16 +138,6 @@ def _check_results(traced: Traced) -> None:
                 )
 
 
-def _by_functions(pulls: list[Any], k: int) -> Any:
-    """The pullback of order ``k`` as a call of its function."""
-
-    def pull(program: Program, tensors: list[Any]) -> list[Any]:
-        del program  # its function was made from it
-        return list(pulls[k](*tensors))
-
-    return pull
-
-
 def _flat_signature(served: Any, endpoint: Endpoint) -> Any:
     """The endpoint with one named tensor for each leaf, and a dict of named results."""
     specs, tree = flatten(endpoint.inputs)
@@ -197,7 +158,8 @@ def _flat_signature(served: Any, endpoint: Endpoint) -> Any:
             return dict(zip(unique([identifier(p) for p in paths]), leaves, strict=True))
         return {f"output_{i}": leaf for i, leaf in enumerate(leaves)}
 
-    return signature.get_concrete_function()
+    made: Any = signature
+    return made.get_concrete_function()
 
 
 def _variable(value: Any, name: str) -> Any:

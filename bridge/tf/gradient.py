@@ -201,6 +201,9 @@ def _refuse(program: Program, tensors: list[Any]) -> list[Any]:
 
 def pull_all_orders(program: Program, tensors: list[Any]) -> list[Any]:
     """A pullback that can be differentiated again, as often as wanted."""
+    stored = program.stored
+    if stored is not None and not tf.executing_eagerly():
+        return list(stored(*tensors))
     return run_differentiable(program.pullback, tensors, pull_all_orders)
 
 

@@ -32,7 +32,7 @@ class Program:
     ``diff_in`` and ``diff_out``: the inputs and results that have derivatives. ``write`` makes the
     artifact. ``retrace``: the
     same function for sizes that are not 0, given the error that asks for it; None where there is
-    no such choice.
+    no such choice. ``stored``: the pullback as a function for graphs that are saved, if there are.
     """
 
     __slots__ = (
@@ -47,6 +47,7 @@ class Program:
         "name",
         "names",
         "retrace",
+        "stored",
     )
 
     def __init__(
@@ -60,6 +61,7 @@ class Program:
         # Derivatives are of this trace, whatever options are in force when they are needed.
         self._settings = Settings()
         self.retrace: Callable[[Exception], Program] | None = None
+        self.stored: Callable[..., Sequence[Any]] | None = None
         self._write = write
         self._module: Module | None = None
         self._kept: dict[tuple[int, ...], Kept | None] = {}

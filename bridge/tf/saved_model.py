@@ -164,6 +164,7 @@ def _by_name(
     """
     if not funs:
         raise ArgumentSpecError("save: fun is an empty dict", expected="a function for each name")
+    name: Any
     for name in funs:
         if not isinstance(name, str) or identifier(name) != name or name in _TAKEN:
             raise ArgumentSpecError(
