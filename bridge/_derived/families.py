@@ -26,26 +26,23 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, final
 
-import tracebridge.core.lax as lax
 from tracebridge._derived.dependence import attached, paths_of
+from tracebridge._derived.gradients import gradients, jvp_by_gradients, with_gradients
 from tracebridge._derived.residuals import NO_DERIVATIVE, Split, split_for_backward
 from tracebridge._derived.settings import note_settings
 from tracebridge.core.config.settings import Settings
 from tracebridge.core.config.values import on_global_change, tracing_key
 from tracebridge.core.config.wide import Width, at_least
 from tracebridge.core.control.custom.custom_vjp import custom_vjp_call_p
-from tracebridge.core.dtypes.dtypes import is_complex, is_inexact
+from tracebridge.core.dtypes.dtypes import is_inexact
 from tracebridge.core.errors.exchange_errors import ExchangeError
 from tracebridge.core.interpreters.batching import batch_jaxpr
 from tracebridge.core.interpreters.dce import dce_jaxpr
 from tracebridge.core.interpreters.inline import inline_calls
 from tracebridge.core.interpreters.jvp import jvp_jaxpr
 from tracebridge.core.interpreters.linearize import linearize_jaxpr
-from tracebridge.core.interpreters.staging import stage
-from tracebridge.core.interpreters.transpose import transpose_jaxpr
 from tracebridge.core.ir.aval import ShapedArray
-from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr, jaxprs_in_params
-from tracebridge.core.ir.trace import current_trace
+from tracebridge.core.ir.jaxpr import Jaxpr, jaxprs_in_params
 from tracebridge.core.runtime.backends.clients import on_fork
 from tracebridge.core.util.caching import BoundedCache
 
@@ -124,6 +121,11 @@ class Family(abc.ABC):
                     made = _DERIVED[kind](self, suffix, rest.rstrip(")"))
                     found = self.children[suffix] = made
         return found
+
+    @property
+    def has_forward_mode(self) -> bool:
+        """Whether tangents come from rules; else they are gradients of gradients."""
+        return True
 
     def vjp(self, active: Mask, cotangents: Mask) -> Family:
         """Gradients of the inputs ``active`` from inputs and cotangents, all in one program."""
@@ -205,6 +207,10 @@ class Derived(Family):
         # differ in nothing else share an executable.
         return self.parent.name
 
+    @property
+    def has_forward_mode(self) -> bool:
+        return self.parent.has_forward_mode
+
     def width(self, avals: Avals) -> Width:
         # The inputs of the parent come first; what follows belongs to derivatives.
         return self.parent.width(avals)
@@ -232,6 +238,8 @@ class Jvp(Derived):
     def build(self, avals: Avals) -> Jaxpr:
         primal = self.parent.program(self.of_parent(avals))
         wanted = tuple([is_inexact(a.dtype) for a in primal.out_avals])
+        if not self.has_forward_mode:
+            return jvp_by_gradients(primal, self.nonzero)
         return jvp_jaxpr(primal, self.nonzero, wanted)[0]
 
 
@@ -250,10 +258,7 @@ class Vjp(Derived):
 
     def build(self, avals: Avals) -> Jaxpr:
         primal = self.parent.program(self.of_parent(avals))
-        whole = with_gradients(primal, self.active, self.cotangents)
-        n = len(primal.outs)
-        used = tuple([i >= n for i in range(len(whole.outs))])
-        return dce_jaxpr(whole, used, keep_in=True)[0]
+        return gradients(primal, self.active, self.cotangents)
 
 
 @final
@@ -361,51 +366,6 @@ def _without(aval: ShapedArray, dim: int | None) -> ShapedArray:
 
 
 # derivatives -------------------------------------------------------------------------------------
-
-
-def with_gradients(primal: Jaxpr, active: Mask, cotangents: Mask) -> Jaxpr:
-    """``(inputs, cotangents) -> (results, gradients of active inputs)`` in torch's convention."""
-    key = ("torch gradients", active, cotangents)
-    found = primal.cache.get(key)
-    if found is None:
-        found = primal.cache[key] = _stage_gradients(inline_calls(primal), active, cotangents)
-    return found
-
-
-def _stage_gradients(primal: Jaxpr, active: Mask, cotangents: Mask) -> Jaxpr:
-    parts = linearize_jaxpr(primal, active)
-    has_cotangent = [
-        c and nz and is_inexact(a.dtype)
-        for c, nz, a in zip(cotangents, parts.nonzero_out, primal.out_avals, strict=True)
-    ]
-    linear_cts = tuple([g for g, nz in zip(has_cotangent, parts.nonzero_out, strict=True) if nz])
-    n_res = len(parts.forwarded) + parts.n_residuals
-    n_active = sum(active)
-    linear_in = (False,) * n_res + (True,) * n_active
-    backward, _ = transpose_jaxpr(parts.linear, linear_in, linear_cts, instantiate=True)
-    n_in, n_out = primal.n_in, len(primal.outs)
-
-    def run(*values: Any) -> list[Any]:
-        process = current_trace().process
-        xs = values[:n_in]
-        results = eval_jaxpr(parts.primal, process, xs)
-        residuals = [xs[i] for i in parts.forwarded] + results[n_out:]
-        cts: list[Any] = []
-        given_cts = iter(values[n_in:])
-        for here, used in zip(cotangents, has_cotangent, strict=True):
-            ct = next(given_cts) if here else None
-            if used:
-                cts.append(conjugate(ct))
-        grads = eval_jaxpr(backward, process, [*residuals, *cts])
-        return [*results[:n_out], *[conjugate(g) for g in grads]]
-
-    ct_avals = [a.strong for a, c in zip(primal.out_avals, cotangents, strict=True) if c]
-    return stage(run, [*primal.in_avals, *ct_avals], primal.debug, locate=False)
-
-
-def conjugate(x: Any) -> Any:
-    """The conjugate of a complex value; others as they are."""
-    return lax.conj(x) if is_complex(x.aval.dtype) else x
 
 
 def split(family: Family, active: Mask, avals: Avals) -> Split:

@@ -1,8 +1,10 @@
-"""Programs that leave the process with their first gradient, as text, and come back as Jaxprs.
+"""Programs that leave the process with their gradients, as text, and come back as Jaxprs.
 
 A text holds up to three portable programs: the function; where the backward pass keeps values, the
-function that also gives these; and the backward pass. What comes back is a Jaxpr with a rule for
-reverse mode, so that whatever is derived from Jaxprs of functions is derived from it.
+function that also gives these; and the backward pass. For derivatives of derivatives the backward
+pass is a function of inputs and cotangents, and has a backward pass itself. What comes back is a
+Jaxpr with a rule for reverse mode, so that whatever is derived from Jaxprs of functions is derived
+from it.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import numpy as np
 
 from tracebridge._api.custom.custom_vjp import custom_vjp
 from tracebridge._derived.dependence import attached, paths_of, reached
-from tracebridge._derived.families import conjugate, with_gradients
+from tracebridge._derived.gradients import conjugate, gradients, with_gradients
 from tracebridge._derived.names import types_of
 from tracebridge._derived.residuals import split_for_backward
 from tracebridge.core._jaxlib.mlir import current_stablehlo_version, stablehlo_for_weeks
@@ -23,7 +25,7 @@ from tracebridge.core.dtypes.dtypes import as_dtype, is_inexact
 from tracebridge.core.errors.export_errors import ExportError
 from tracebridge.core.errors.transform_errors import MissingRuleError
 from tracebridge.core.export.archive import damaged, pack, unpack
-from tracebridge.core.export.called import Artifact, exported_call_p
+from tracebridge.core.export.called import WAY_OUT, Artifact, exported_call_p
 from tracebridge.core.export.portable import portable_program, smaller_version
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray
@@ -48,12 +50,13 @@ class TooLargeError(ExportError):
     """A program has too many constants to be saved as text."""
 
 
-def save_program(jaxpr: Jaxpr, name: str, *, with_gradient: bool = False) -> str:
-    """The text of a program and of its gradient by all inputs that can have one.
+def save_program(jaxpr: Jaxpr, name: str, *, order: int = 1, with_gradient: bool = False) -> str:
+    """The text of a program and of its gradients by all inputs that can have one.
 
     Args:
         jaxpr: the program.
         name: what messages call it.
+        order: how often what is read can be differentiated.
         with_gradient: whether a gradient that cannot be made is an error.
 
     Raises:
@@ -67,21 +70,24 @@ def save_program(jaxpr: Jaxpr, name: str, *, with_gradient: bool = False) -> str
         "types": types_of(jaxpr.in_avals),
         "least": _least(jaxpr.in_avals),
         "paths": [_bits(row) for row in paths_of(jaxpr)],
-        "gradient": _add_gradient(writer, jaxpr, with_gradient),
+        "order": order,
+        "gradient": _add_gradient(writer, jaxpr, with_gradient, order),
         "stablehlo": writer.target,
         "tracebridge": importlib.import_module("tracebridge").__version__,
     }
     return pack({**header, **writer.header()}, writer.blocks)
 
 
-def _add_gradient(writer: _Writer, jaxpr: Jaxpr, must: bool) -> Any:
+def _add_gradient(writer: _Writer, jaxpr: Jaxpr, must: bool, order: int) -> Any:
     """What reading the gradient needs; a text why there is none."""
-    paths = paths_of(jaxpr)
-    inexact = [is_inexact(a.dtype) for a in jaxpr.in_avals]
-    active = reached(inexact, paths, (True,) * len(paths))
-    cotangents = attached(active, paths)
-    if not any(active):
-        return "no result depends on an input in a way that has derivatives"
+    if order == 0:
+        return _NOT_ASKED
+    if order > 1:
+        return _add_orders(writer, jaxpr, must, order, 1)
+    masks = _masks(jaxpr)
+    if masks is None:
+        return _NO_PATH
+    active, cotangents = masks
     try:
         joint = with_gradients(jaxpr, active, cotangents)
         split = split_for_backward(joint, jaxpr, cotangents)
@@ -106,6 +112,48 @@ def _add_gradient(writer: _Writer, jaxpr: Jaxpr, must: bool) -> Any:
         "results": split.results,
         "n_residuals": split.n_residuals,
     }
+
+
+_NOT_ASKED = "it was saved with grad_order=0"
+_NO_PATH = "no result depends on an input in a way that has derivatives"
+
+
+def _masks(jaxpr: Jaxpr) -> tuple[Mask, Mask] | None:
+    """The inputs that have gradients, and the results that they come from."""
+    paths = paths_of(jaxpr)
+    inexact = [is_inexact(a.dtype) for a in jaxpr.in_avals]
+    active = reached(inexact, paths, (True,) * len(paths))
+    return (active, attached(active, paths)) if any(active) else None
+
+
+def _add_orders(writer: _Writer, jaxpr: Jaxpr, must: bool, order: int, k: int) -> Any:
+    """Likewise for a gradient that is a function with gradients up to ``order`` itself."""
+    masks = _masks(jaxpr)
+    if masks is None:
+        return _NO_PATH
+    active, cotangents = masks
+    kind = "backward" if k == 1 else f"backward{k}"
+    try:
+        backward = gradients(jaxpr, active, cotangents)
+        writer.add(kind, backward)
+    except TooLargeError:
+        raise
+    except Exception as error:
+        if must:
+            raise
+        writer.drop(kind)
+        return str(error).partition("\n")[0]
+    found: dict[str, Any] = {
+        "active": _bits(active),
+        "cotangents": _bits(cotangents),
+        "inputs": tuple(range(jaxpr.n_in)),
+        "results": (),
+        "n_residuals": 0,
+    }
+    if k < order:
+        found["paths"] = [_bits(row) for row in paths_of(backward)]
+        found["next"] = _add_orders(writer, backward, must, order, k + 1)
+    return found
 
 
 def _least(avals: Sequence[ShapedArray]) -> int:
@@ -222,8 +270,9 @@ class SavedProgram:
                 made["platforms"],
                 len(constants),
                 header["least"],
+                header.get("order", 1),
             )
-        self._call = self._with_gradient()
+        self._call = self._with_gradient("call", self._gradient, self._paths)
 
     def program(self, avals: Sequence[ShapedArray]) -> Jaxpr:
         """The Jaxpr at inputs of these types.
@@ -240,37 +289,44 @@ class SavedProgram:
         constants = self._constants[kind]
         return list(exported_call_p.bind(*constants, *values, artifact=self._artifacts[kind]))
 
-    def _with_gradient(self) -> Any:
-        def call(*xs: Any) -> list[Any]:
-            return self._run("call", xs)
+    def _with_gradient(self, kind: str, gradient: Any, paths: Sequence[Mask]) -> Any:
+        """A program as a function with its rule; without one if ``gradient`` is None."""
 
-        call.__name__ = call.__qualname__ = self.name
-        gradient = self._gradient
+        def call(*xs: Any) -> list[Any]:
+            return self._run(kind, xs)
+
+        call.__name__ = call.__qualname__ = self._artifacts[kind].name
+        if gradient is None or not any([any(row) for row in paths]):
+            return call
         if isinstance(gradient, str):
-            if not any([any(row) for row in self._paths]):
-                return call
-            reason = gradient
+            reason, name, asked = gradient, call.__name__, gradient == _NOT_ASKED
 
             def backward(residuals: Any, cts: Any) -> Any:
-                msg = f"{self.name}: the saved program has no gradient: {reason}"
-                raise MissingRuleError(exported_call_p.name, "derivative", message=msg)
+                msg = f"{name}: the saved program has no gradient: {reason}"
+                raise MissingRuleError(
+                    exported_call_p.name, "derivative", message=msg, hint=WAY_OUT if asked else ""
+                )
 
             def forward(*xs: Any) -> Any:
                 return call(*xs), ()
 
         else:
-            forward, backward = self._rules(gradient)
+            forward, backward = self._rules(kind, gradient, lambda: ruled)
         ruled = custom_vjp(call)
         ruled.defvjp(forward, backward)
         return ruled
 
-    def _rules(self, gradient: dict[str, Any]) -> tuple[Any, Any]:
-        """The forward and the backward rule."""
-        n_out = len(self._artifacts["call"].out_avals)
+    def _rules(self, kind: str, gradient: dict[str, Any], ruled: Any) -> tuple[Any, Any]:
+        """The forward and the backward rule; ``ruled()`` is the function that has them."""
+        n_out = len(self._artifacts[kind].out_avals)
         active, given = _mask(gradient["active"]), _mask(gradient["cotangents"])
+        below = "backward" if kind == "call" else f"backward{int(kind[8:] or 1) + 1}"
+        paths = [_mask(bits) for bits in gradient.get("paths", ())]
+        pull = self._with_gradient(below, gradient.get("next"), paths)
 
         def forward(*xs: Any) -> Any:
-            values = self._run("forward" if gradient["n_residuals"] else "call", xs)
+            # Who differentiates again differentiates what is ruled.
+            values = self._run("forward", xs) if gradient["n_residuals"] else list(ruled()(*xs))
             outs = values[:n_out]
             of_results = [outs[i] for i in gradient["results"]]
             return outs, [*[xs[i] for i in gradient["inputs"]], *of_results, *values[n_out:]]
@@ -278,7 +334,7 @@ class SavedProgram:
         def backward(saved: Any, cts: Any) -> Any:
             # Programs have the convention of torch and TensorFlow for complex values.
             taken = [conjugate(ct) for ct, here in zip(cts, given, strict=True) if here]
-            found = iter([conjugate(g) for g in self._run("backward", [*saved, *taken])])
+            found = iter([conjugate(g) for g in pull(*saved, *taken)])
             return tuple([next(found) if a else None for a in active])
 
         return forward, backward

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tracebridge._derived.dependence import attached, paths_of
-from tracebridge._derived.families import with_gradients
+from tracebridge._derived.gradients import with_gradients
 from tracebridge._derived.residuals import split_for_backward
 from tracebridge.core.symbolic.dims import is_static
 

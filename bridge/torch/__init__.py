@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tracebridge.torch.module import Module as Module
     from tracebridge.torch.randomness import generator_to_key as generator_to_key
     from tracebridge.torch.randomness import key_to_generator as key_to_generator
+    from tracebridge.torch.saving import saving as saving
     from tracebridge.torch.training import train_step as train_step
     from tracebridge.torch.translating import from_module as from_module
     from tracebridge.torch.wrapping import wrap as wrap
@@ -31,6 +32,7 @@ __all__ = [
     "from_torch",
     "generator_to_key",
     "key_to_generator",
+    "saving",
     "to_graph_module",
     "to_torch",
     "train_step",
@@ -44,6 +46,7 @@ _HOME = {
     "from_torch": "convert",
     "generator_to_key": "randomness",
     "key_to_generator": "randomness",
+    "saving": "saving",
     "to_graph_module": "graph_module",
     "to_torch": "convert",
     "train_step": "training",

@@ -35,11 +35,12 @@ class Artifact:
 
     ``data``: serialised StableHLO, whose main takes the number of the platform (if there are
     several ``platforms``), ``n_constants`` arrays, and the inputs. ``in_avals`` are those of the
-    arrays and the inputs, ``least`` is what each dimension variable in them is at least.
+    arrays and the inputs, ``least`` is what each dimension variable in them is at least, ``order``
+    how many orders of derivatives were saved.
     """
 
-    __slots__ = ("data", "in_avals", "least", "n_constants", "name", "out_avals", "platforms",
-                 "solution")  # fmt: skip
+    __slots__ = ("data", "in_avals", "least", "n_constants", "name", "order", "out_avals",
+                 "platforms", "solution")  # fmt: skip
 
     def __init__(
         self,
@@ -50,6 +51,7 @@ class Artifact:
         platforms: Sequence[str] = (),
         n_constants: int = 0,
         least: int = 1,
+        order: int = 1,
     ) -> None:
         self.name = name
         self.data = data
@@ -58,6 +60,7 @@ class Artifact:
         self.platforms = tuple(platforms)
         self.n_constants = n_constants
         self.least = least
+        self.order = order
         self.solution: Solution = solve_dim_variables([a.shape for a in self.in_avals])
 
     def __repr__(self) -> str:
@@ -234,11 +237,11 @@ class ExportedCall(Primitive):
 
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         del primals, tangents
-        raise no_rule(params["artifact"].name, "derivative of its own")
+        raise no_rule(params["artifact"], "derivative of its own")
 
     def transpose(self, ct: Sequence[Value | None], *args: Value, **params: Any) -> Sequence[Any]:
         del ct, args
-        raise no_rule(params["artifact"].name, "transpose")
+        raise no_rule(params["artifact"], "transpose")
 
     def batch(
         self,
@@ -255,13 +258,19 @@ class ExportedCall(Primitive):
 exported_call_p = ExportedCall()
 
 
-def no_rule(name: str, rule: str) -> MissingRuleError:
+WAY_OUT = (
+    "export it under `with tracebridge.torch.saving(grad_order=...)`: each derivative of a "
+    "derivative takes an order more, and so does forward mode. Or export the derivative itself, "
+    "or import the module of the function before the graph is loaded"
+)
+
+
+def no_rule(artifact: Artifact, rule: str) -> MissingRuleError:
     """The error of what programs are not saved with."""
     return MissingRuleError(
         exported_call_p.name,
         rule,
-        message=f"{name}: the saved program has no {rule}: it was saved with its first gradient, "
-        "as far as it has one, and nothing else",
-        hint="export the derivative itself, or import the module of the function before the "
-        "graph is loaded",
+        message=f"{artifact.name}: the saved program has no {rule}: it was saved with "
+        f"grad_order={artifact.order}",
+        hint=WAY_OUT,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextvars import ContextVar
 from typing import final
 
 import torch
@@ -14,7 +15,6 @@ from tracebridge.core.config.wide import Width
 from tracebridge.core.dtypes.width import width_of
 from tracebridge.core.errors.exchange_errors import ExchangeError
 from tracebridge.core.errors.user_warnings import warn_user
-from tracebridge.core.export.called import no_rule
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.symbolic.dims import is_static
 from tracebridge.core.symbolic.scope import SymbolicScope
@@ -23,6 +23,9 @@ from tracebridge.torch._graphs.roots import resolve
 
 MAX_BYTES = 4 << 20
 """Of a program in a graph, which hands it over at each call."""
+
+GRAD_ORDER = ContextVar("grad_order", default=1)
+"""How many orders of derivatives a graph holds; see ``saving``."""
 
 _UNKNOWN = "?"
 _LOCK = threading.RLock()
@@ -46,10 +49,9 @@ class SavedFamily(Family):
     def build(self, avals: Avals) -> Jaxpr:
         return self.saved.program(avals)
 
-    def child(self, suffix: str) -> Family:
-        if suffix.startswith("jvp"):
-            raise no_rule(self.name, "forward mode")
-        return super().child(suffix)
+    @property
+    def has_forward_mode(self) -> bool:
+        return False
 
     def width(self, avals: Avals) -> Width:
         return width_of([a.dtype for a in self.saved.in_avals])
@@ -66,10 +68,12 @@ def program_for_graph(family: Family, avals: Avals) -> str:
     if not torch.compiler.is_exporting():
         return ""
     jaxpr = family.program(avals)
-    found: str = jaxpr.cache.get("torch saved", _UNKNOWN)
+    order = GRAD_ORDER.get()
+    key = "torch saved", order
+    found: str = jaxpr.cache.get(key, _UNKNOWN)
     if found is _UNKNOWN:
         try:
-            found = _text_of(family, avals)
+            found = _text_of(family, avals, order)
             too_large = len(found) > MAX_BYTES
         except TooLargeError:
             too_large = True
@@ -82,24 +86,25 @@ def program_for_graph(family: Family, avals: Avals) -> str:
                 "imported. Pass large arrays as arguments: parameters and buffers of a Module are"
             )
             found = ""
-        jaxpr.cache["torch saved"] = found
+        jaxpr.cache[key] = found
     return found
 
 
-def _text_of(family: Family, avals: Avals) -> str:
+def _text_of(family: Family, avals: Avals, order: int) -> str:
     """The program, for size 0 too if it can be traced so: torch does not stop calls of that size.
 
     Raises:
         ExportError: the program needs what only this process has.
     """
     if all([is_static(a.shape) for a in avals]):
-        return save_program(family.program(avals), family.name)
+        return save_program(family.program(avals), family.name, order=order)
     try:
-        return save_program(_program_of_all(family, avals, 0), family.name, with_gradient=True)
+        program = _program_of_all(family, avals, 0)
+        return save_program(program, family.name, order=order, with_gradient=True)
     except TooLargeError:
         raise
     except Exception:  # noqa: BLE001 - some functions need a row
-        return save_program(_program_of_all(family, avals, 1), family.name)
+        return save_program(_program_of_all(family, avals, 1), family.name, order=order)
 
 
 def _program_of_all(family: Family, avals: Avals, least: int) -> Jaxpr:

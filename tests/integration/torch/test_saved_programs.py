@@ -17,12 +17,12 @@ from tests.integration.torch.test_hazards import run
 from tracebridge._derived.saved import SavedProgram, save_program
 from tracebridge.core.errors.export_errors import ExportError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
-from tracebridge.core.errors.transform_errors import MissingRuleError
+from tracebridge.core.errors.transform_errors import ArgumentSpecError, MissingRuleError
 from tracebridge.core.export.archive import pack, unpack
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.debug_info import DebugInfo
 from tracebridge.core.ir.jaxpr import Jaxpr
-from tracebridge.torch import wrap
+from tracebridge.torch import saving, wrap
 
 pytestmark = pytest.mark.torch
 
@@ -228,21 +228,91 @@ def test_calls_of_other_types(call: Any) -> None:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.func itself
 def test_what_is_saved(call: Any) -> None:
     """The first gradient; second ones and forward mode say what to do."""
+    way_out = r"(?s)it was saved with grad_order=1.*way out: export it under `with tracebridge"
     x = torch.linspace(0, 1, 3).requires_grad_()
     (slope,) = torch.autograd.grad(call(x).sum(), x, create_graph=True)
     torch.testing.assert_close(slope, torch.cos(torch.exp(x)) * torch.exp(x))
 
-    with pytest.raises(MissingRuleError, match="it was saved with its first gradient"):
+    with pytest.raises(MissingRuleError, match=way_out):
         torch.autograd.grad(slope.sum(), x)
-    with pytest.raises(MissingRuleError, match="the saved program has no forward mode"):
+    with pytest.raises(MissingRuleError, match=way_out):
         torch.func.jvp(call, (x.detach(),), (x.detach(),))
 
 
-def without_function(program: Any) -> Any:
+def without_function(program: Any, name: str = "gone") -> Any:
     """The one call of a graph, by a name that no function has."""
     (node,) = calls_in(program)
     _, handle, text = node.args
-    return lambda *xs: torch.ops.tracebridge.call_saved(list(xs), f"gone:{handle}", text)[0]
+    return lambda *xs: torch.ops.tracebridge.call_saved(list(xs), f"{name}:{handle}", text)[0]
+
+
+def curved(x: Any, w: Any) -> Any:
+    """Complex inside, so that conjugates count."""
+    return tnp.real(tnp.exp(1j * (x @ w)) * tnp.tanh(w[0] * 2)) * tnp.sin(x[:, :1])
+
+
+def orders(f: Any, x: torch.Tensor, w: torch.Tensor) -> list[Any]:
+    """What takes gradients of order 1, 2, 2, 2, 3, 3."""
+
+    def chain(n: int) -> torch.Tensor:
+        at = x.clone().requires_grad_()
+        y = f(at, w)
+        for _ in range(n):
+            (y,) = torch.autograd.grad(y.square().sum(), at, create_graph=True)
+        return y.detach()
+
+    def loss(x: torch.Tensor) -> torch.Tensor:
+        return f(x, w).square().sum()
+
+    grad, jacrev, jvp = torch.func.grad, torch.func.jacrev, torch.func.jvp
+    return [
+        lambda: chain(1),
+        lambda: chain(2),
+        lambda: jacrev(grad(loss))(x),
+        lambda: jvp(lambda w: f(x, w), (w,), (w + 1,))[1],
+        lambda: torch.func.hessian(loss)(x),
+        lambda: chain(3),
+    ]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.func itself
+def test_orders() -> None:
+    """Derivatives up to the order that was asked for, and beyond it what to ask for."""
+    x, w = torch.randn(2, 3).double(), torch.randn(3, 2).double()
+    f = wrap(curved)
+    expected = [call() for call in orders(f, x, w)]
+    every = torch.export.Dim("n", min=0)
+    for order, sizes, n in ((2, None, 4), (3, ({0: every}, None), 6), (0, None, 0)):
+        with saving(grad_order=order):
+            program = exported(f, x, w, sizes=sizes)
+        saved = without_function(program, f"gone{order}")
+        torch.testing.assert_close(saved(x, w), f(x, w))
+        calls = orders(saved, x, w)
+        for call, value in list(zip(calls, expected, strict=True))[:n]:
+            torch.testing.assert_close(call(), value)
+        for call in calls[n:][:2]:
+            with pytest.raises(MissingRuleError, match=rf"saved with grad_order={order}[^0-9]"):
+                call()
+
+
+def test_orders_of_nothing() -> None:
+    """Blocks end, numbers are orders, and the graph of no derivatives is the smallest."""
+    f = wrap(lambda x: tnp.sin(x) * x)
+    sizes = []
+    for order in (0, 1, 2, 1, 0):
+        with saving(grad_order=order):
+            (node,) = calls_in(exported(f, torch.ones(3)))
+        sizes.append(len(node.args[2]))
+    (node,) = calls_in(exported(f, torch.ones(3)))
+
+    assert sizes[0] < sizes[1] < sizes[2]
+    assert sizes[1:2] * 2 == [sizes[3], len(node.args[2])]
+    for wrong in (-1, True, 1.0, None):
+        with (
+            pytest.raises(ArgumentSpecError, match="saving: grad_order is"),
+            saving(grad_order=wrong),
+        ):
+            pass
 
 
 def test_sizes_of_gradients_and_checks() -> None:
