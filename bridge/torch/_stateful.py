@@ -159,6 +159,11 @@ def snapshots(state: Sequence[torch.Tensor]) -> list[torch.Tensor]:
 
 def write_state(state: Sequence[torch.Tensor], changed: Mapping[int, torch.Tensor]) -> None:
     """Write new leaves in the place of the old ones. Dynamo reads these lines."""
+    if torch.compiler.is_exporting():
+        # torch.export.save refuses graphs with a block of no_grad that gives nothing.
+        for i, new in changed.items():
+            state[i].copy_(new.detach())
+        return
     with torch.no_grad():
         if not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active():
             for i, new in changed.items():

@@ -17,6 +17,7 @@ from torch._dynamo.comptime import comptime
 from tracebridge._derived.names import WRAPPED
 from tracebridge.core.config.options import OPTIONS, TRACING_OPTIONS
 from tracebridge.core.config.values import global_value, on_global_change
+from tracebridge.core.errors.exchange_errors import ExchangeError
 from tracebridge.torch._crossing.numbers import host_tensor, number_tensors, width_beside
 from tracebridge.torch._crossing.structure import (
     BOOL,
@@ -118,7 +119,28 @@ def graph_handle(
     """
     del options  # for the guard
     xs, _NOTED.xs = _NOTED.xs, None
-    return captured(family_of(root, positional, keywords), xs)
+    family = family_of(root, positional, keywords)
+    if torch.compiler.is_exporting():
+        _check_exportable(family.name)
+    return captured(family, xs)
+
+
+def _check_exportable(name: str) -> None:
+    """Refuse what torch exports with the example tensors in the place of its inputs.
+
+    Raises:
+        ExchangeError: torch.func differentiates the call by reverse mode.
+    """
+    levels = torch._C._functorch.get_interpreter_stack() or ()
+    if any([level.key() == torch._C._functorch.TransformType.Grad for level in levels]):
+        raise ExchangeError(
+            f"{name}: called under torch.func.grad, vjp or jacrev in code that torch.export "
+            "traces. torch writes graphs of those that do not read their inputs, of its own "
+            "operations too",
+            hint="differentiate the function before it is wrapped, wrap(tracebridge.grad(f)), or "
+            "call torch.autograd.grad and export with strict=False; or export the function itself "
+            "and differentiate what is loaded",
+        )
 
 
 @torch._dynamo.assume_constant_result

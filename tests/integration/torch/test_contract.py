@@ -68,6 +68,12 @@ def test_other_private_names():
     assert callable(_disable_current_modes)
     assert isinstance(forward_ad._current_level, int)
     assert callable(forward_ad._set_fwd_grad_enabled)
+    assert torch._C._functorch.get_interpreter_stack() is None
+    seen = []
+    torch.func.grad(lambda x: seen.extend(torch._C._functorch.get_interpreter_stack()) or x)(
+        torch.ones(())
+    )
+    assert [torch._C._functorch.TransformType.Grad] == [level.key() for level in seen]
     assert callable(torch._VF._unpack_dual)
     assert callable(torch._VF._make_dual)
     assert callable(torch._VF._remove_batch_dim)

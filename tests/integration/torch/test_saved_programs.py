@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import tracebridge as tb
 import tracebridge.numpy as tnp
 from tests.integration.torch.test_hazards import run
 from tracebridge._derived.saved import SavedProgram, save_program
+from tracebridge.core.errors.exchange_errors import ExchangeError
 from tracebridge.core.errors.export_errors import ExportError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.errors.transform_errors import ArgumentSpecError, MissingRuleError
@@ -22,7 +25,7 @@ from tracebridge.core.export.archive import pack, unpack
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.debug_info import DebugInfo
 from tracebridge.core.ir.jaxpr import Jaxpr
-from tracebridge.torch import saving, wrap
+from tracebridge.torch import Module, saving, wrap
 
 pytestmark = pytest.mark.torch
 
@@ -344,6 +347,74 @@ def test_a_gradient_in_the_graph() -> None:
 
     assert len(found) >= 2
     assert [3] * len(found) == [len(node.args) for node in found]
+
+
+def reloaded(program: Any) -> Any:
+    """What ``torch.export.load`` gives."""
+    file = io.BytesIO()
+    torch.export.save(program, file)
+    file.seek(0)
+    return torch.export.load(file).module()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.func itself
+@pytest.mark.parametrize("strict", [False, True])
+def test_transforms_in_the_graph(strict: bool) -> None:
+    """Maps and tangents are exported; of gradients torch would keep the example."""
+    x = torch.randn(3)
+    here = lambda x: ONE(x).sin().sum()
+    maps = lambda x: torch.func.vmap(here)(torch.stack([x, x + 1]))
+    tangents = lambda x: torch.func.jvp(here, (x,), (x,))[1]
+    for f in (maps, tangents):
+        torch.testing.assert_close(exported(f, x, strict=strict).module()(x + 1), f(x + 1))
+    slopes = [torch.func.grad(here), torch.func.jacrev(here), torch.func.hessian(here)]
+    for f in slopes[: 1 if strict else 3]:
+        with pytest.raises(
+            Exception, match=r"(?s)torch\.func\.grad, .*way out:.*grad\(f\)"
+        ) as found:
+            exported(f, x, strict=strict)
+        assert strict or found.type is ExchangeError
+    # The ways out.
+    inside = wrap(tb.grad(lambda x: tnp.sum(tnp.sin(x * 2.0))))
+    torch.testing.assert_close(exported(inside, x, strict=strict).module()(x + 1), slopes[0](x + 1))
+    if not strict:
+
+        def outside(x: torch.Tensor) -> torch.Tensor:
+            x = x.detach().requires_grad_()
+            return torch.autograd.grad(here(x), x)[0]
+
+        torch.testing.assert_close(exported(outside, x).module()(x + 1), slopes[0](x + 1))
+
+
+def test_states_that_are_written() -> None:
+    """A graph that writes its state is saved, and goes on where it was."""
+
+    def decays(p: Any, s: Any, x: Any) -> Any:
+        return x * p["w"] + s["n"], {"n": s["n"] * 0.5 + x.sum()}
+
+    module = Module(decays, {"w": torch.ones(3)}, state={"n": torch.ones(())})
+    for strict in (False, True):
+        plain = deepcopy(module)
+        loaded = reloaded(torch.export.export(deepcopy(module), (torch.ones(2, 3),), strict=strict))
+        for _ in range(3):
+            x = torch.randn(2, 3)
+            torch.testing.assert_close(loaded(x), plain(x))
+        assert not dict(loaded.named_buffers())["n"].requires_grad
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float64, torch.bfloat16, torch.complex64, torch.int64, torch.bool]
+)
+def test_dtypes_and_layouts(dtype: torch.dtype) -> None:
+    """All dtypes, sizes 0 and 1, inputs that are not dense, one value as two results."""
+    f = wrap(lambda x: (x.sum(0), x, x, x.reshape(-1)))
+    values = lambda *shape: torch.randn(shape).to(dtype)
+    loaded = reloaded(exported(f, values(4, 3), sizes=({0: BATCH},)))
+    for x in (values(1, 3), values(0, 3), values(3, 5).T, values(2, 6)[:, ::2]):
+        found, expected = loaded(x), f(x)
+        torch.testing.assert_close(found, expected)
+        found[1].zero_()
+        torch.testing.assert_close(found[2], x.contiguous())
 
 
 def test_large_constants() -> None:
