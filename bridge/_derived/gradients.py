@@ -48,15 +48,17 @@ def jvp_by_gradients(primal: Jaxpr, nonzero: Mask) -> Jaxpr:
     active = reached(nonzero, paths, (True,) * len(paths))
     cotangents = attached(active, paths)
     n_in, n_active, n_cts = primal.n_in, sum(active), sum(cotangents)
-    pull = gradients(primal, active, cotangents)
-    push = gradients(pull, (False,) * n_in + (True,) * n_cts, (True,) * n_active)
+    pull = push = primal  # if no result depends on an input that moves
+    if n_active:
+        pull = gradients(primal, active, cotangents)
+        push = gradients(pull, (False,) * n_in + (True,) * n_cts, (True,) * n_active)
 
     def run(*values: Any) -> list[Any]:
         process = current_trace().process
         xs = values[:n_in]
         given = iter(values[n_in:])
-        tangents = [next(given) if here else None for here in nonzero]
-        taken = [t for t, a in zip(tangents, active, strict=True) if a]
+        tangents = {i: next(given) for i, here in enumerate(nonzero) if here}
+        taken = [tangents[i] for i, here in enumerate(active) if here]
         zeros = [zeros_of(a) for a in pull.in_avals[n_in:]]
         found = iter(eval_jaxpr(push, process, [*xs, *zeros, *taken]) if n_active else [])
         outs = eval_jaxpr(primal, process, xs)
