@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch._C._functorch import TransformType, get_interpreter_stack
 from torch._dynamo.comptime import comptime
 
 from tracebridge._derived.names import WRAPPED
@@ -131,8 +132,8 @@ def _check_exportable(name: str) -> None:
     Raises:
         ExchangeError: torch.func differentiates the call by reverse mode.
     """
-    levels = torch._C._functorch.get_interpreter_stack() or ()
-    if any([level.key() == torch._C._functorch.TransformType.Grad for level in levels]):
+    levels = get_interpreter_stack() or ()
+    if any([level.key() == TransformType.Grad for level in levels]):
         raise ExchangeError(
             f"{name}: called under torch.func.grad, vjp or jacrev in code that torch.export "
             "traces. torch writes graphs of those that do not read their inputs, of its own "
