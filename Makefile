@@ -48,6 +48,7 @@ bench: env tree .venv-peer/stamp
 	    --record docs/benchmarks.md $(ARGS)
 	$(RUN) tests/benchmarks/torch_calls.py --record docs/benchmarks.md
 	$(RUN) tests/benchmarks/torch_training.py --record docs/benchmarks.md
+	$(RUN) tests/benchmarks/tf_calls.py --record docs/benchmarks.md
 	PYTHONPATH=build/tree:. $(BIN)/python tests/benchmarks/torch_kernels.py \
 	    --record docs/kernels.md --readme README.md --chart docs/kernels.svg
 	PYTHONPATH=build/tree:. $(BIN)/python tests/benchmarks/torch_kernels.py --cores 1 \

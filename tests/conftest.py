@@ -15,7 +15,7 @@ import hypothesis
 import numpy as np
 import pytest
 
-from tests.case_sampling import sampled
+from tests.case_sampling import compiles_quickly, sampled
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -138,6 +138,16 @@ def _calls_by_signature() -> Iterator[None]:
     before = fastpath._FORWARDING[0]
     yield
     fastpath._FORWARDING[0] = before
+
+
+@pytest.fixture(autouse=True)
+def _effort(request: pytest.FixtureRequest) -> None:
+    """Let XLA hardly optimise what is compiled, in a short run, where nothing depends on it."""
+    config = importlib.import_module("tracebridge").config
+    short = bool(request.config.getoption("--sample-cases"))
+    quick = short and compiles_quickly(request.node.nodeid)
+    if config.read("disable_most_optimizations") != quick:
+        config.update("disable_most_optimizations", quick)
 
 
 @pytest.fixture(autouse=True)

@@ -241,6 +241,10 @@ _ROWS = (
            "Programs for one platform are lowered by the rules that make them faster there. Off, "
            "each primitive becomes its plain operation: to find out whether a rule is at fault.",
            affects_tracing=True),
+    Option("disable_most_optimizations", bool, False,
+           "XLA hardly optimises programs: they compile faster and run slower, which pays where "
+           "each runs once, as in tests.",
+           affects_tracing=True),
     Option("enable_custom_prng", bool, False,
            "tracebridge.random.PRNGKey makes typed keys, as key does.",
            affects_tracing=True),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 
 import pytest
 
@@ -13,7 +14,8 @@ from tracebridge.core.config.options import OPTIONS
 READERS = ("option", "global_value", "read_environment_again")
 
 
-def names_that_are_read() -> set[str]:
+@functools.cache
+def names_that_are_read() -> frozenset[str]:
     """First arguments of all calls of readers, and loops over rows that name none."""
     found: set[str] = set()
     for source in sources.package_sources():
@@ -24,7 +26,7 @@ def names_that_are_read() -> set[str]:
                 name = function.attr if isinstance(function, ast.Attribute) else name
                 if name in READERS:
                     found.add(str(node.args[0].value))
-    return found
+    return frozenset(found)
 
 
 @pytest.mark.parametrize("name", sorted(OPTIONS))

@@ -28,6 +28,7 @@ OTHER_VALUES: dict[str, Any] = {
     "threefry_partitionable": False,
     "default_prng_impl": "rbg",
     "platform_rules": False,
+    "disable_most_optimizations": True,
 }
 
 

@@ -7,6 +7,7 @@
 | ``reduce_sum`` | an axis that stays holds copies of one slice | the sum of that slice, repeated |
 | ``reduce_sum`` | the operand is a reshape that splits no sum | the sum, reshaped |
 | ``reduce_sum`` | the operand is a negated array of floats | the negated sum |
+| ``reduce_sum`` | of functions that others read too, as in softmax | these are computed once |
 | ``transpose`` | the operand is joined along a new axis | a concatenation along another axis |
 | ``sin``, ``cos`` | the same of the same operand is there | that one: XLA joins no branches |
 
@@ -53,6 +54,9 @@ _LEAST_WEIGHTED = 1 << 14
 _LEAST_WIDTH = 16
 _MOST_ROWS = 1024
 
+# Sums of fewer elements are left to XLA (core/lax/reduce/cpu_sums.py).
+_LEAST_WRITTEN = 1 << 15
+
 _EXACT = _REAL | {np.dtype(np.complex64), np.dtype(np.complex128)}
 
 Made = dict[int, "tuple[Application, Sequence[int]]"]
@@ -81,17 +85,21 @@ class _Pass:
         self.made_by: Made = {}
         self.copies = Copies(self.made_by)
         self.waves: dict[object, int] = {}
+        self.written: dict[int, int] = {}
+        """Values that are computed once and read from memory -> what stands for them."""
         self.changed = False
+        self.numbers: list[int] = []
+        """Of the variables of the program."""
         self._products: dict[int, bool] = {}
 
     def result(self) -> Jaxpr | None:
         """The program, if anything has changed."""
         jaxpr, graph = self.jaxpr, self.graph
         inputs = graph.inputs(jaxpr.in_avals)
-        numbers = [*inputs, *[graph.constant(c) for c in jaxpr.consts]]
+        self.numbers = numbers = [*inputs, *[graph.constant(c) for c in jaxpr.consts]]
         for k, (app, idx) in enumerate(jaxpr.equations):
             source = jaxpr.sources[k] if jaxpr.sources else None
-            args = [numbers[i] for i in idx]
+            args = [self.written.get(numbers[i], numbers[i]) for i in idx]
             first = graph.add(app, args, source)
             made = range(first, first + len(app.outs))
             rewrite = _REWRITES.get(app.primitive)
@@ -105,7 +113,8 @@ class _Pass:
             numbers.extend(made)
         if not self.changed:
             return None
-        return graph.program(inputs, [numbers[i] for i in jaxpr.outs], jaxpr.debug)
+        outs = [self.written.get(numbers[i], numbers[i]) for i in jaxpr.outs]
+        return graph.program(inputs, outs, jaxpr.debug)
 
     def emit(self, run: Callable[..., object], args: Sequence[int], source: object) -> int:
         """The equations of a function of values, which has one result."""
@@ -121,6 +130,11 @@ class _Pass:
             return list(out) if isinstance(out, tuple) else [out]
 
         return stage(listed, [self.graph.avals[a] for a in args], locate=False)
+
+    def readers(self, number: int) -> int:
+        """How often the program, as it was written, reads a value of the graph."""
+        jaxpr, var = self.jaxpr, self.numbers.index(number)
+        return jaxpr.outs.count(var) + sum([idx.count(var) for _, idx in jaxpr.equations])
 
     def is_product(self, number: int) -> bool:
         """Whether a value may have several factors: it is a product, moved about."""
@@ -166,8 +180,11 @@ def _sum(here: _Pass, app: Application, args: Sequence[int], source: object) -> 
             new = _weighted_sum(here, app, args, source, params)
         if new is not None:
             return new
-    new = _sum_of_reshaped(here, app, args, source)
-    return _sum_of_negated(here, app, args, source) if new is None else new
+    for rewrite in (_sum_of_reshaped, _sum_of_negated, _sum_of_shared):
+        new = rewrite(here, app, args, source)
+        if new is not None:
+            return new
+    return None
 
 
 def _product(here: _Pass, app: Application, args: Sequence[int], source: object) -> int | None:
@@ -314,6 +331,26 @@ def _sum_of_negated(
         return None
     axes = app.params["axes"]
     return here.emit(lambda x: lax.neg(lax.reduce_sum(x, axes)), made[1], source)
+
+
+# functions that are read twice ---------------------------------------------------------------------
+
+
+def _sum_of_shared(
+    here: _Pass, app: Application, args: Sequence[int], source: object
+) -> int | None:
+    """The sum of exponentials, say, that are written once for all that read them.
+
+    XLA would compute them in the sum, and again in each of its operations that reads them.
+    """
+    (x,) = app.avals
+    made = here.made_by[args[0]][0].primitive
+    if made.cost is not Cost.EXPENSIVE or x.dtype not in _REAL or x.size < _LEAST_WRITTEN:
+        return None
+    if here.readers(args[0]) < 2:
+        return None
+    here.written[args[0]] = once = here.emit(lax.optimization_barrier, args, source)
+    return here.graph.add(app, [once], source)
 
 
 # concatenations ----------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from tracebridge.core.runtime.effects.tokens import EffectfulExecutable
 from tracebridge.core.runtime.programs.compilation_cache import compile_or_load
 from tracebridge.core.runtime.programs.executables import EXECUTABLES
 from tracebridge.core.runtime.programs.program import Program
-from tracebridge.core.runtime.programs.schedule import with_schedule
+from tracebridge.core.runtime.programs.flags import with_flags
 from tracebridge.core.runtime.programs.spmd import compile_spmd
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def compile_lowered(
         return compile_spmd(lowered, placement, out_avals, (), compiler_options)
     with building():
         bytecode = module_to_bytecode(lowered.module)
-    compiler_options = with_schedule(compiler_options, placement.device.platform)
+    compiler_options = with_flags(compiler_options, placement.device.platform)
     own = lowered.callbacks or lowered.keepalives
     key = None if own else (bytecode, placement, compiler_options)
     executable = None if key is None else EXECUTABLES.get(key)

@@ -33,7 +33,7 @@ from tracebridge.core.runtime.effects.tokens import EffectfulExecutable
 from tracebridge.core.runtime.programs.compilation_cache import compile_or_load
 from tracebridge.core.runtime.programs.executables import EXECUTABLES
 from tracebridge.core.runtime.programs.program import Program
-from tracebridge.core.runtime.programs.schedule import with_schedule
+from tracebridge.core.runtime.programs.flags import with_flags
 from tracebridge.core.sharding.equivalent import sharding_at
 from tracebridge.core.sharding.named import NamedSharding
 from tracebridge.core.sharding.partition_spec import PartitionSpec
@@ -77,7 +77,7 @@ def compile_replicas(
     ``out_avals`` are those of whole results.
     """
     ids = [[d.id] for d in placement.mesh.device_tuple]
-    options = with_schedule(options, placement.device.platform)
+    options = with_flags(options, placement.device.platform)
     settings = make_compile_options(len(ids), 1, ids, env_overrides=options)
     loaded = _load(lowered, lowered.module, placement.mesh, settings, ("replicas", options))
     return _program(loaded, lowered, placement, out_avals, out_shardings, donated)
@@ -97,7 +97,7 @@ def compile_spmd(
         raise EffectError(msg, hint="inspect arrays on one device")
     if placement.mesh.size > 1:
         check_over_devices(lowered.effects, lowered.name, where)
-    options = with_schedule(options, placement.device.platform)
+    options = with_flags(options, placement.device.platform)
     avals = tuple(out_avals)
     whole: set[int] = set()
     while True:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -251,3 +252,66 @@ def test_rounded_and_counted_products_stay(dtype: Any) -> None:
     with scope("platform_rules", False):
         plain = lowered(f, x, g)
     assert lowered(f, x, g).count("multiply") == plain.count("multiply")
+
+
+# functions that are read twice --------------------------------------------------------------------
+
+
+def writes_exponentials(f: Any, x: Any) -> bool:
+    """Whether all that reads the exponentials reads one array in memory."""
+    written = r"(%\d+) = stablehlo.exponential .*\n.* stablehlo.optimization_barrier \1 "
+    return re.search(written, lowered(f, x)) is not None
+
+
+def normalised(x: Any) -> Any:
+    e = tnp.exp(x - tnp.max(x, axis=-1, keepdims=True))
+    return e / tnp.sum(e, axis=-1, keepdims=True)
+
+
+@pytest.mark.parametrize("f", [normalised, tb.nn.softmax])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_exponentials_that_are_summed_and_read_are_computed_once(f: Any, dtype: Any) -> None:
+    with scope("enable_x64", True):
+        x = np.random.default_rng(0).normal(size=(256, 256)).astype(dtype)
+        result, plain = tb.jit(f)(x), plainly(f, x)
+        assert writes_exponentials(f, x)
+        with scope("platform_rules", False):
+            assert not writes_exponentials(f, x)
+
+    assert result.dtype == dtype
+    np.testing.assert_allclose(np.asarray(result), np.asarray(plain), rtol=1e-6)
+
+
+def test_exponentials_that_are_results_too() -> None:
+    """All that reads them reads the one array, before the sum and after it; so does the caller."""
+    x = np.random.default_rng(0).normal(size=(256, 256)).astype(np.float32)
+
+    def f(x: Any) -> Any:
+        e = tnp.exp(x)
+        before, total, after = e * 2.0, tnp.sum(e, axis=0), tnp.sqrt(e)
+        return e, before, total, after, tnp.sum(e)
+
+    for a, b in zip(tb.jit(f)(x), plainly(f, x), strict=True):
+        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-5)
+
+
+def test_exponentials_that_are_read_once_fuse_into_the_sum() -> None:
+    """Those of few elements are left to XLA too."""
+    x = np.ones((256, 256), np.float32)
+
+    assert not writes_exponentials(lambda x: tnp.sum(tnp.exp(x), axis=-1), x)
+    assert not writes_exponentials(normalised, x[:8])
+
+
+def test_derivatives_of_normalised_exponentials() -> None:
+    x = np.random.default_rng(0).normal(size=(256, 256)).astype(np.float32)
+    ct = np.random.default_rng(1).normal(size=(256, 256)).astype(np.float32)
+
+    def gradients() -> list[Any]:
+        out, pull = tb.vjp(normalised, x)
+        return [out, *pull(ct), tb.jit(tb.grad(lambda x: tnp.sum(normalised(x) * ct)))(x)]
+
+    fast = gradients()
+    with scope("platform_rules", False):
+        for a, b in zip(fast, gradients(), strict=True):
+            np.testing.assert_allclose(np.asarray(a), np.asarray(b), atol=1e-6)
