@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.case_sampling import SHARE, WHOLE, sampled
+from tests.architecture.sources import ROOT
+from tests.case_sampling import OPTIMISED_FOLDERS, SHARE, WHOLE, compiles_quickly, sampled
 
 LONG = [f"tests/core/test_a.py::test_table[op{i}-float{j}]" for i in range(30) for j in range(40)]
 
@@ -42,3 +43,13 @@ def test_pages_and_rules_are_never_left_out() -> None:
     pages = [f"tests/doctests/test_doctests.py::test_examples[{i}]" for i in range(500)]
 
     assert set(pages) == sampled(pages)
+
+
+def test_what_is_compiled_quickly() -> None:
+    """No test about compiled programs; of the others most, but not all."""
+    files = [str(p.relative_to(ROOT)) for p in (ROOT / "tests" / "core").rglob("test_*.py")]
+    quick = [file for file in files if compiles_quickly(f"{file}::test_it")]
+
+    assert 0.4 < len(quick) / len(files) < 0.8
+    assert not [file for file in quick if "runtime" in file or "ulps" in file]
+    assert not [folder for folder in OPTIMISED_FOLDERS if not (ROOT / folder).is_dir()]

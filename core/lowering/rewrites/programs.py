@@ -333,7 +333,7 @@ def _sum_of_negated(
     return here.emit(lambda x: lax.neg(lax.reduce_sum(x, axes)), made[1], source)
 
 
-# functions that are read twice ---------------------------------------------------------------------
+# functions that are read twice --------------------------------------------------------------------
 
 
 def _sum_of_shared(

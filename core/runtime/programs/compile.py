@@ -26,8 +26,8 @@ from tracebridge.core.runtime.backends.monitoring import COMPILE, LOWER, finishe
 from tracebridge.core.runtime.effects.tokens import EffectfulExecutable
 from tracebridge.core.runtime.programs.compilation_cache import compile_or_load
 from tracebridge.core.runtime.programs.executables import EXECUTABLES
-from tracebridge.core.runtime.programs.program import Program
 from tracebridge.core.runtime.programs.flags import with_flags
+from tracebridge.core.runtime.programs.program import Program
 from tracebridge.core.runtime.programs.spmd import compile_spmd
 
 if TYPE_CHECKING:

@@ -32,8 +32,8 @@ from tracebridge.core.runtime.backends.monitoring import COMPILE, finished
 from tracebridge.core.runtime.effects.tokens import EffectfulExecutable
 from tracebridge.core.runtime.programs.compilation_cache import compile_or_load
 from tracebridge.core.runtime.programs.executables import EXECUTABLES
-from tracebridge.core.runtime.programs.program import Program
 from tracebridge.core.runtime.programs.flags import with_flags
+from tracebridge.core.runtime.programs.program import Program
 from tracebridge.core.sharding.equivalent import sharding_at
 from tracebridge.core.sharding.named import NamedSharding
 from tracebridge.core.sharding.partition_spec import PartitionSpec
