@@ -41,6 +41,7 @@ from jaxlib.xla_client import (
 from tracebridge.core._jaxlib.version import JAXLIB_VERSION
 
 __all__ = [
+    "NO_EMITTERS",
     "ArrayCopySemantics",
     "ArrayImpl",
     "Client",
@@ -264,10 +265,10 @@ else:
 
 
 # Versions since 0.11 have no emitters to choose.
-_EMITTERS = (("xla_cpu_use_fusion_emitters", False),) if JAXLIB_VERSION < (0, 11) else ()
+NO_EMITTERS = (("xla_cpu_use_fusion_emitters", False),) if JAXLIB_VERSION < (0, 11) else ()
 QUICK_COMPILE: tuple[tuple[str, int | bool], ...] = (
     ("xla_backend_optimization_level", 0),
-    *_EMITTERS,
+    *NO_EMITTERS,
 )
 """Flags with which XLA compiles a program for the CPU in a third of the time; it runs slower."""
 
@@ -315,7 +316,7 @@ def make_compile_options(
     return options
 
 
-def with_flag(options: CompileOptions, name: str, value: str) -> CompileOptions:
+def with_flag(options: CompileOptions, name: str, value: str | bool) -> CompileOptions:
     """A copy of compile options in which an XLA flag has this value."""
     changed = CompileOptions.ParseFromString(options.SerializeAsString())
     others = [(n, v) for n, v in options.env_option_overrides if n != name]

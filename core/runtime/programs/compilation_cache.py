@@ -20,6 +20,7 @@ from typing import Any
 
 from tracebridge.core._jaxlib.version import JAXLIB_VERSION
 from tracebridge.core._jaxlib.xla import (
+    NO_EMITTERS,
     DeviceList,
     XlaRuntimeError,
     compile_and_load,
@@ -83,11 +84,26 @@ def _compile(
     host_callbacks: Sequence[Any] = (),
 ) -> Any:
     """Compile a module; again if XLA's library for CPUs got what it does wrong."""
-    executable = compile_and_load(client, module, devices, options, host_callbacks)
+    executable = _compile_with(client, module, devices, options, host_callbacks)
     if client.platform != "cpu" or not has_wrong_fusions(executable.get_hlo_text()):
         return executable
     del executable
     options = with_flag(options, *SAFE_FUSIONS)
+    return _compile_with(client, module, devices, options, host_callbacks)
+
+
+def _compile_with(
+    client: Any, module: Any, devices: DeviceList, options: Any, host_callbacks: Sequence[Any]
+) -> Any:
+    """Compile a module; again if the quick way of making code failed, which knows fewer dtypes."""
+    try:
+        return compile_and_load(client, module, devices, options, host_callbacks)
+    except XlaRuntimeError:
+        quick = [flag for flag in NO_EMITTERS if flag in options.env_option_overrides]
+        if not quick:
+            raise
+    for name, _ in quick:
+        options = with_flag(options, name, True)
     return compile_and_load(client, module, devices, options, host_callbacks)
 
 

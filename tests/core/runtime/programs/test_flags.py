@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -70,3 +71,13 @@ def test_results_are_the_same() -> None:
     with scope("disable_most_optimizations", False):
         for a, b in zip(quick, values(), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
+
+
+def test_dtypes_that_quick_compilation_does_not_know() -> None:
+    """XLA's plain emitter has no conversions to all floats of 8 bits: the usual one does it."""
+    numbers = np.arange(2).astype(np.float32).astype(ml_dtypes.float8_e4m3b11fnuz)
+    with scope("disable_most_optimizations", True):
+        constant, _ = tb.jit(lambda x: (tnp.asarray(numbers), x))(1.0)
+
+    assert constant.dtype == numbers.dtype
+    np.testing.assert_array_equal(np.asarray(constant), numbers)
