@@ -25,6 +25,7 @@ from tracebridge.core.ir.trace import is_eager
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.backends.clients import end_thread
 from tracebridge.core.tree.tree import PyTreeDef, flatten
 from tracebridge.core.tree.tree import map as tree_map
 from tracebridge.core.util.caching import BoundedCache
@@ -274,6 +275,7 @@ class _Converted:
         if traced is None:
             traced = self._find(args, tree, rows)
             self._calls.set(key, traced)
+        end_thread()  # what TensorFlow's tapes and executor call back cannot leave them later
         program = traced.program
         if self._stored is not None:
             outs = self._stored.run(program, tensors)

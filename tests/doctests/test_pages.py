@@ -37,6 +37,10 @@ NEEDS = {
     **{f"torch_{page}": ("torch",) for page in ("state", "sizes", "training", "deployment")},
     "torch_differences": ("torch",),
     "tensorflow": ("tensorflow",),
+    **{
+        f"tensorflow_{page}": ("tensorflow",)
+        for page in ("keras", "savedmodels", "sizes", "call", "differences")
+    },
     "README": ("torch", "tensorflow"),
     "add_a_framework": ("cupy",),
 }

@@ -93,11 +93,17 @@ def end_thread() -> None:
 
 
 def _in_engine(frame: Any) -> bool:
-    """Whether a thread whose innermost frame this is may be inside of jaxlib."""
-    name = frame.f_globals.get("__name__") or ""
-    return name.startswith(f"{__name__.partition('.')[0]}.") or frame.f_code.co_filename.startswith(
-        GENERATED_PREFIX
-    )
+    """Whether a thread whose innermost frame this is may be inside of jaxlib.
+
+    Outer frames count: what a compiled program calls back is Python of others, and jaxlib waits.
+    """
+    own = f"{__name__.partition('.')[0]}."
+    while frame is not None:
+        name = frame.f_globals.get("__name__") or ""
+        if name.startswith(own) or frame.f_code.co_filename.startswith(GENERATED_PREFIX):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _stop_daemons() -> None:
@@ -108,7 +114,7 @@ def _stop_daemons() -> None:
     is remembered is dropped; the way to new entries comes by ``check_not_forked``.
     """
     here, others = threading.get_ident(), sys._current_frames()
-    if not _BACKENDS or len(others) == 1:
+    if len(others) == 1:
         return
     _ending[0] = True
     deadline, quiet = time.monotonic() + _PATIENCE, 0
