@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from tracebridge._api.vectorize.vmap import vmap
 from tracebridge.core.config.settings import Settings
+from tracebridge.core.config.values import option
 from tracebridge.core.errors.base import TracebridgeError
 from tracebridge.core.export.portable import portable_program
 from tracebridge.core.interpreters.staging import stage
@@ -159,6 +160,7 @@ def module_of(
         names=names,
         platforms=platforms,
         allowed=(CONSUMER_TARGET,),
+        located=option("source_locations"),
     )
     call = CallModule(portable, names, disabled_checks)
 

@@ -87,6 +87,7 @@ def portable_program(
     names: Sequence[str] = (),
     platforms: Sequence[str] = (),
     allowed: Collection[str] = (),
+    located: bool = False,
 ) -> PortableProgram:
     """Lower and serialise ``jaxpr`` for consumers of StableHLO version ``target`` or later.
 
@@ -99,6 +100,8 @@ def portable_program(
             of the program has no rule are left out. With several main takes a leading ``i32``,
             the number of the one that it runs on.
         allowed: targets of custom calls that the consumer knows besides ``PORTABLE_TARGETS``.
+        located: operations keep the lines of the user's code that made them. Equal functions of
+            different lines are then different programs.
 
     Raises:
         ExportError: the program calls something that only this process has, runs on none of
@@ -108,7 +111,15 @@ def portable_program(
     jaxpr, _ = lifted_options(jaxpr)
     _check_whole(jaxpr, name)
     served = _platforms_of(jaxpr, name, platforms)
-    lowered = lower_module(jaxpr, name, PLATFORM, keep_unused=True, platforms=served, names=names)
+    lowered = lower_module(
+        jaxpr,
+        name,
+        PLATFORM,
+        keep_unused=True,
+        platforms=served,
+        names=names,
+        located=located,
+    )
     check_portable(lowered, name, allowed)
     with building():
         mlir.expand_chlo(lowered.module)

@@ -11,6 +11,7 @@ from typing import Any, final
 
 from tracebridge.core._jaxlib import mlir
 from tracebridge.core.errors.filtering import is_internal_file
+from tracebridge.core.ir.debug_info import DebugInfo
 from tracebridge.core.ir.name_stack import NamedSource
 
 # Frames of the user that a location shows, innermost first.
@@ -47,6 +48,13 @@ class Locations:
         path = "/".join((self._root, *names, operation))
         line = None if source is None else self._lines.get(source)
         return mlir.ir.Location.name(path, line)
+
+    def of_function(self, debug: DebugInfo) -> Any:
+        """Of what belongs to the whole program: where the function begins."""
+        file, line = debug.func_filename, debug.func_lineno
+        if file is None or line is None:
+            return mlir.ir.Location.name(self._root)
+        return mlir.ir.Location.name(self._root, mlir.ir.Location.file(file, line, 0))
 
     def of_argument(self, index: int) -> Any:
         """Of an argument of main: its name."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
@@ -144,7 +145,9 @@ def lower_module(
             for array, value in zip(hoisted, arguments, strict=False):
                 ctx.bind_constant(array, value)
             if symbolic:
-                inputs = define_dims(ctx, jaxpr.in_avals, arguments[len(hoisted) :], names)
+                where = ctx.locations and ctx.locations.of_function(jaxpr.debug)
+                with where or contextlib.nullcontext():
+                    inputs = define_dims(ctx, jaxpr.in_avals, arguments[len(hoisted) :], names)
                 arguments[len(hoisted) :] = inputs
             _fill_main(ctx, jaxpr, kept, arguments[len(hoisted) :])
     if not located:
