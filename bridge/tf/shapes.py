@@ -15,6 +15,7 @@ from tracebridge.core.symbolic.scope import SymbolicScope, symbolic_shape
 from tracebridge.core.symbolic.solve import solve_dim_variables
 from tracebridge.core.tree.prefix import flatten_axes
 from tracebridge.core.tree.tree import PyTreeDef
+from tracebridge.core.util.public_path import public_path
 
 BATCH = "batch"
 """The symbol that all unknown sizes of axis 0 share in saved models and layers."""
@@ -23,6 +24,7 @@ TensorShape = tuple[int | None, ...] | None
 """Sizes, None where unknown; None as a whole where even the rank is unknown."""
 
 
+@public_path("tracebridge.tf")
 @final
 class PolyShape(tuple[Any, ...]):
     """A specification of sizes for ``polymorphic_shapes``: ``PolyShape("b", None, ...)``.
@@ -42,6 +44,10 @@ class PolyShape(tuple[Any, ...]):
     def __new__(cls, *sizes: Any) -> PolyShape:
         """A specification of these sizes."""
         return super().__new__(cls, sizes)
+
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        # The sizes one by one: a tuple would name itself as the only one.
+        return tuple(self)
 
     def __str__(self) -> str:
         names = {None: "_", Ellipsis: "..."}

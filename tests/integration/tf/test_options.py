@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +110,8 @@ def test_poly_shapes() -> None:
         f({"a": X}, np.ones((5, 3), "f4"))
     assert "b, _, ..." == str(PolyShape("b", None, ...))
     assert "PolyShape('b', None, Ellipsis)" == repr(PolyShape("b", None, ...))
+    for copied in (copy.deepcopy(pair), pickle.loads(pickle.dumps(pair))):
+        assert repr(pair) == repr(copied)
 
 
 def test_shapes_of_results() -> None:
