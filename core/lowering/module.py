@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -145,8 +146,7 @@ def lower_module(
             for array, value in zip(hoisted, arguments, strict=False):
                 ctx.bind_constant(array, value)
             if symbolic:
-                where = ctx.locations and ctx.locations.of_function(jaxpr.debug)
-                with where or contextlib.nullcontext():
+                with _at_function(ctx, jaxpr):
                     inputs = define_dims(ctx, jaxpr.in_avals, arguments[len(hoisted) :], names)
                 arguments[len(hoisted) :] = inputs
             _fill_main(ctx, jaxpr, kept, arguments[len(hoisted) :])
@@ -198,6 +198,14 @@ def _fill_main(
 
 def _module_name(name: str) -> str:
     return "jit_" + "".join([c if c.isalnum() or c == "_" else "_" for c in name])
+
+
+def _at_function(ctx: LoweringContext, jaxpr: Jaxpr) -> AbstractContextManager[object]:
+    """Operations of the program as a whole stand, where such lines are kept, where it begins."""
+    if ctx.locations is None:
+        return contextlib.nullcontext()
+    where: AbstractContextManager[object] = ctx.locations.of_function(jaxpr.debug)
+    return where
 
 
 def _kept_inputs(jaxpr: Jaxpr, keep_unused: bool) -> tuple[int, ...]:
