@@ -135,7 +135,7 @@ def to_tf(
     check_callable("to_tf", fun)
     label = f"to_tf({name_of(fun)})"
     write = writer(label, native_ops, platforms, disabled_checks)
-    order = _checked_order(label, saved_grad_order, with_gradient)
+    order = checked_order(label, saved_grad_order, gradient=with_gradient)
     # () means "not given": what is missing is then derived from the other.
     nums = None if static_argnums == () else static_argnums
     names = None if static_argnames == () else static_argnames
@@ -159,7 +159,7 @@ def to_tf(
     return api_boundary(tf.autograph.experimental.do_not_convert(call))
 
 
-def _checked_order(label: str, order: Any, gradient: bool) -> int | None:
+def checked_order(label: str, order: Any, *, gradient: bool = True) -> int | None:
     """The option ``saved_grad_order``.
 
     Raises:

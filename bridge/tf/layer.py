@@ -22,7 +22,7 @@ from tracebridge.core.tree.tree import map as tree_map
 from tracebridge.core.tree.treedefs import leaf_paths
 from tracebridge.core.util.public_path import public_path
 from tracebridge.tf import shapes as shape_rules
-from tracebridge.tf.convert import to_tf, unwrap
+from tracebridge.tf.convert import checked_order, to_tf, unwrap
 from tracebridge.tf.signature import unique
 
 keras: Any = tf.keras  # which TensorFlow loads at its first use
@@ -52,11 +52,13 @@ class Layer(keras.layers.Layer):
         static_argnames: names of arguments of ``fun`` that are constants of the program.
         train_argname: name of an argument of ``fun`` that gets ``training``, as a constant.
         native_ops: as for ``to_tf``: whether the layer consists of TensorFlow's own operations.
+        saved_grad_order: as for ``to_tf``: how often the layer can be differentiated in models
+            that ``tf.saved_model.save`` or ``export`` write.
         **kwargs: further arguments of ``keras.layers.Layer``: ``name``, ``dtype``.
 
     Raises:
         ArgumentSpecError: Keras runs on another backend than TensorFlow; ``trainable`` has
-            another structure than ``params``.
+            another structure than ``params``; ``saved_grad_order`` is no number of derivatives.
         UnsupportedDtypeError: a leaf of ``params`` is no array or number.
 
     >>> import tensorflow as tf
@@ -78,6 +80,7 @@ class Layer(keras.layers.Layer):
         static_argnames: str | Sequence[str] = (),
         train_argname: str | None = None,
         native_ops: bool = False,
+        saved_grad_order: int | None = None,
         **kwargs: Any,
     ) -> None:
         check_callable("Layer", fun)
@@ -85,6 +88,7 @@ class Layer(keras.layers.Layer):
             msg = f"Layer: Keras runs on the backend {keras.config.backend()!r}"
             raise ArgumentSpecError(msg, hint="set KERAS_BACKEND=tensorflow before importing Keras")
         super().__init__(**kwargs)
+        order = checked_order(f"Layer({name_of(fun)})", saved_grad_order)
         statics = as_names("Layer", "static_argnames", static_argnames)
         self._options = {
             "trainable": trainable,
@@ -92,6 +96,7 @@ class Layer(keras.layers.Layer):
             "static_argnames": list(statics),
             "train_argname": train_argname,
             "native_ops": native_ops,
+            "saved_grad_order": order,
         }
         if train_argname is not None:
             statics += (train_argname,)
@@ -103,7 +108,8 @@ class Layer(keras.layers.Layer):
         if whole:
             self.trainable = trainable  # Keras' own switch, which may be turned again
         tree = None if params is None else self._tree
-        self._calls = _Calls(fun, tree, polymorphic_shapes, statics, native_ops)
+        options = {"native_ops": native_ops, "saved_grad_order": order}
+        self._calls = _Calls(fun, tree, polymorphic_shapes, statics, options)
         self.built = True
 
     def _add(self, leaves: Sequence[Any], flags: Sequence[bool]) -> None:
@@ -179,7 +185,7 @@ class Layer(keras.layers.Layer):
 class _Calls:
     """``fun`` at tensors: converted once for each choice of names of unknown sizes.
 
-    ``tree``: the structure of its parameters, None if it has none.
+    ``tree``: the structure of its parameters, None if it has none. ``options``: of ``to_tf``.
     """
 
     def __init__(
@@ -188,10 +194,10 @@ class _Calls:
         tree: Any,
         specs: Any,
         statics: tuple[str, ...],
-        native_ops: bool,
+        options: dict[str, Any],
     ) -> None:
         self._fun = fun
-        self._native_ops = native_ops
+        self._options = options
         self.tree = tree
         self._specs = specs
         self._statics = statics
@@ -210,7 +216,7 @@ class _Calls:
                 self._flat(),
                 polymorphic_shapes=shapes,
                 static_argnames=self._statics,
-                native_ops=self._native_ops,
+                **self._options,
             )
             self._converted[key] = converted
         return converted(weights, *inputs, **kwargs)

@@ -16,7 +16,11 @@ import tracebridge as tb
 import tracebridge.numpy as tnp
 from tracebridge.core.errors.transform_errors import ArgumentSpecError
 
-pytestmark = pytest.mark.tf
+pytestmark = [
+    pytest.mark.tf,
+    # Keras gives NumPy variables of TensorFlow when it writes files.
+    pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),
+]
 
 WITH_GRADIENTS = tf.saved_model.SaveOptions(experimental_custom_gradients=True)
 BIG = np.random.default_rng(0).standard_normal((100, 200)).astype(np.float32)
@@ -60,6 +64,12 @@ np.savez(out, **found)
 def layer(w: Any, x: Any) -> Any:
     """What the modules compute with."""
     return tnp.tanh(x @ w)
+
+
+@tf.keras.utils.register_keras_serializable(package="tests")
+def layer_of_rows(w: Any, x: Any) -> Any:
+    """What the layer of Keras computes."""
+    return tnp.sin(x @ w)
 
 
 @tb.custom_vjp
@@ -122,6 +132,14 @@ class Network(tf.keras.Model):
         return 2 * self.fun(self.w, x)
 
 
+def served(model: Any) -> Any:
+    """A module that can be called when it is loaded, with a model of Keras."""
+    module: Any = tf.Module()
+    module.model = model
+    module.__call__ = tf.function(model.call, input_signature=[tf.TensorSpec((None, 2))])
+    return module
+
+
 def derivatives(fun: Any) -> list[Any]:
     """Of orders 1 to 3, as in ``ALONE``, by this package."""
     x = np.float32([[0.5, -0.25], [0.125, 1.0]])
@@ -136,13 +154,13 @@ def test_derivatives_of_modules_and_models_without_this_package(tmp_path: Path) 
     """To the order that was asked for, through nested functions and with constants of their own."""
     network = Network(tb.tf.to_tf(layer, saved_grad_order=2))
     network(tf.ones((1, 2)))
-    served = tf.function(network.call, input_signature=[tf.TensorSpec((None, 2))])
-    keras_model = tf.Module()
-    keras_model.network, keras_model.__call__ = network, served
+    own_layer = tb.tf.Layer(layer_of_rows, W, saved_grad_order=2)
+    sequential = tf.keras.Sequential([tf.keras.Input((2,)), own_layer])
     modules = [
         Module(tb.tf.to_tf(layer, saved_grad_order=3)),
         Cubes(tb.tf.to_tf(cubes, saved_grad_order=1)),
-        keras_model,
+        served(network),
+        served(sequential),
     ]
     folders = [str(tmp_path / str(i)) for i in range(len(modules))]
     for module, folder in zip(modules, folders, strict=True):
@@ -153,14 +171,28 @@ def test_derivatives_of_modules_and_models_without_this_package(tmp_path: Path) 
     out = np.load(tmp_path / "out.npz")
 
     twice = derivatives(lambda x: 2 * layer(W, x))
-    expected = [twice, derivatives(lambda x: x**3), twice]
-    for i, (stored, wanted) in enumerate(zip((3, 1, 2), expected, strict=True)):
+    once = derivatives(lambda x: layer_of_rows(W, x))
+    expected = [twice, derivatives(lambda x: x**3), twice, once]
+    for i, (stored, wanted) in enumerate(zip((3, 1, 2, 2), expected, strict=True)):
         for order in (1, 2, 3):
             if order > stored:
                 assert "none" == out[f"{i}_{stored + 1}"]
             else:
                 got = out[f"{i}_{order}"]
                 np.testing.assert_allclose(got, wanted[order - 1], rtol=2e-5, atol=1e-5)
+
+
+def test_layers_of_keras_keep_the_order(tmp_path: Path) -> None:
+    """In their configuration; what is no number of derivatives is an error where it is given."""
+    net = tf.keras.Sequential(
+        [tf.keras.Input((2,)), tb.tf.Layer(layer_of_rows, W, saved_grad_order=2)]
+    )
+    net.save(tmp_path / "net.keras")
+    again = tf.keras.models.load_model(tmp_path / "net.keras").layers[0]
+
+    assert 2 == again.get_config()["saved_grad_order"]
+    with pytest.raises(ArgumentSpecError, match=r"Layer\(layer_of_rows\): saved_grad_order is"):
+        tb.tf.Layer(layer_of_rows, W, saved_grad_order=0)
 
 
 def test_orders_of_derivatives_in_this_process_are_not_limited() -> None:
