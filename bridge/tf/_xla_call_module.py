@@ -12,7 +12,7 @@ import hashlib
 import importlib
 import weakref
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import tensorflow as tf
@@ -23,6 +23,9 @@ from tracebridge.core.errors.export_errors import ExportError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.export.portable import smaller_version
 from tracebridge.interop.tf_adapter import ROWS
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.aval import ShapedArray
 
 # Version 9 takes effects from the types of main; 4 to 8 need attributes that we do not write.
 _OLDEST, _NEWEST = 9, 10
@@ -98,7 +101,12 @@ def _constant(array: np.ndarray[Any, Any]) -> Any:
     return found
 
 
-def _is_known(shape: Any, wanted: Sequence[int | None]) -> bool:
+def input_types(avals: Sequence[ShapedArray]) -> list[tuple[tf.DType, tf.TensorShape]]:
+    """What ``checked`` compares tensors with."""
+    return [(tf_dtype(a.dtype), tf.TensorShape(tf_shape(a.shape))) for a in avals]
+
+
+def _is_known(shape: Any, wanted: Any) -> bool:
     """Whether a tensor has a rank, and the sizes of the program; else they are checked later."""
     known = cast("int | None", shape.rank) is not None
     return known and all([w is None or s is not None for s, w in zip(shape, wanted, strict=True)])
@@ -108,7 +116,7 @@ def checked(
     call: str,
     names: Sequence[str],
     tensors: Sequence[Any],
-    types: Sequence[tuple[Any, tuple[int | None, ...]]],
+    types: Sequence[tuple[tf.DType, Any]],
 ) -> list[Any]:
     """The tensors, if they have the dtypes and shapes of a program.
 
@@ -116,11 +124,13 @@ def checked(
         ShapeMismatchError: one has not.
     """
     for i, (tensor, (dtype, shape)) in enumerate(zip(tensors, types, strict=True)):
-        if tensor.dtype != dtype or not tensor.shape.is_compatible_with(shape):
+        # Most are the same objects, or the same sizes; what else fits takes ten times as long.
+        same = tensor.dtype is dtype or tensor.dtype == dtype
+        if not same or not (tensor.shape == shape or tensor.shape.is_compatible_with(shape)):
             name = names[i] if i < len(names) else f"argument {i}"
             raise ShapeMismatchError(
                 f"{call}: {name} is {tensor.dtype.name} of shape {tensor.shape}",
-                expected=f"{dtype.name} of shape {tf.TensorShape(shape)}",
+                expected=f"{dtype.name} of shape {shape}",
             )
     if tf.executing_eagerly():
         return list(tensors)
@@ -145,7 +155,7 @@ class CallModule:
         self._data = program.data
         self._functions = list(program.functions)
         self._platforms = [p.upper() for p in program.platforms]
-        self._in = [(tf_dtype(a.dtype), tf_shape(a.shape)) for a in program.in_avals]
+        self._in = input_types(program.in_avals)
         # Programs hold float0, which stands for no tangent, as booleans.
         self._types = [
             tf.bool if a.dtype == float0 else tf_dtype(a.dtype) for a in program.out_avals

@@ -266,14 +266,12 @@ class _Converted:
         ]
         if any(weak):
             tensors = _numbers_as_tensors(tensors, weak)
-        rows: list[_Leaf] = []
-        for tensor, w in zip(tensors, weak, strict=True):
-            shape = tensor.shape
-            rows.append(_Leaf(None if shape.rank is None else tuple(shape), tensor.dtype, w))
-        key = (tree, tuple(rows), tracing_key())
+        # Shapes of TensorFlow, which compare as such: tuples of them take three times as long.
+        types = [(tensor.shape, tensor.dtype, w) for tensor, w in zip(tensors, weak, strict=True)]
+        key = (tree, tuple(types), tracing_key())
         traced = self._calls.get(key)
         if traced is None:
-            traced = self._find(args, tree, rows)
+            traced = self._find(args, tree, [_leaf(*row) for row in types])
             self._calls.set(key, traced)
         end_thread()  # what TensorFlow's tapes and executor call back cannot leave them later
         program = traced.program
@@ -330,6 +328,10 @@ class _Converted:
         if shape_rules.is_too_small(traced.shapes, sizes):
             traced = request.alone()
         return traced
+
+
+def _leaf(shape: Any, dtype: tf.DType, weak: bool) -> _Leaf:
+    return _Leaf(None if shape.rank is None else tuple(shape), dtype, weak)
 
 
 def _is_ours(leaves: Sequence[object]) -> bool:

@@ -14,7 +14,7 @@ from tracebridge.core.symbolic.evaluate import dims_evaluate
 from tracebridge.core.symbolic.solve import size_name, solve_dim_variables
 from tracebridge.tf._native import families as _families  # pyright: ignore[reportUnusedImport]  # noqa: F401 - registers the rules
 from tracebridge.tf._native.builder import Builder, SizeOps, Tensor, is_static
-from tracebridge.tf._xla_call_module import checked, tf_dtype, tf_shape
+from tracebridge.tf._xla_call_module import checked, input_types
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.jaxpr import Jaxpr
@@ -39,7 +39,7 @@ class NativeModule:
         self._jaxpr = jaxpr
         # Definitions of primitives are traced as the program was, whenever that is.
         self._settings = Settings()
-        self._in = [(tf_dtype(a.dtype), tf_shape(a.shape)) for a in jaxpr.in_avals]
+        self._in = input_types(jaxpr.in_avals)
         self._solution = solve_dim_variables([a.shape for a in jaxpr.in_avals])
         self._function: Any = None  # a concrete function, once something calls it eagerly
 
