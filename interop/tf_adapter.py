@@ -22,7 +22,6 @@ from tracebridge.interop.dtypes import DISGUISED, PLAIN, DtypeRows, is_plain
 from tracebridge.interop.layout import is_aligned
 from tracebridge.interop.ownership import copied, export_buffer, exportable, placed, take_host
 
-_EagerTensor: type = type(tf.constant(0))
 ROWS = DtypeRows(
     "TensorFlow",
     {**PLAIN, **{n: DISGUISED[n] for n in ("bfloat16", "float8_e4m3fn", "float8_e5m2")}},
@@ -67,7 +66,7 @@ def _eager(x: object) -> Any:
     """An eager, dense tensor with values."""
     if isinstance(x, tf.Variable):
         x = x.value()
-    if isinstance(x, _EagerTensor):
+    if isinstance(x, tf.Tensor) and not tf.is_symbolic_tensor(x):
         return x
     if isinstance(x, tf.SparseTensor | tf.RaggedTensor):
         what, hint = f"a {type(x).__name__}", "make it dense: tf.sparse.to_dense, x.to_tensor()"

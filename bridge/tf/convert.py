@@ -93,8 +93,9 @@ def to_tf(
             any hashable objects. ``polymorphic_shapes`` does not count them.
         static_argnames: names of such arguments.
         saved_grad_order: how often a model that ``tf.saved_model.save`` writes can be
-            differentiated by this function, in a process that does not have it; tell TensorFlow to
-            save gradients: ``tf.saved_model.SaveOptions(experimental_custom_gradients=True)``.
+            differentiated by this function, in a process that does not have it; TensorFlow
+            must save gradients: ``experimental_custom_gradients`` of ``tf.saved_model.SaveOptions``
+            is on by default in new versions.
             None for what TensorFlow finds itself: once, if derivatives have no large constants of
             their own.
 
@@ -167,7 +168,7 @@ def checked_order(label: str, order: Any, *, gradient: bool = True) -> int | Non
     """
     if order is None:
         return None
-    if not isinstance(order, int | np.integer) or order < 1:
+    if isinstance(order, bool) or not isinstance(order, int | np.integer) or order < 1:
         raise ArgumentSpecError(
             f"{label}: saved_grad_order is {short_repr(order)}", expected="1, 2, ... or None"
         )

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _PACKAGE = __name__.partition(".")[0]
 
 DOCUMENTATION = "https://tracebridge.readthedocs.io/en/latest"
+_LINK = f"    see {DOCUMENTATION}/errors/"
 """Where the pages of ``docs/`` are read; the one place that says so."""
 
 PUBLIC_MODULE = f"{_PACKAGE}.errors"
@@ -114,6 +115,8 @@ class TracebridgeError(Exception):
         self.hint = hint
         text = compose(message, call=call, got=got, expected=expected, where=where, hint=hint)
         link = f"    see {self.page}"
+        if _LINK in text:  # of an error that the message quotes
+            text = "\n".join([line for line in text.split("\n") if not line.startswith(_LINK)])
         super().__init__(f"{text}\n{link}" if text else link)
 
     def say(self, name: str) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import tracebridge.core.errors
+from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
 from tracebridge.core.errors.base import DOCUMENTATION, InternalError, TracebridgeError, compose
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.shape_errors import AxisError, ShapeMismatchError
@@ -103,6 +104,15 @@ def test_fields_follow_a_finished_sentence() -> None:
 def test_empty_fields_leave_no_trace(fields: dict[str, str], text: str) -> None:
     """A field that is not given adds neither a word nor a line."""
     assert text == compose(**fields)
+
+
+def test_quoted_messages_have_no_page() -> None:
+    """A message that quotes another one links the page of its own class alone."""
+    inner = ArgumentTypeError("f: x is a str", hint="pass numbers")
+    outer = ArgumentValueError(f"g: {inner}")
+
+    assert 1 == str(outer).count("    see ")
+    assert str(outer).endswith(f"way out: pass numbers\n    see {ArgumentValueError.page}")
 
 
 def test_message_ends_with_the_page() -> None:

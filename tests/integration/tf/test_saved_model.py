@@ -224,19 +224,23 @@ def test_arguments_that_do_not_fit(tmp_path: Path) -> None:
 def test_importing_the_package_does_not_import_tensorflow(
     subprocess_environment: dict[str, str],
 ) -> None:
-    """Neither does the module; its first use does."""
+    """Neither does the module; its first use does, and leaves its devices to be configured."""
     code = (
         "import sys, tracebridge.tf\n"
         "assert 'tensorflow' not in sys.modules\n"
-        "tracebridge.tf.to_tf\n"
+        "tracebridge.tf.to_tf, tracebridge.tf.Layer, tracebridge.tf.save\n"
         "print('tensorflow' in sys.modules)\n"
+        "from tensorflow import config\n"
+        "two = [config.LogicalDeviceConfiguration()] * 2\n"
+        "config.set_logical_device_configuration(config.list_physical_devices('CPU')[0], two)\n"
+        "print(len(config.list_logical_devices('CPU')))\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True, text=True, check=True, env=subprocess_environment, timeout=120,
     )  # fmt: skip
 
-    assert done.stdout.strip() == "True"
+    assert ["True", "2"] == done.stdout.split()
 
 
 def test_results_whose_paths_are_alike_keep_names_of_their_own(tmp_path: Path) -> None:

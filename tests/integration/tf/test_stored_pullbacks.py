@@ -228,7 +228,7 @@ def test_calls_of_one_function_share_their_pullbacks(tmp_path: Path) -> None:
     assert len(data) < 2.5 * BIG.nbytes  # the matrix and its transpose
 
 
-@pytest.mark.parametrize("order", [0, -1, 1.5, "2"])
+@pytest.mark.parametrize("order", [0, -1, 1.5, "2", True])
 def test_orders_that_do_not_fit(order: Any) -> None:
     """Said when the function is converted."""
     with pytest.raises(ArgumentSpecError, match=r"to_tf\(sin\): saved_grad_order is"):
