@@ -73,7 +73,8 @@ def call_tf(
     Raises:
         ArgumentSpecError: an argument is not as described; when called: the function uses a
             trainable variable and ``variables`` is None; sizes are not known, and the function
-            uses variables or has results of other sizes.
+            reads a variable that ``variables`` does not name, needs more than the value of one,
+            or has results of other sizes.
         CallbackError: when called: the function raised, writes to a variable or draws random
             numbers without ``has_side_effects``, returns strings, or shapes that depend on
             values.

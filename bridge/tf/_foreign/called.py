@@ -21,6 +21,7 @@ from tracebridge.core.tree.tree import PyTreeDef, flatten
 from tracebridge.interop.tf_adapter import ROWS, tf_adapter
 from tracebridge.tf._foreign.functions import TensorFlowFunction
 from tracebridge.tf._foreign.graphs import Graph, Tensors
+from tracebridge.tf._foreign.lifting import Free
 from tracebridge.tf._foreign.sizes import is_dynamic, types_at_any_size
 from tracebridge.tf.convert import unwrap
 
@@ -55,6 +56,7 @@ class Called(TensorFlowFunction):
         self.constants: list[Any] = []  # operands behind those of the caller
         self.vectorized = True
         self._has_said = False
+        self._graph: Graph | None = None
 
     def say_once(self, message: str) -> None:
         if not self._has_said:
@@ -68,6 +70,11 @@ class Called(TensorFlowFunction):
     def fingerprinted(self) -> Any:
         """What is in fingerprints of programs with this function."""
         return "called", self._fun, self._tree, self._places, self._statics
+
+    def free(self) -> TensorFlowFunction:
+        if self._graph is None:
+            raise RuntimeError(f"{self.name} has not been traced")
+        return Free(self, self._graph)
 
     def find_results(self, avals: Sequence[ShapedArray], declared: Any) -> Graph:
         """Trace the function at operands of these types; ``declared``: the types of results."""
@@ -86,6 +93,7 @@ class Called(TensorFlowFunction):
         self.slots = (*self.slots, *large)
         self.n_in = len(self.slots)
         self.remember([*avals, *[c.aval for c in self.constants]], graph)
+        self._graph = graph
         if declared_tree is not None:
             self._out_leaves = [None] * len(expected)
             self._out_places = list(range(len(expected)))

@@ -11,7 +11,6 @@ import numpy as np
 import tensorflow as tf
 
 from tracebridge.core._jaxlib import mlir
-from tracebridge.core.errors.transform_errors import ArgumentSpecError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.lowering.embedding import Embedded, OfConsumer, Read
 from tracebridge.core.runtime.arrays.placement import choose_placement, is_spread
@@ -53,6 +52,15 @@ class TensorFlowFunction(FlatFunction):
     @abc.abstractmethod
     def call(self, *tensors: Any) -> Tensors:
         """The results at the operands that are not the function's own; these it has."""
+
+    @abc.abstractmethod
+    def free(self) -> TensorFlowFunction:
+        """The same function without variables and constants of its own: all are operands.
+
+        Raises:
+            ArgumentSpecError: it reads a variable that is no operand, or needs more than the
+                value of one.
+        """
 
     @abc.abstractmethod
     def say_once(self, message: str) -> None:
@@ -107,7 +115,10 @@ class TensorFlowFunction(FlatFunction):
         if key not in self._embedded:
             graph = self.graph(avals_in, avals_out)
             dynamic = is_dynamic((*avals_in, *avals_out))
-            self._embedded[key] = self._by_consumer(graph) if dynamic else self._compile(graph)
+            if dynamic or graph.has_optionals():
+                graph = graph.traced_for_xla()
+            found = self._by_consumer(graph, avals_in) if dynamic else self._compile(graph)
+            self._embedded[key] = found
         return self._embedded[key]
 
     def tangents(self, wanted: Indices) -> TensorFlowFunction:
@@ -150,7 +161,7 @@ class TensorFlowFunction(FlatFunction):
 
     def _compile(self, graph: Graph) -> Embedded | None:
         places = [i for i, v in enumerate(self.slots) if v is None]
-        given = {id(_captured_of(v)): i for i, v in enumerate(self.slots) if v is not None}
+        given = {id(captured_of(v)): i for i, v in enumerate(self.slots) if v is not None}
         try:
             arguments: list[Any] = [*places]
             for tensor in graph.captured:
@@ -165,20 +176,21 @@ class TensorFlowFunction(FlatFunction):
             return None
         return Embedded(source, arguments)
 
-    def _by_consumer(self, graph: Graph) -> OfConsumer:
+    def _by_consumer(self, graph: Graph, avals: Sequence[ShapedArray]) -> OfConsumer:
         """The function as TensorFlow compiles it when sizes are known.
 
         Raises:
-            ArgumentSpecError: it uses a variable.
+            ArgumentSpecError: it reads a variable that is no argument, or needs more than the
+                value of one.
         """
+        if any([t.dtype == tf.resource for t in graph.captured]):
+            free = self.once("free", self.free)
+            free_graph = free.graph(avals, graph.out_avals).traced_for_xla()
+            return free._by_consumer(free_graph, avals)
         places = [i for i, v in enumerate(self.slots) if v is None]
         given = {id(v): i for i, v in enumerate(self.slots) if v is not None}
         arguments: list[Any] = [*places]
         for tensor in graph.captured:
-            if tensor.dtype == tf.resource:
-                msg = f"{self.name}: the function uses variables, at sizes that are not known"
-                hint = "use known sizes, or write the function with the values as arguments"
-                raise ArgumentSpecError(msg, hint=hint)
             place = given.get(id(tensor))
             arguments.append(tensor.numpy() if place is None else place)
         return OfConsumer(graph.concrete, arguments, self.name)
@@ -247,6 +259,9 @@ class Pullback(Derived):
     def __init__(self, of: TensorFlowFunction, wanted: Indices) -> None:
         super().__init__(of, wanted, sum(of.inexact), (True,) * len(wanted), "gradient")
 
+    def free(self) -> TensorFlowFunction:
+        return self.of.once("free", self.of.free).vjp(self.wanted)
+
     def call(self, *tensors: Any) -> Tensors:
         n = len(tensors) - sum(self.of.inexact)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
@@ -264,6 +279,9 @@ class Tangents(Derived):
 
     def __init__(self, of: TensorFlowFunction, wanted: Indices) -> None:
         super().__init__(of, wanted, len(wanted), (True,) * sum(of.inexact), "tangents")
+
+    def free(self) -> TensorFlowFunction:
+        return self.of.once("free", self.of.free).jvp(self.wanted)
 
     def call(self, *tensors: Any) -> Tensors:
         n = len(tensors) - len(self.wanted)
@@ -303,6 +321,10 @@ class Batched(Derived):
     def fingerprinted(self) -> Any:
         return "batched", self._dims, self._outs, self.of
 
+    def free(self) -> TensorFlowFunction:
+        of = self.of.once("free", self.of.free)
+        return Batched(of, self._dims, self._outs, whole=self._whole)
+
     def tangents(self, wanted: Indices) -> TensorFlowFunction:
         dims = (*self._dims, *[self._dims[i] for i in wanted])
         return Batched(self.of.jvp(wanted), dims, self.inexact_of(self._outs))
@@ -328,7 +350,7 @@ class Batched(Derived):
         )
 
 
-def _captured_of(slot: Any) -> Any:
+def captured_of(slot: Any) -> Any:
     """What a graph captures of a variable or a constant."""
     return slot.handle if isinstance(slot, tf.Variable) else slot
 

@@ -117,10 +117,12 @@ class Graph:
     """``call`` at tensors of types ``avals``, as a graph of TensorFlow.
 
     ``expected``: the types of the results; by default those that it has, without 64 bits where
-    they are off.
+    they are off. ``for_xla``: whether it is only compiled.
     """
 
-    __slots__ = ("_call", "_concrete", "_name", "avals", "captured", "out_avals", "specs")
+    __slots__ = (
+        "_call", "_concrete", "_for_xla", "_name", "avals", "captured", "out_avals", "specs"
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -128,9 +130,12 @@ class Graph:
         call: Callable[..., Tensors],
         avals: Sequence[ShapedArray],
         expected: Sequence[ShapedArray] | None = None,
+        *,
+        for_xla: bool = False,
     ) -> None:
         self._name = name
         self._call = call
+        self._for_xla = for_xla
         self.avals = tuple(avals)
         self.specs = [tf.TensorSpec(tf_shape(a.shape), tf_dtype(a.dtype)) for a in avals]
         self.out_avals: tuple[ShapedArray, ...] = () if expected is None else tuple(expected)
@@ -149,7 +154,8 @@ class Graph:
     def _traced(self, run: Callable[..., list[Any]]) -> Any:
         with _tracing():
             try:
-                return tf.function(run, autograph=False).get_concrete_function(*self.specs)
+                function = tf.function(run, autograph=False, jit_compile=self._for_xla or None)
+                return function.get_concrete_function(*self.specs)
             except (CallbackError, ArgumentSpecError):
                 raise
             except Exception as error:
@@ -218,6 +224,19 @@ class Graph:
     def variables(self) -> list[Any]:
         """The variables that the function uses, those of functions inside too."""
         return list(self._concrete.graph.variables)
+
+    def traced_for_xla(self) -> Graph:
+        """The same graph without what XLA does not know: optional values, lists of any length.
+
+        TensorFlow makes these in derivatives of branches and loops.
+        """
+        if self._for_xla:
+            return self
+        return Graph(self._name, self._call, self.avals, self.out_avals, for_xla=True)
+
+    def has_optionals(self) -> bool:
+        """Whether there are optional values, as in derivatives of branches."""
+        return any([o.startswith("Optional") for o in self.operations()])
 
     def compiled(self) -> bytes:
         """The function as a program for XLA, in HLO.

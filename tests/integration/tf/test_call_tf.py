@@ -262,6 +262,17 @@ def test_functions_made_for_any_batch() -> None:
     assert_allclose(got, np.cos(X)[None], rtol=1e-6)
 
 
+def test_derivatives_of_branches_are_compiled() -> None:
+    """Without optional values, which XLA does not know, and so without a callback and a warning."""
+    f = call_tf(lambda x: tf.cond(tf.reduce_sum(x) > 0, lambda: tf.sin(x) * x, lambda: -(x**3)))
+    gradient = tb.jit(tb.grad(lambda x: f(x).sum()))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        got = gradient(X), gradient(-X)
+    assert_allclose(got[0], np.cos(X) * X + np.sin(X), rtol=1e-5)
+    assert_allclose(got[1], -3 * X**2, rtol=1e-5)
+
+
 def test_errors_say_what_to_do() -> None:
     """Strings, failures inside, unknown sizes, arguments of call_tf."""
     with pytest.raises(CallbackError, match="dtype string"):
@@ -272,7 +283,7 @@ def test_errors_say_what_to_do() -> None:
         call_tf(lambda x: tf.RaggedTensor.from_tensor(x))(X)
     v = tf.Variable(1.0)
     unknown = {
-        "uses variables, at sizes that are not known": call_tf(lambda x: x * v, variables=[]),
+        "reads the variable 'Variable:0', at sizes": call_tf(lambda x: x * v, variables=[]),
         "size 0 of result 0 is another": call_tf(lambda x: tf.zeros(tf.shape(x)[0] // 2)),
     }
     for message, f in unknown.items():
