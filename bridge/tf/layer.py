@@ -22,6 +22,7 @@ from tracebridge.core.tree.tree import map as tree_map
 from tracebridge.core.tree.treedefs import leaf_paths
 from tracebridge.core.util.public_path import public_path
 from tracebridge.tf import shapes as shape_rules
+from tracebridge.tf.artifacts import writer
 from tracebridge.tf.convert import checked_order, to_tf, unwrap
 from tracebridge.tf.signature import unique
 
@@ -51,7 +52,11 @@ class Layer(keras.layers.Layer):
         polymorphic_shapes: as for ``to_tf``, for the inputs.
         static_argnames: names of arguments of ``fun`` that are constants of the program.
         train_argname: name of an argument of ``fun`` that gets ``training``, as a constant.
+        polymorphic_constraints: as for ``to_tf``: what is known of the sizes of
+            ``polymorphic_shapes``.
         native_ops: as for ``to_tf``: whether the layer consists of TensorFlow's own operations.
+        platforms: as for ``to_tf``: what the layer is for.
+        disabled_checks: as for ``to_tf``: what TensorFlow does not check.
         saved_grad_order: as for ``to_tf``: how often the layer can be differentiated in models
             that ``tf.saved_model.save`` or ``export`` write.
         **kwargs: further arguments of ``keras.layers.Layer``: ``name``, ``dtype``.
@@ -79,7 +84,10 @@ class Layer(keras.layers.Layer):
         polymorphic_shapes: Any = None,
         static_argnames: str | Sequence[str] = (),
         train_argname: str | None = None,
+        polymorphic_constraints: Sequence[str] = (),
         native_ops: bool = False,
+        platforms: Sequence[str] | None = None,
+        disabled_checks: Sequence[str] = (),
         saved_grad_order: int | None = None,
         **kwargs: Any,
     ) -> None:
@@ -88,15 +96,23 @@ class Layer(keras.layers.Layer):
             msg = f"Layer: Keras runs on the backend {keras.config.backend()!r}"
             raise ArgumentSpecError(msg, hint="set KERAS_BACKEND=tensorflow before importing Keras")
         super().__init__(**kwargs)
-        order = checked_order(f"Layer({name_of(fun)})", saved_grad_order)
+        label = f"Layer({name_of(fun)})"
+        writer(label, native_ops, platforms, disabled_checks)  # says what is wrong
+        options = {
+            "native_ops": native_ops,
+            "platforms": _as_list(platforms),
+            "disabled_checks": _as_list(disabled_checks),
+            "saved_grad_order": checked_order(label, saved_grad_order),
+        }
+        constraints = list(polymorphic_constraints)
         statics = as_names("Layer", "static_argnames", static_argnames)
         self._options = {
             "trainable": trainable,
             "polymorphic_shapes": polymorphic_shapes,
             "static_argnames": list(statics),
             "train_argname": train_argname,
-            "native_ops": native_ops,
-            "saved_grad_order": order,
+            "polymorphic_constraints": constraints,
+            **options,
         }
         if train_argname is not None:
             statics += (train_argname,)
@@ -108,8 +124,8 @@ class Layer(keras.layers.Layer):
         if whole:
             self.trainable = trainable  # Keras' own switch, which may be turned again
         tree = None if params is None else self._tree
-        options = {"native_ops": native_ops, "saved_grad_order": order}
-        self._calls = _Calls(fun, tree, polymorphic_shapes, statics, options)
+        sizes = polymorphic_shapes, constraints
+        self._calls = _Calls(fun, tree, sizes, statics, options)
         self.built = True
 
     def _add(self, leaves: Sequence[Any], flags: Sequence[bool]) -> None:
@@ -185,21 +201,22 @@ class Layer(keras.layers.Layer):
 class _Calls:
     """``fun`` at tensors: converted once for each choice of names of unknown sizes.
 
-    ``tree``: the structure of its parameters, None if it has none. ``options``: of ``to_tf``.
+    ``tree``: the structure of its parameters, None if it has none. ``sizes``: the shapes and the
+    constraints of the user. ``options``: of ``to_tf``.
     """
 
     def __init__(
         self,
         fun: Callable[..., Any],
         tree: Any,
-        specs: Any,
+        sizes: tuple[Any, Sequence[str]],
         statics: tuple[str, ...],
         options: dict[str, Any],
     ) -> None:
         self._fun = fun
         self._options = options
         self.tree = tree
-        self._specs = specs
+        self._specs, self._constraints = sizes
         self._statics = statics
         self._converted: dict[Any, Callable[..., Any]] = {}
 
@@ -215,6 +232,7 @@ class _Calls:
             converted = to_tf(
                 self._flat(),
                 polymorphic_shapes=shapes,
+                polymorphic_constraints=() if specs is None else self._constraints,
                 static_argnames=self._statics,
                 **self._options,
             )
@@ -244,6 +262,11 @@ class _Calls:
 
         del flat.__wrapped__  # its signature is another one
         return flat
+
+
+def _as_list(names: Sequence[str] | None) -> list[str] | str | None:
+    """What Keras writes into files."""
+    return names if names is None or isinstance(names, str) else list(names)
 
 
 def _flags(fun: Any, trainable: Any, tree: Any) -> list[bool]:

@@ -99,7 +99,7 @@ class Body:
         """Its results in the graph that is being made."""
         definition = _with_own_functions(self._definition, f"_{next(_IMPORTS)}")
         names = [f.signature.name for f in definition.library.function]
-        registry = context.context()
+        registry: Any = context.context()
         for function in definition.library.function:
             # XLA looks there, and imports tell the graph only.
             registry.add_function_def(function)
@@ -115,7 +115,7 @@ class Body:
 
 
 def _forget(names: Sequence[str]) -> None:
-    registry = context.context()
+    registry: Any = context.context()
     for name in names:
         while registry.has_function(name):
             registry.remove_function(name)

@@ -119,11 +119,37 @@ def test_policies() -> None:
     assert [g.dtype for g in tape.gradient(loss, layer.trainable_variables)] == [tf.float32] * 2
 
 
+@keras.saving.register_keras_serializable(package="tests")
+def halves(x: Any) -> Any:
+    """A function whose trace fails unless it is known that there are two rows."""
+    return x[2:] if x.shape[0] >= 2 else x
+
+
+def test_options_of_to_tf() -> None:
+    """What is known of sizes, and platforms; a configuration keeps them."""
+    spec = tf.TensorSpec((None, 3))
+
+    def operation(layer: Any) -> Any:
+        graph = tf.function(layer).get_concrete_function(spec).graph
+        (found,) = [o for o in graph.get_operations() if o.type == "XlaCallModule"]
+        return found
+
+    sizes = {"polymorphic_shapes": "b, 3", "polymorphic_constraints": ["b >= 2"]}
+    layer = Layer(halves, **sizes, platforms=["cpu"], disabled_checks=["platform"])
+    for found in (layer, Layer.from_config(layer.get_config())):
+        assert operation(found).get_attr("platforms") == [b"CPU"]
+        assert operation(found).get_attr("disabled_checks") == [b"platform"]
+        assert_allclose(found(X).numpy(), X[2:])
+    assert operation(Layer(tnp.sin, platforms="cpu")).get_attr("platforms") == [b"CPU"]
+
+
 def test_errors() -> None:
     """What is no array, flags of another structure, trees that files of Keras do not hold."""
     with pytest.raises(UnsupportedDtypeError, match="the leaf w 'a' of type str"):
         Layer(dense, {"w": "a"})
     with pytest.raises(ArgumentSpecError, match="trainable has another structure"):
         Layer(dense, PARAMS, trainable={"w": True})
+    with pytest.raises(ArgumentSpecError, match=r"Layer\(dense\): platforms contains 'npu'"):
+        Layer(dense, PARAMS, platforms=["npu"])
     with pytest.raises(ArgumentSpecError, match="params is a dict"):
         Layer(dense, {0: X}).get_config()
