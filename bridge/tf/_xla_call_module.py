@@ -170,7 +170,10 @@ class CallModule:
         Raises:
             ShapeMismatchError: a tensor does not have the shape or dtype of the program.
         """
-        tensors = checked(self._name, self._names, tensors, self._in)
+        return self.run(checked(self._name, self._names, tensors, self._in))
+
+    def run(self, tensors: Sequence[Any]) -> list[Any]:
+        """The results at ``tensors``, which fit."""
         if not self._types:
             return []
         for function in self._functions:

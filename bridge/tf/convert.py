@@ -32,6 +32,7 @@ from tracebridge.core.util.caching import BoundedCache
 from tracebridge.interop.tf_adapter import ROWS, tf_adapter
 from tracebridge.tf import shapes as shape_rules
 from tracebridge.tf.artifacts import writer
+from tracebridge.tf.eager_calls import with_short_path
 from tracebridge.tf.gradient import pull_all_orders, run_differentiable, run_without_gradient
 from tracebridge.tf.keeping import Write
 from tracebridge.tf.pullbacks import StoredPullbacks
@@ -157,7 +158,10 @@ def to_tf(
 
     if signature is not None:
         call.__signature__ = signature  # type: ignore[attr-defined]  # what inspect looks for
-    return api_boundary(tf.autograph.experimental.do_not_convert(call))
+    general = api_boundary(tf.autograph.experimental.do_not_convert(call))
+    if isinstance(converted, _ByStatics) or not with_gradient or order is not None:
+        return general
+    return with_short_path(general, label, converted.known)
 
 
 def checked_order(label: str, order: Any, *, gradient: bool = True) -> int | None:
@@ -283,6 +287,11 @@ class _Converted:
         else:
             outs = run_without_gradient(program, tensors, self._name)
         return traced.result(outs)
+
+    def known(self, tensors: tuple[Any, ...]) -> Traced | None:
+        """The program of a call with these tensors, if there was one."""
+        types = tuple([(x.shape, x.dtype, False) for x in tensors])
+        return self._calls.get((flatten((tensors, {}))[1], types, tracing_key()))
 
     def _tensor(self, leaf: object, tree: PyTreeDef, i: int) -> Any:
         if isinstance(leaf, bool | int | float | complex):

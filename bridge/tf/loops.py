@@ -169,10 +169,22 @@ def module_of(
 
     rule = Vectorized(jaxpr, name, names, write)
 
-    def module(tensors: Sequence[Any]) -> list[Any]:
-        outs = call(tensors)
-        if outs:
-            set_rule(outs, rule)
-        return outs
+    return XlaModule(call, rule)
 
-    return module
+
+@final
+class XlaModule:
+    """An artifact as a function of tensors, which loops of TensorFlow know how to batch."""
+
+    __slots__ = ("operation", "rule")
+
+    def __init__(self, operation: CallModule, rule: Vectorized) -> None:
+        self.operation = operation
+        self.rule = rule
+
+    def __call__(self, tensors: Sequence[Any]) -> list[Any]:
+        """The results at ``tensors``."""
+        outs = self.operation(tensors)
+        if outs:
+            set_rule(outs, self.rule)
+        return outs
