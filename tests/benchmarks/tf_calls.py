@@ -21,6 +21,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 WORKER = HERE / "tf_worker.py"
 BUDGETS = {
+    "8x8 layer, eager": 1.0,
     "8x8 layer, eager gradient": 1.0,
     "512x512 layer, gradient in tf.function": 1.2,
     "512x512 layer, gradient of one input in tf.function": 1.2,
