@@ -61,13 +61,14 @@ MAX_PROGRAMS = 4096  # of one family; one that sees more shapes starts over
 class Family(abc.ABC):
     """A function of flat tensors at any shapes."""
 
-    __slots__ = ("__weakref__", "children", "handle", "lock", "programs", "runs")
+    __slots__ = ("__weakref__", "_mapped", "children", "handle", "lock", "programs", "runs")
 
     def __init__(self, handle: str, lock: Any = None) -> None:
         self.handle = handle
         self.lock = threading.RLock() if lock is None else lock
         self.programs: dict[Any, Jaxpr] = {}
         self.children: dict[str, Family] = {}
+        self._mapped: dict[tuple[int | None, ...], Family] = {}
         # Filled by _eager.py: executables by dtypes, shapes and devices.
         self.runs: BoundedCache[Any] = BoundedCache("executables", MAX_RUNS, register=False)
         _HANDLES[handle] = self
@@ -120,6 +121,13 @@ class Family(abc.ABC):
                 if found is None:
                     made = _DERIVED[kind](self, suffix, rest.rstrip(")"))
                     found = self.children[suffix] = made
+        return found
+
+    def mapped(self, dims: tuple[int | None, ...]) -> Family:
+        """The function of inputs with a further axis at ``dims``."""
+        found = self._mapped.get(dims)
+        if found is None:
+            found = self._mapped[dims] = self.child(vmap_handle("", dims)[2:])
         return found
 
     @property

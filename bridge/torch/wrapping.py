@@ -210,6 +210,7 @@ class Wrapped:
         self.calls = CallTable(self.__name__)
         self.entries: dict[int, Any] = {}
         self.tree_calls = TreeCalls(self.__name__)
+        self.flat: dict[int, CallFamily] = {}  # of so many tensors, for torch.func
         # (structure, statics) and kinds of leaves -> family
         self.families: dict[Any, CallFamily] = {}
 
@@ -300,6 +301,10 @@ class Wrapped:
         """A call outside graphs."""
         if function_modes() and not torch.compiler.is_compiling():
             return call_seen(self, args, kwargs)
+        if not kwargs and autograd.transforms_active():
+            family = self.flat.get(len(args))
+            if family is not None and all([type(x) in autograd.EXACT for x in args]):
+                return self.through_operator(family, args)
         leaves, key = self.key_of(args, kwargs)
         outs = self.known(leaves, key)
         if outs is not MISSED:
@@ -314,7 +319,10 @@ class Wrapped:
         leaves, kinds = self.classify(leaves, key)
         family = self.family(args, kwargs, key, tuple(kinds))
         if autograd.is_special():
-            return self.through_operator(family, leaves)
+            outs = self.through_operator(family, leaves)
+            if family.is_flat and not (kwargs or self.static[0] or family.has_numbers):
+                self.flat[len(args)] = family
+            return outs
         pairs = zip(leaves, kinds, strict=True)
         dense = [x if k != TENSOR or is_ready(x) else None for x, k in pairs]
         if any([x is None for x in dense]):
@@ -446,9 +454,10 @@ class Wrapped:
         handle = free_handle(f"{self.root}|{text}")
         return CallFamily(handle, self, fun, tree, kinds, parameters)
 
-    def through_operator(self, family: CallFamily, leaves: list[Any]) -> Any:
+    def through_operator(self, family: CallFamily, leaves: Sequence[Any]) -> Any:
         """A call on tensors that are more than memory, or under a mode of torch."""
-        xs = number_tensors(leaves, family.kinds)
+        is_plain = leaves and not family.has_numbers
+        xs = leaves if is_plain else number_tensors(leaves, family.kinds)
         for x in xs:
             if x.is_nested:
                 check_has_values(x)  # words the error

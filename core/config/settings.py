@@ -20,17 +20,17 @@ class Settings:
     another thread (that of a framework's backward pass); they are of the same program all the same.
     """
 
-    __slots__ = ("_key", "_values")
+    __slots__ = ("_values", "key")
 
     def __init__(self) -> None:
         current = state()
-        self._key = tracing_key()
+        self.key = tracing_key()
         own = [] if current is None else [pair for pair in current.key if pair[0] not in OPTIONS]
         self._values: list[tuple[str, Any]] = [(n, option(n)) for n in TRACING_OPTIONS] + own
 
     def again(self) -> AbstractContextManager[None]:
         """A block in which they are in force again."""
-        return NO_CHANGE if tracing_key() == self._key else self._changed()
+        return NO_CHANGE if tracing_key() == self.key else self._changed()
 
     @contextlib.contextmanager
     def _changed(self) -> Iterator[None]:
@@ -40,6 +40,19 @@ class Settings:
         finally:
             leave_scope(change)
 
+
+def current_settings() -> Settings:
+    """``Settings()``: the ones of the last call, where none but global options are in force."""
+    if state() is not None:
+        return Settings()
+    found = _LATEST[0] if _LATEST else None
+    if found is None or found.key != tracing_key():
+        found = Settings()
+        _LATEST[:] = [found]
+    return found
+
+
+_LATEST: list[Settings] = []
 
 NO_CHANGE: AbstractContextManager[None] = contextlib.nullcontext()
 

@@ -22,6 +22,7 @@ from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.interop.torch_adapter import (
     EXACT,
+    is_ready,
     modes_active,
 )
 from tracebridge.torch._crossing.dense import Places, make_dense, ready
@@ -261,10 +262,12 @@ def call(family: Family, xs: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
         if transforms_active() and not is_recorded():
             return apply_transformed(family, xs, call)
         return apply_operator(xs, family)
-    dense: list[Any] = [ready(x) for x in xs]
-    if any([x is None for x in dense]):
-        return apply_operator(xs, family)
-    return apply_plain(family, dense)
+    if not all([is_ready(x) for x in xs]):
+        dense: list[Any] = [ready(x) for x in xs]
+        if any([x is None for x in dense]):
+            return apply_operator(xs, family)
+        xs = dense
+    return apply_plain(family, xs)
 
 
 def apply_plain(family: Family, xs: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:

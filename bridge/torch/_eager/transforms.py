@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Any, final
 
 import torch
 from torch._C import _functorch as functorch  # pyright: ignore[reportAttributeAccessIssue] - no stubs
-from torch._functorch.utils import enable_single_level_autograd_function
-from torch.autograd import forward_ad
 
 from tracebridge._derived.dependence import attached, paths_of, reached
-from tracebridge._derived.families import Family, Mask, ruled_handle, vmap_handle
-from tracebridge.core.config.settings import Settings
+from tracebridge._derived.families import Family, Mask, ruled_handle
+from tracebridge.core.config.settings import current_settings
 from tracebridge.core.config.values import tracing_key
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.torch._crossing.numbers import aval_of
@@ -33,6 +31,14 @@ Apply = Callable[[Family, Tensors], Tensors]
 _VMAP, _GRAD = functorch.TransformType.Vmap, functorch.TransformType.Grad
 _innermost = functorch.peek_interpreter_stack
 _unwrap_batched, _add_batch_dim = functorch._unwrap_batched, functorch._add_batch_dim
+# What torch's context managers for these do, in a tenth of the time.
+_is_allowed = functorch.get_single_level_autograd_function_allowed
+_set_allowed = functorch.set_single_level_autograd_function_allowed
+_is_fwd_grad_enabled, _set_fwd_grad_enabled = (
+    torch._C._is_fwd_grad_enabled,
+    torch._C._set_fwd_grad_enabled,
+)
+_set_grad_enabled = torch._C._set_grad_enabled
 _unwrap_for_grad, _wrap_for_grad = functorch._unwrap_for_grad, functorch._wrap_for_grad
 
 
@@ -66,7 +72,7 @@ def _mapped(family: Family, xs: Tensors, level: int, apply: Apply) -> Tensors:
     inner, dims = [x for x, _ in pairs], [d for _, d in pairs]
     if not any([d is not None for d in dims]):
         return _outside(apply, family, inner)
-    outs = _outside(apply, family.child(vmap_handle("", dims)[2:]), inner)
+    outs = _outside(apply, family.mapped(tuple(dims)), inner)
     return [_add_batch_dim(o, 0, level) for o in outs]
 
 
@@ -77,8 +83,12 @@ def _recorded(family: Family, xs: Tensors, level: int, apply: Apply) -> Tensors:
         if any(wanted):
             here = _differentiation(family, xs, wanted)
             if any(here.active):
-                with enable_single_level_autograd_function():
-                    return named_apply(_LevelNode, family.name)(here, level, apply, *xs)
+                allowed = _is_allowed()
+                _set_allowed(True)
+                try:
+                    return here.apply(here, level, apply, *xs)
+                finally:
+                    _set_allowed(allowed)
     return _lower(family, xs, level, apply)
 
 
@@ -87,8 +97,14 @@ def _lower(family: Family, xs: Tensors, level: int, apply: Apply) -> Tensors:
     inner = [_unwrap_for_grad(x, level) for x in xs]
     # no_grad around the transformation holds for what is computed outside of it.
     recording = functorch.CGradInterpreterPtr(_innermost()).prevGradMode()
-    with torch.set_grad_enabled(recording), forward_ad._set_fwd_grad_enabled(True):
+    before = torch.is_grad_enabled(), _is_fwd_grad_enabled()
+    _set_grad_enabled(recording)
+    _set_fwd_grad_enabled(True)
+    try:
         outs = _outside(apply, family, inner)
+    finally:
+        _set_grad_enabled(before[0])
+        _set_fwd_grad_enabled(before[1])
     return [_wrap_for_grad(o, level) for o in outs]
 
 
@@ -96,13 +112,14 @@ def _lower(family: Family, xs: Tensors, level: int, apply: Apply) -> Tensors:
 class Differentiation:
     """A family at dtypes and shapes, with gradients of some inputs."""
 
-    __slots__ = ("active", "attached", "family", "paths", "ruled")
+    __slots__ = ("active", "apply", "attached", "family", "paths", "ruled")
 
     def __init__(self, family: Family, xs: Tensors, wanted: Mask) -> None:
         self.family = family
         self.paths = paths_of(family.program(tuple([aval_of(x) for x in xs])))
         self.active = reached(wanted, self.paths, (True,) * len(self.paths))
         self.attached = attached(self.active, self.paths)
+        self.apply = named_apply(_LevelNode, family.name)
         # What the forward rules of custom_vjp functions do has derivatives of its own.
         self.ruled = family.child(ruled_handle("", self.active)[2:])
 
@@ -127,7 +144,7 @@ class _LevelNode(torch.autograd.Function):
     def forward(
         ctx: LevelContext, here: Differentiation, level: int, apply: Apply, *xs: torch.Tensor
     ) -> tuple[torch.Tensor, ...]:
-        ctx.here, ctx.call, ctx.settings = here, apply, Settings()
+        ctx.here, ctx.call, ctx.settings = here, apply, current_settings()
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*xs)
         outs = _lower(here.ruled, xs, level, apply)

@@ -50,6 +50,7 @@ class CallFamily(Family):
     __slots__ = (
         "fun",
         "handles",
+        "has_numbers",
         "in_tree",
         "is_flat",
         "kinds",
@@ -76,6 +77,7 @@ class CallFamily(Family):
         self.in_tree = in_tree
         self.kinds = kinds
         self.parameters = parameters
+        self.has_numbers = any([k != TENSOR for k in kinds])
         # Whether the leaves are the positional arguments themselves.
         self.is_flat = in_tree == flatten((tuple(kinds), {}))[1]
         self.name_ = owner.__name__

@@ -26,6 +26,9 @@ PRIVATE = (
     "_get_tracing_state",
     "_set_tracing_state",
     "_get_dtensor_allow_implicit_replication",
+    "_is_fwd_grad_enabled",
+    "_set_fwd_grad_enabled",
+    "_set_grad_enabled",
 )
 
 
@@ -36,10 +39,12 @@ LEVELS = (
     "_unwrap_batched",
     "_unwrap_for_grad",
     "_wrap_for_grad",
+    "get_single_level_autograd_function_allowed",
     "maybe_get_level",
     "peek_interpreter_stack",
     "pop_dynamic_layer_stack",
     "push_dynamic_layer_stack",
+    "set_single_level_autograd_function_allowed",
     "unwrap_if_dead",
 )
 
