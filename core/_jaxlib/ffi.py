@@ -20,6 +20,8 @@ import numpy as np
 from jaxlib import xla_client
 
 _registered: set[str] = set()
+targets_of_users: set[str] = set()
+"""What was registered by ``register_target``: functions of which the user of this process knows."""
 
 _LAPACK_PREFIXES = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
 
@@ -85,11 +87,14 @@ def register_target(
 ) -> None:
     """Register a custom call target for all clients of a platform ('cpu', 'CUDA', ...).
 
+    It is one that programs that are read from somewhere may ask to call.
+
     `fn` is a capsule, or a dict of stage name to capsule for the typed FFI.
     """
     xla_client.register_custom_call_target(
         name, fn, platform=platform, api_version=api_version, **kwargs
     )
+    targets_of_users.add(name)
     if batch_partitionable:
         xla_client.register_custom_call_as_batch_partitionable(name)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracebridge.core._jaxlib.mlir import module_to_bytecode, stablehlo_to_hlo
 from tracebridge.core._jaxlib.xla import HloPrintOptions
+from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.lowering.module import LoweredModule, lower_module
 from tracebridge.core.mlir.attrs import string
 from tracebridge.core.mlir.context import building
@@ -65,3 +66,11 @@ def computation_of(
         module.module.operation.attributes["sym_name"] = string(name)
     as_tuple = jaxpr.n_in > MAX_UNTUPLED if tuple_args is None else bool(tuple_args)
     return hlo_of(module, tuple_args=as_tuple, return_tuple=True)
+
+
+def checked_dialect(dialect: str | None) -> str:
+    """The form of a program in which it is wanted, "stablehlo" by default."""
+    if dialect in (None, "stablehlo", "hlo"):
+        return dialect or "stablehlo"
+    msg = f"unknown dialect {dialect!r}, expected 'stablehlo' or 'hlo'"
+    raise ArgumentValueError(msg)

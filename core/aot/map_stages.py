@@ -7,9 +7,9 @@ from typing import Any, cast, final
 
 from tracebridge.core._jaxlib.xla import hlo_module_cost_analysis
 from tracebridge.core.aot.abstract import avals_of
-from tracebridge.core.aot.compiler_ir import hlo_of, hlo_text
+from tracebridge.core.aot.compiler_ir import checked_dialect, hlo_of, hlo_text
 from tracebridge.core.aot.stage import Stage
-from tracebridge.core.aot.stages import Compiled, check_assignment, checked_dialect
+from tracebridge.core.aot.stages import Compiled, check_assignment
 from tracebridge.core.control.calls.entry import CallEntry
 from tracebridge.core.control.calls.traced_call import TracedCall
 from tracebridge.core.control.pmap.call import Mapped, Pmapped, close_program

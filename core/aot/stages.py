@@ -10,7 +10,7 @@ from typing import Any, Protocol, final, runtime_checkable
 import tracebridge.core.ir.pretty  # pyright: ignore[reportUnusedImport]  # noqa: F401 - Jaxprs print by it
 from tracebridge.core._jaxlib.xla import hlo_module_cost_analysis
 from tracebridge.core.aot.abstract import avals_of, signature_of, stand_in
-from tracebridge.core.aot.compiler_ir import hlo_of, hlo_text
+from tracebridge.core.aot.compiler_ir import checked_dialect, hlo_of, hlo_text
 from tracebridge.core.aot.ref_stages import (
     call_with_references,
     captured_signatures,
@@ -22,7 +22,7 @@ from tracebridge.core.control.calls.entry import CallEntry
 from tracebridge.core.control.calls.traced_call import Arguments, TracedCall, argument_names
 from tracebridge.core.control.jit.cached_call import Jitted
 from tracebridge.core.control.jit.jit import JitOptions, list_of
-from tracebridge.core.errors.argument_errors import ArgumentValueError
+from tracebridge.core.errors.export_errors import ExportError
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.runtime_errors import (
     ArgumentMismatchError,
@@ -32,7 +32,7 @@ from tracebridge.core.errors.runtime_errors import (
 from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.float0 import has_float0, hide_float0
-from tracebridge.core.ir.jaxpr import ClosedJaxpr
+from tracebridge.core.ir.jaxpr import ClosedJaxpr, Jaxpr
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lowering.module import LoweredModule, lower_module
@@ -117,6 +117,28 @@ class Traced(Stage):
         """The traced program as text."""
         return str(self._traced.whole)
 
+    def _place(self, step: str) -> tuple[Any, bool]:
+        """Where the program runs, and whether an argument says so.
+
+        Raises:
+            UnexpectedTracerError: the function closes over values of a trace that is running.
+        """
+        if self._traced.has_tracers():
+            raise UnexpectedTracerError(
+                f"jit({self._name}).{step}: the function uses values of an enclosing trace, "
+                "so that it has no program of its own"
+            )
+        placed = self._jitted.options.placement
+        fallback = default_placement()
+        sigs = [
+            signature_of(leaf, aval, fallback)
+            for leaf, aval in zip(self._args.leaves, self._avals, strict=True)
+        ]
+        sigs += captured_signatures(f"jit({self._name}).{step}", self._traced.refs, fallback)
+        avals = [s.aval for s in sigs]
+        wishes = self._jitted.wishes(self._args, self._traced, avals, sigs)
+        return choose_placement(sigs, self._name, None if placed is None else placed(), wishes)
+
     def lower(self, lowering_platforms: Sequence[str] | None = None) -> Lowered:
         """Lower to StableHLO.
 
@@ -128,23 +150,7 @@ class Traced(Stage):
         Raises:
             UnexpectedTracerError: the function closes over values of a trace that is running.
         """
-        if self._traced.has_tracers():
-            raise UnexpectedTracerError(
-                f"jit({self._name}).lower: the function uses values of an enclosing trace, "
-                "so that it has no program of its own"
-            )
-        placed = self._jitted.options.placement
-        fallback = default_placement()
-        sigs = [
-            signature_of(leaf, aval, fallback)
-            for leaf, aval in zip(self._args.leaves, self._avals, strict=True)
-        ]
-        sigs += captured_signatures(f"jit({self._name}).lower", self._traced.refs, fallback)
-        avals = [s.aval for s in sigs]
-        wishes = self._jitted.wishes(self._args, self._traced, avals, sigs)
-        placement, committed = choose_placement(
-            sigs, self._name, None if placed is None else placed(), wishes
-        )
+        placement, committed = self._place("lower")
         platform = placement.device.platform
         if lowering_platforms is not None:
             if len(tuple(lowering_platforms)) != 1:
@@ -302,12 +308,24 @@ def check_assignment(call: str, devices: Sequence[Any] | None, placement: Any) -
         )
 
 
-def checked_dialect(dialect: str | None) -> str:
-    """The form of a program in which it is wanted, "stablehlo" by default."""
-    if dialect in (None, "stablehlo", "hlo"):
-        return dialect or "stablehlo"
-    msg = f"unknown dialect {dialect!r}, expected 'stablehlo' or 'hlo'"
-    raise ArgumentValueError(msg)
+def program_for_export(traced: Traced) -> Jaxpr:
+    """The program of a traced function, if it is one of one device, and of values alone.
+
+    Raises:
+        ExportError: it runs on several devices, or reads or writes references.
+        UnexpectedTracerError: the function closes over values of a trace that is running.
+    """
+    name = traced.fun_name
+    if traced._traced.refs is not None:
+        msg = f"export of {name}: the program reads or writes references (Ref)"
+        raise ExportError(msg, hint="pass their contents, and return what they become")
+    if is_spread(traced._place("export")[0]):
+        raise ExportError(
+            f"export of {name}: the arguments or shardings of jit split the program over several "
+            "devices, but exported programs run on one",
+            hint="export it with arguments and shardings of one device",
+        )
+    return traced._traced.whole
 
 
 @public_path("tracebridge.stages")

@@ -9,8 +9,6 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, final
 
-import numpy as np
-
 import tracebridge.core.ir.primitive as base
 import tracebridge.core.lax as lax
 from tracebridge.core.compat.tables import RuleTable
@@ -20,6 +18,7 @@ from tracebridge.core.interpreters.jvp import JvpTrace, JvpTracer
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.primitive import LinearInput, is_linear_input
 from tracebridge.core.ir.typeof import as_value, typeof
+from tracebridge.core.lax.ad_util import float0_of
 from tracebridge.core.tree.registry import register_pytree_node
 from tracebridge.core.util.public_path import public_path
 
@@ -94,7 +93,7 @@ def zeros_like_aval(aval: ShapedArray) -> Any:
     [0. 0.]
     """
     if aval.dtype == float0:
-        return np.zeros(aval.shape, float0)
+        return float0_of(aval.shape)
     return lax.full(aval.shape, 0, aval.dtype)
 
 

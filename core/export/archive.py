@@ -1,7 +1,7 @@
-"""Programs as text: what a graph of another framework can hold, and any process can read.
+"""Programs as bytes or text: what a file or a graph of another framework can hold.
 
-The text is ``tracebridge-program:<format>:<digest>:<data>``. The data are a header of JSON and
-blocks of bytes, compressed, in base64. Nothing in it is executed by reading it.
+They are ``tracebridge-program:<format>:<digest>:<data>``. The data are a header of JSON and blocks
+of bytes, compressed, and in texts in base64. Nothing in them is executed by reading them.
 """
 
 from __future__ import annotations
@@ -26,9 +26,14 @@ _LENGTH = struct.Struct("<Q")
 
 def pack(header: dict[str, Any], blocks: Sequence[bytes]) -> str:
     """The text of a header, of what JSON can hold, and blocks of bytes."""
-    head = json.dumps({**header, "blocks": [len(b) for b in blocks]}).encode()
-    data = zlib.compress(b"".join([_LENGTH.pack(len(head)), head, *blocks]))
-    return f"{MAGIC}:{FORMAT}:{_digest(data)}:{base64.b64encode(data).decode()}"
+    data = _compressed(header, blocks)
+    return _head(data) + base64.b64encode(data).decode()
+
+
+def pack_bytes(header: dict[str, Any], blocks: Sequence[bytes]) -> bytes:
+    """The same as bytes, a quarter smaller."""
+    data = _compressed(header, blocks)
+    return _head(data).encode() + data
 
 
 def unpack(text: str, name: str) -> tuple[dict[str, Any], list[bytes]]:
@@ -41,18 +46,42 @@ def unpack(text: str, name: str) -> tuple[dict[str, Any], list[bytes]]:
     Raises:
         ExportError: the text is damaged, or of a later format.
     """
-    magic, _, rest = text.partition(":")
-    number, _, rest = rest.partition(":")
-    digest, _, encoded = rest.partition(":")
-    if magic != MAGIC or not number.isdigit():
-        raise damaged(name, "it does not begin as programs do")
-    if int(number) > FORMAT:
-        msg = f"{name}: the saved program is of format {number}, written by a later tracebridge"
-        raise ExportError(msg, expected=f"format {FORMAT}", hint="install a newer tracebridge")
+    digest, encoded = _split(*text.split(":", 3), name=name)
     try:
         data = base64.b64decode(encoded, validate=True)
     except (binascii.Error, ValueError) as error:
         raise damaged(name, "it is no base64") from error
+    return _read(data, digest, name)
+
+
+def unpack_bytes(blob: bytes, name: str) -> tuple[dict[str, Any], list[bytes]]:
+    """Header and blocks of what ``pack_bytes`` gave, as ``unpack`` of what ``pack`` gave."""
+    *head, data = blob.split(b":", 3)
+    digest, _ = _split(*[h.decode(errors="replace") for h in head], "", name=name)
+    return _read(data, digest, name)
+
+
+def _compressed(header: dict[str, Any], blocks: Sequence[bytes]) -> bytes:
+    head = json.dumps({**header, "blocks": [len(b) for b in blocks]}).encode()
+    return zlib.compress(b"".join([_LENGTH.pack(len(head)), head, *blocks]))
+
+
+def _head(data: bytes) -> str:
+    return f"{MAGIC}:{FORMAT}:{_digest(data)}:"
+
+
+def _split(*parts: str, name: str) -> tuple[str, str]:
+    """Digest and data of the parts between colons."""
+    magic, number, digest, data = (*parts, "", "", "", "")[:4]
+    if magic != MAGIC or not (number.isascii() and number.isdigit()):
+        raise damaged(name, "it does not begin as programs do")
+    if int(number) > FORMAT:
+        msg = f"{name}: the saved program is of format {number}, written by a later tracebridge"
+        raise ExportError(msg, expected=f"format {FORMAT}", hint="install a newer tracebridge")
+    return digest, data
+
+
+def _read(data: bytes, digest: str, name: str) -> tuple[dict[str, Any], list[bytes]]:
     if _digest(data) != digest:
         raise damaged(name, "its digest is another one")
     try:

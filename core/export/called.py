@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import itertools
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, final
 
-from tracebridge.core._jaxlib import mlir
+import numpy as np
+
+from tracebridge.core._jaxlib import ffi, mlir
 from tracebridge.core.control.callbacks.base import in_sequence
 from tracebridge.core.errors.export_errors import ExportError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
@@ -26,8 +30,6 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
     from tracebridge.core.ir.value import Value
 
-_INNER = "exported"
-
 
 @final
 class Artifact:
@@ -36,11 +38,12 @@ class Artifact:
     ``data``: serialised StableHLO, whose main takes the number of the platform (if there are
     several ``platforms``), ``n_constants`` arrays, and the inputs. ``in_avals`` are those of the
     arrays and the inputs, ``least`` is what each dimension variable in them is at least, ``order``
-    how many orders of derivatives were saved.
+    how many orders of derivatives were saved. ``allowed`` are custom calls that may be in it
+    besides those that every process knows. Without ``checks_platform`` it runs anywhere.
     """
 
-    __slots__ = ("data", "in_avals", "least", "n_constants", "name", "order", "out_avals",
-                 "platforms", "solution")  # fmt: skip
+    __slots__ = ("allowed", "checks_platform", "data", "in_avals", "least", "n_constants", "name",
+                 "order", "out_avals", "platforms", "solution")  # fmt: skip
 
     def __init__(
         self,
@@ -52,7 +55,11 @@ class Artifact:
         n_constants: int = 0,
         least: int = 1,
         order: int = 1,
+        allowed: Collection[str] = (),
+        checks_platform: bool = True,
     ) -> None:
+        self.allowed = frozenset(allowed)
+        self.checks_platform = checks_platform
         self.name = name
         self.data = data
         self.in_avals = tuple(in_avals)
@@ -82,16 +89,23 @@ class Artifact:
         )
         env: dict[str, Any] = {}
         if fits:
-            sizes = {
-                size_name(i, axis): d for i, a in enumerate(avals) for axis, d in enumerate(a.shape)
-            }
-            env = self.solution.bind(sizes, DimOps)
+            env = self._env(avals)
             fits = all([env[name] >= self.least for name in self.solution.sources]) and all(
                 [a.shape == _at(w.shape, env) for a, w in zip(avals, wanted, strict=True)]
             )
         if not fits:
             raise self._mismatch(avals)
         return [a.update(shape=_at(a.shape, env)) for a in self.out_avals]
+
+    def shape(self, shape: Sequence[Any], avals: Sequence[ShapedArray]) -> tuple[Any, ...]:
+        """A shape in dimension variables of the program, for inputs of these types."""
+        return _at(shape, self._env(avals))
+
+    def _env(self, avals: Sequence[ShapedArray]) -> dict[str, Any]:
+        sizes = {
+            size_name(i, axis): d for i, a in enumerate(avals) for axis, d in enumerate(a.shape)
+        }
+        return self.solution.bind(sizes, DimOps)
 
     def _mismatch(self, avals: Sequence[ShapedArray], why: str = "") -> ShapeMismatchError:
         n = self.n_constants
@@ -104,7 +118,7 @@ class Artifact:
             hint="export the function for these types; sizes that vary are given as dynamic shapes",
         )
 
-    def number_of(self, platform: str) -> int:
+    def number_of(self, platform: str, hint: str = "") -> int:
         """The number that main is told on a platform.
 
         Raises:
@@ -113,12 +127,14 @@ class Artifact:
         platform = "cuda" if platform == "gpu" else platform  # what devices of CUDA call themselves
         if platform in self.platforms:
             return self.platforms.index(platform)
+        if not self.checks_platform:
+            return 0
         what = "another exported program" if platform == PLATFORM else platform
         msg = f"{self.name}: the saved program cannot be part of {what}"
-        raise ExportError(msg, expected=f"a call on {', '.join(self.platforms)}")
+        raise ExportError(msg, expected=f"a call on {', '.join(self.platforms)}", hint=hint)
 
     def module_at(self, avals: Sequence[ShapedArray]) -> Any:
-        """The module for inputs of these static types. The context must be entered.
+        """The module for inputs of these types. The context must be entered.
 
         Raises:
             ExportError: this jaxlib cannot read it, or it calls what programs may not call.
@@ -131,11 +147,20 @@ class Artifact:
             msg = f"{self.name}: this jaxlib, of StableHLO {ours}, cannot read the saved program"
             raise ExportError(msg, hint="install a newer jaxlib, or export again") from error
         # Targets of calls are C functions of the process, some of which trust their arguments.
-        unknown = sorted(custom_call_targets(module) - PORTABLE_TARGETS)
+        known = PORTABLE_TARGETS | (self.allowed & ffi.targets_of_users)
+        unknown = sorted(custom_call_targets(module) - known)
         if unknown:
             msg = f"{self.name}: the saved program calls {', '.join(unknown)}"
-            raise ExportError(msg, expected="a program that tracebridge has written")
+            way_out = "register what it was allowed to call: tracebridge.ffi.register_ffi_target"
+            raise ExportError(
+                msg,
+                expected="a program that tracebridge has written",
+                hint=way_out if self.allowed.issuperset(unknown) else "",
+            )
         if self.is_static():
+            return module
+        if not all([is_static(a) for a in avals]):
+            _add_main(module, avals, len(self.platforms) > 1, self.results(avals))
             return module
         _add_main(module, avals, len(self.platforms) > 1)
         try:
@@ -152,44 +177,85 @@ def _at(shape: Sequence[Any], env: dict[str, Any]) -> tuple[Any, ...]:
 
 def _function_of(module: Any, name: str) -> Any:
     """The function ``name`` of a module."""
-    for operation in module.body.operations:
-        if mlir.ir.StringAttr(operation.attributes["sym_name"]).value == name:
-            return operation
-    raise AssertionError(name)
+    return next(f for f in module.body.operations if _symbol(f) == name)
 
 
-def _add_main(module: Any, avals: Sequence[ShapedArray], has_number: bool) -> None:
-    """Let main be of static types, and call what it was."""
+def _symbol(function: Any) -> str:
+    return mlir.ir.StringAttr(function.attributes["sym_name"]).value
+
+
+def _unused_name(module: Any) -> str:
+    """A name that no function of a module has; programs may hold others that were read."""
+    taken = {_symbol(function) for function in module.body.operations}
+    names = (f"exported_{i}" for i in itertools.count())
+    return next(name for name in names if name not in taken)
+
+
+def _add_main(
+    module: Any,
+    avals: Sequence[ShapedArray],
+    has_number: bool,
+    results: Sequence[ShapedArray] | None = None,
+) -> None:
+    """Let main be of these types, and call what it was."""
     ir, builder = mlir.ir, Builder()
-    inner = _function_of(module, "main")
-    inner.attributes["sym_name"] = string(_INNER)
+    inner, name = _function_of(module, "main"), _unused_name(module)
+    inner.attributes["sym_name"] = string(name)
     inner.attributes["sym_visibility"] = string("private")
     old = ir.FunctionType(ir.TypeAttr(inner.attributes["function_type"]).value)
     types = [*old.inputs[:1]] if has_number else []
     types += [tensor_type(a) for a in avals]
+    out_types = old.results if results is None else [tensor_type(a) for a in results]
     with ir.InsertionPoint(module.body):
         main = builder.create(
             "func.func",
             attributes={
                 "sym_name": string("main"),
                 "sym_visibility": string("public"),
-                "function_type": ir.TypeAttr.get(ir.FunctionType.get(types, old.results)),
+                "function_type": ir.TypeAttr.get(ir.FunctionType.get(types, out_types)),
             },
             regions=1,
         )
     block = main.regions[0].blocks.append(*types, arg_locs=[ir.Location.unknown()] * len(types))
     with ir.InsertionPoint(block):
-        operands = [
-            value
-            if value.type == wanted
-            else builder.create("stablehlo.convert", results=[wanted], operands=[value]).results[0]
-            for value, wanted in zip(block.arguments, old.inputs, strict=True)
-        ]
-        callee = {"callee": ir.FlatSymbolRefAttr.get(_INNER)}
+        operands = _of_types(builder, block.arguments, old.inputs)
+        callee = {"callee": ir.FlatSymbolRefAttr.get(name)}
         call = builder.create(
             "func.call", results=list(old.results), operands=operands, attributes=callee
         )
-        builder.create("func.return", operands=list(call.results))
+        builder.create("func.return", operands=_of_types(builder, call.results, out_types))
+
+
+def _of_types(builder: Builder, values: Sequence[Any], types: Sequence[Any]) -> list[Any]:
+    """The same values, whose types say more or less about their sizes."""
+    return [
+        value
+        if value.type == wanted
+        else builder.create("stablehlo.convert", results=[wanted], operands=[value]).results[0]
+        for value, wanted in zip(values, types, strict=True)
+    ]
+
+
+def _number_for(ctx: LoweringContext, artifact: Artifact) -> list[IrValue]:
+    """The operand that says on which platform the program runs, if it takes one.
+
+    Raises:
+        ExportError: the program is not for it.
+    """
+    if not artifact.platforms:
+        return []
+    if ctx.platform != PLATFORM:
+        numbers = [artifact.number_of(ctx.platform)]
+    else:  # part of another program that leaves the process
+        fewer = f"export it for that platform too, or the whole with platforms={artifact.platforms}"
+        numbers = [artifact.number_of(p, fewer) for p in ctx.platforms or [PLATFORM]]
+    if len(artifact.platforms) == 1:
+        return []
+    choose = functools.partial(ctx.by_platform, numbers, lambda n: [ctx.dim(n)], [_NUMBER])
+    return [ctx.dim(numbers[0])] if len(numbers) == 1 else choose()
+
+
+_NUMBER = ShapedArray((), np.int32)
 
 
 @final
@@ -209,17 +275,12 @@ class ExportedCall(Primitive):
     ) -> Sequence[IrValue]:
         """The functions of the program become functions of the module."""
         ir = mlir.ir
-        if ctx.platform == PLATFORM or not all([is_static(a) for a in ctx.avals_in]):
-            artifact.number_of(PLATFORM)  # the error
-        number: list[Any] = []
-        if artifact.platforms:
-            index = artifact.number_of(ctx.platform)
-            number = [ctx.dim(index)] if len(artifact.platforms) > 1 else []
+        number = _number_for(ctx, artifact)
         module = artifact.module_at(ctx.avals_in)
         functions = list(module.body.operations)
         main = ""
         for function in functions:
-            old = ir.StringAttr(function.attributes["sym_name"]).value
+            old = _symbol(function)
             new = ctx.unique_name(artifact.name if old == "main" else old)
             main = new if old == "main" else main
             ir.SymbolTable.replace_all_symbol_uses(old, new, module.operation)

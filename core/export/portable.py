@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core._jaxlib import mlir
+from tracebridge.core._jaxlib.xla import XlaRuntimeError
 from tracebridge.core.control.calls.compiler_options import lifted_options
 from tracebridge.core.errors.export_errors import ExportError
 from tracebridge.core.ir.traverse import applications
@@ -88,6 +90,7 @@ def portable_program(
     platforms: Sequence[str] = (),
     allowed: Collection[str] = (),
     located: bool = False,
+    embed_constants: bool = False,
 ) -> PortableProgram:
     """Lower and serialise ``jaxpr`` for consumers of StableHLO version ``target`` or later.
 
@@ -102,6 +105,7 @@ def portable_program(
         allowed: targets of custom calls that the consumer knows besides ``PORTABLE_TARGETS``.
         located: operations keep the lines of the user's code that made them. Equal functions of
             different lines are then different programs.
+        embed_constants: the artifact holds all constants, and main takes the inputs alone.
 
     Raises:
         ExportError: the program calls something that only this process has, runs on none of
@@ -119,14 +123,32 @@ def portable_program(
         platforms=served,
         names=names,
         located=located,
+        embed_constants=embed_constants,
     )
     check_portable(lowered, name, allowed)
     with building():
         mlir.expand_chlo(lowered.module)
-        data = mlir.serialize_portable_artifact(lowered.module, target)
+        data = _serialized(lowered.module, name, target)
     functions = [k.function for k in lowered.keepalives if type(k) is OfConsumer]
     avals = tuple(jaxpr.in_avals), tuple(jaxpr.out_avals)
     return PortableProgram(name, data, lowered.hoisted, *avals, served, functions)
+
+
+def _serialized(module: Any, name: str, target: str | None) -> bytes:
+    """The artifact of a module.
+
+    Raises:
+        ExportError: something in it cannot be written for ``target``.
+    """
+    try:
+        return mlir.serialize_portable_artifact(module, target)
+    except XlaRuntimeError as error:
+        found = re.search(r"failed to legalize operation '([^']+)'", str(error))
+        what = f"an operation {found[1]} of the program" if found else "the program"
+        raise ExportError(
+            f"export of {name}: {what} cannot be written in StableHLO {target}",
+            hint="leave that part out, or export for a newer version",
+        ) from error
 
 
 def _check_whole(jaxpr: Jaxpr, name: str) -> None:

@@ -57,7 +57,7 @@ def treedef_is_strict_leaf(treedef: PyTreeDef) -> bool:
 def leaf_paths(treedef: PyTreeDef) -> list[KeyPath]:
     """The key path of each leaf of a definition.
 
-    Classes whose constructor refuses placeholders get index paths.
+    Where a class refuses placeholders, its children and those of other classes have index keys.
     """
     try:
         tree = treedef.unflatten(range(treedef.num_leaves))
@@ -72,9 +72,15 @@ def leaf_paths(treedef: PyTreeDef) -> list[KeyPath]:
 def _index_paths(treedef: PyTreeDef, path: KeyPath) -> list[KeyPath]:
     if treedef_is_strict_leaf(treedef):
         return [path]
+    kind, aux = treedef.node_data() or (None, None)
     result: list[KeyPath] = []
     for i, child in enumerate(treedef.children()):
-        result.extend(_index_paths(child, (*path, pytree.FlattenedIndexKey(i))))
+        key: Any = pytree.FlattenedIndexKey(i)
+        if kind is tuple or kind is list:
+            key = pytree.SequenceKey(i)
+        elif kind is dict:
+            key = pytree.DictKey(aux[i])
+        result.extend(_index_paths(child, (*path, key)))
     return result
 
 

@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 
 import tracebridge as tb
+from tracebridge.core._jaxlib import ffi
 from tracebridge.core._jaxlib.ffi import lapack_target
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
+from tracebridge.core.errors.export_errors import ExportError
 from tracebridge.core.errors.transform_errors import ArgumentSpecError, EffectError
 from tracebridge.experimental.layout import Layout
 from tracebridge.interpreters import mlir
@@ -104,6 +106,32 @@ def test_calls_with_different_attributes_are_different(library: ctypes.CDLL) -> 
     with pytest.raises(Exception, match="expected S64 but got F64"):
         affine(X, times=3.0).block_until_ready()
     assert (8 * X + 1.5).tolist() == affine(X, times=3).tolist()
+
+
+def test_exported_programs_call_what_is_registered(
+    library: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only where it is allowed when it is exported, and registered where it runs."""
+    specs = (tb.ShapeDtypeStruct((2, 3), np.float32), tb.ShapeDtypeStruct((), np.int32))
+    call = tb.jit(lambda x: tb.ffi.ffi_call("test_add_rows", specs)(x, x)[0] * 2)
+    with pytest.raises(ExportError, match="test_add_rows, which only this process"):
+        tb.export.export(call)(X)
+    check = tb.export.DisabledSafetyCheck.custom_call("test_add_rows")
+    blob = tb.export.export(call, disabled_checks=[check])(X).serialize()
+    read = tb.export.deserialize(blob)
+    assert [check] == list(read.disabled_safety_checks)
+    assert (4 * X).tolist() == read.call(X).tolist()
+    monkeypatch.setattr(ffi, "targets_of_users", set())
+    with pytest.raises(ExportError, match="calls test_add_rows") as caught:
+        tb.export.deserialize(blob).call(X)
+    assert "register_ffi_target" in str(caught.value)
+
+
+def test_what_no_file_can_hold(library: ctypes.CDLL) -> None:
+    """Vectors of numbers among the attributes."""
+    check = tb.export.DisabledSafetyCheck.custom_call("test_affine")
+    with pytest.raises(ExportError, match=r"stablehlo.custom_call .* cannot be written"):
+        tb.export.export(tb.jit(affine), disabled_checks=[check])(X)
 
 
 def test_failures_of_handlers(library: ctypes.CDLL) -> None:

@@ -8,10 +8,6 @@ from __future__ import annotations
 _BY_CALLBACK = "call it through tracebridge.pure_callback, with a rule of tracebridge.custom_jvp"
 _BESIDE = "beside the traced function"
 _DEVICES = "tracebridge.pmap, or tracebridge.jit with in_shardings and out_shardings"
-_EXPORTS = (
-    "tracebridge.tf.save, torch.export.export of a function of tracebridge.torch.wrap, or the text "
-    "of tracebridge.jit(f).lower(x).as_text()"
-)
 _PRIMITIVES = "a primitive of your own, see tracebridge.extend.core"
 
 # Module -> (names, what to use). A name that ends with a star is the beginning of names.
@@ -37,12 +33,6 @@ _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "tracebridge.ffi": (
         ("register_ffi_type_id", "tracebridge.ffi.register_ffi_type"),
-    ),
-    "tracebridge.export": (
-        (
-            "export deserialize Exported",
-            _EXPORTS,
-        ),
     ),
     "tracebridge.experimental": (
         ("sparse", f"scipy.sparse: {_BY_CALLBACK}"),

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any, final
 
-import numpy as np
-
 from tracebridge.core.control.calls.inline_rules import user_value
 from tracebridge.core.dtypes.dtypes import float0
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.typeof import typeof
-from tracebridge.core.lax.ad_util import zeros_of
+from tracebridge.core.lax.ad_util import float0_of, zeros_of
 from tracebridge.core.tree.tree import map as tree_map
 from tracebridge.core.util.public_path import public_path
 
@@ -110,8 +108,8 @@ def custom_vjp_primal_tree_values(tree: object) -> Any:
 
 
 def concrete_zeros(aval: ShapedArray) -> Any:
-    """Zeros of a tangent aval as users get them; float0 arrays are NumPy's."""
-    return np.zeros(aval.shape, float0) if aval.dtype == float0 else zeros_of(aval)
+    """Zeros of a tangent aval as users get them; float0 arrays of known size are NumPy's."""
+    return float0_of(aval.shape) if aval.dtype == float0 else zeros_of(aval)
 
 
 def zero_from_primal(val: object, symbolic_zeros: bool = False) -> Any:

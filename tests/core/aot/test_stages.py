@@ -291,3 +291,12 @@ def test_arguments_must_be_arrays() -> None:
     """The argument is named."""
     with pytest.raises(UnsupportedDtypeError, match=r"jit\(f\): argument params\['w'\] is 'a'"):
         tb.jit(f).lower({"w": "a"}, X)
+
+
+def test_arguments_beside_float0() -> None:
+    """They are named in programs and messages, though float0 arrays take no placeholders."""
+    nothing = np.zeros(3, tb.dtypes.float0)
+    jitted = tb.jit(lambda x, y: (x, y * 2))
+    assert 'loc("y")' in jitted.lower(nothing, 1.0).as_text(debug_info=True)
+    with pytest.raises(ArgumentMismatchError, match=r"argument y is f32\[3\]"):
+        jitted.lower(nothing, 1.0).compile()(nothing, np.ones(3, np.float32))

@@ -105,7 +105,7 @@ def test_paths_of_a_structure(value):
 
 
 def test_paths_of_a_structure_whose_class_refuses_placeholders():
-    """Where a tree cannot be rebuilt without its leaves the paths are indices."""
+    """Where a tree cannot be rebuilt without its leaves, paths have the index in such a class."""
 
     class Picky:
         def __init__(self, x):
@@ -113,9 +113,9 @@ def test_paths_of_a_structure_whose_class_refuses_placeholders():
             self.x = x
 
     registry.register_pytree_node(Picky, lambda p: ((p.x,), None), lambda _, c: Picky(*c))
-    paths = treedefs.leaf_paths(tree.structure(["a", Picky("b")]))
+    paths = treedefs.leaf_paths(tree.structure(["a", {"k": (Picky("b"),)}]))
 
-    assert list(map(keystr, paths)) == ["[<flat index 0>]", "[<flat index 1>][<flat index 0>]"]
+    assert list(map(keystr, paths)) == ["[0]", "[1]['k'][0][<flat index 0>]"]
 
 
 @given(trees)

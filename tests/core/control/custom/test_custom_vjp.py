@@ -415,3 +415,26 @@ def test_zeros_of_trees():
     marked = cd.zero_from_primal(tree, symbolic_zeros=True)
     assert isinstance(marked["n"], cd.SymbolicZero)
     assert marked["w"][1].shape == (2,)
+
+
+def test_integer_results_of_any_size():
+    """Their cotangents have a symbolic size, and hold nothing."""
+    seen = []
+
+    @tb.custom_vjp
+    def best(x):
+        return x * 2, x.argsort()
+
+    def bwd(residuals, cts):
+        seen.append(cts[1])
+        return (3 * cts[0],)
+
+    best.defvjp(lambda x: (best(x), None), bwd)
+    spec = tb.ShapeDtypeStruct(tb.export.symbolic_shape("n"), np.float32)
+    jaxpr = tb.make_jaxpr(tb.grad(lambda x: best(x)[0].sum()))(spec)
+
+    assert [tb.export.symbolic_shape("n", scope=spec.shape[0].scope)] == [
+        v.shape for v in jaxpr.out_avals
+    ]
+    assert seen[-1].dtype == tb.float0
+    assert tb.grad(lambda x: best(x)[0].sum())(X).tolist() == [3.0] * X.size

@@ -1,0 +1,1 @@
+"""Export: jitted functions as programs that other processes run."""
