@@ -11,6 +11,8 @@ from tracebridge.core.util.caching import all_caches
 
 # Empty dicts of modules that are no memos of what users pass -> why they stay.
 OTHER_TABLES = {
+    "bridge/_api/exports/trees.py:_BY_NAME": "registrations",
+    "bridge/_api/exports/trees.py:_BY_TYPE": "registrations",
     "bridge/_api/vectorize/vmappable.py:VMAPPABLES": "registrations",
     "bridge/_api/vectorize/vmappable.py:_IOTA": "registrations",
     "bridge/_derived/families.py:_PINNED": "programs that graphs of torch name",

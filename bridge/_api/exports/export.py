@@ -9,7 +9,7 @@ from tracebridge._api.exports.checks import DisabledSafetyCheck
 from tracebridge._api.exports.exported import Exported, input_names
 from tracebridge._api.exports.gradients import pullback_of, types_of_pullback
 from tracebridge.core._jaxlib.mlir import current_stablehlo_version, stablehlo_for_weeks
-from tracebridge.core.aot.stages import Traced, program_for_export
+from tracebridge.core.aot.stages import Traced, Wrapped, program_for_export
 from tracebridge.core.dtypes.dtypes import float0
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
 from tracebridge.core.errors.export_errors import ExportError
@@ -77,8 +77,7 @@ def export(
     >>> exported.call(tnp.ones((2, 3))).shape
     (2, 3)
     """
-    trace = getattr(fun_jit, "trace", None)
-    if not callable(fun_jit) or trace is None or not hasattr(fun_jit, "lower"):
+    if not isinstance(fun_jit, Wrapped):
         raise ArgumentTypeError(
             f"export: got {shown(fun_jit)} of type {type(fun_jit).__name__}",
             expected="what jit returns",
@@ -89,7 +88,7 @@ def export(
 
     @api_boundary
     def do_export(*args_specs: Any, **kwargs_specs: Any) -> Exported:
-        traced: Traced = trace(*args_specs, **kwargs_specs)
+        traced = fun_jit.trace(*args_specs, **kwargs_specs)
         return _export(traced, wanted or (default_export_platform(),), checks)
 
     return do_export

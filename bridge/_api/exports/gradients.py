@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from tracebridge._api.derivatives.vjp import vjp
-from tracebridge.core.dtypes.dtypes import float0, is_inexact
+from tracebridge.core.dtypes.dtypes import is_inexact
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.debug_info import DebugInfo
@@ -47,6 +45,4 @@ def types_of_pullback(
 
 
 def _cotangent(aval: ShapedArray) -> ShapedArray:
-    if is_inexact(aval.dtype):
-        return aval.strong
-    return ShapedArray(aval.shape, np.dtype(float0))
+    return aval.tangent.strong

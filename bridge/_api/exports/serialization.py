@@ -95,6 +95,7 @@ def deserialize(blob: Any) -> Exported:
         blob: the bytes.
 
     Raises:
+        ArgumentTypeError: ``blob`` is something else.
         ExportError: they are damaged, or were written by a later version; or a class of a
             structure is not registered in this process.
 

@@ -90,6 +90,7 @@ def register_namedtuple_serialization(nodetype: type[T], *, serialized_name: str
 
     Raises:
         ArgumentTypeError: it is no named tuple.
+        ExportError: when a file is read that was written by a class with other fields.
         ArgumentValueError: the class or the name is registered already.
 
     >>> import collections
