@@ -72,7 +72,8 @@ def leaf_paths(treedef: PyTreeDef) -> list[KeyPath]:
 def _index_paths(treedef: PyTreeDef, path: KeyPath) -> list[KeyPath]:
     if treedef_is_strict_leaf(treedef):
         return [path]
-    kind, aux = treedef.node_data() or (None, None)
+    node: Any = treedef.node_data()
+    kind, aux = node
     result: list[KeyPath] = []
     for i, child in enumerate(treedef.children()):
         key: Any = pytree.FlattenedIndexKey(i)
