@@ -83,6 +83,9 @@ def test_the_library_does_not_get_short_rows() -> None:
     assert "stablehlo.subtract" in text((100_000, 10), (0,))
     assert "stablehlo.dot_general" in text((10_000, 32), (1,))
     assert "stablehlo.dot_general" not in text((10_000, 32), (1,), fed=lambda x: x * x)
+    assert "stablehlo.dot_general" in text((8192, 16), (1,))
+    assert "stablehlo.subtract" in text((8192, 16), (1,), fed=lambda x: x * x)
+    assert "stablehlo.dot_general" not in text((8192, 16), (1,), fed=FEEDS["chain"])
     for shape, axes in (((4096, 256), (1,)), ((4096, 256), (0,)), ((8, 64, 128), (0, 1))):
         assert "stablehlo.dot_general" in text(shape, axes)
         assert "stablehlo.dot_general" in text(shape, axes, fed=FEEDS["chain"])
