@@ -2,56 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tracebridge.core import lax
-from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray, stored
 from tracebridge.core.lax.elementwise import complex_corrections, cpu_exponentials, cpu_lowerings
 from tracebridge.core.lax.reduce import cpu_sums, positions
 from tracebridge.core.lax.shape.roll import emit_written
 from tracebridge.core.lax.special import cpu_erf, cpu_special
 from tracebridge.core.lax.stored import emit_stored
+from tracebridge.core.lowering.compositions import composed
 from tracebridge.core.lowering.context import register_platform_lowering, register_rewrites
 from tracebridge.core.lowering.rewrites.programs import rewritten
 from tracebridge.core.mlir.types import is_static
-from tracebridge.core.util.caching import BoundedCache
 
 if TYPE_CHECKING:
-    from tracebridge.core.ir.jaxpr import Jaxpr
     from tracebridge.core.ir.primitive import Primitive
     from tracebridge.core.ir.rule_contexts import LoweringContext
 
 # Calls of libm are little loss for so few elements, and the operation lowers and compiles faster.
 MAX_SCALAR_CALLS = 512
 
-# A test of all elements and a branch, which take 25 ms to compile, are worth it for so many.
-LEAST_GUARDED = 2**16
-
 _INDEX = ShapedArray((), np.int32)
 _DIVIDED_AS_FLOATS = tuple(np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4))
-
-_STAGED: BoundedCache[Jaxpr] = BoundedCache("compositions for single platforms", 512)
-
-
-def composed(
-    ctx: LoweringContext,
-    compose: Callable[..., Any],
-    operands: Sequence[Any],
-    avals_in: tuple[ShapedArray, ...] | None = None,
-) -> Any:
-    """Call a composition of operations of ``lax``, emitted once per module and kind of operand."""
-    kinds: tuple[ShapedArray, ...] = avals_in or ctx.avals_in
-    key = (compose, kinds)
-    jaxpr = _STAGED.get(key)
-    if jaxpr is None:
-        avals = [a.strong for a in kinds]
-        jaxpr = stage(lambda *xs: [compose(*xs)], avals, locate=False)
-        _STAGED.set(key, jaxpr)
-    return ctx.call_jaxpr(jaxpr, operands, compose.__name__)[0]
 
 
 def is_small(aval: ShapedArray) -> bool:
@@ -144,26 +120,6 @@ def _either(
     return choice.results[0]
 
 
-def guarded_rule(
-    every: Callable[..., Any], near: Callable[..., object], far: Callable[..., object]
-) -> Callable[..., Any]:
-    """The rule ``every``, but for large arrays of float32: ``near`` unless some angle is far.
-
-    The test reads the operand once more and the branch is not fused with what uses it. Programs
-    over a mesh keep ``every``: devices would wait for each other's tests.
-    """
-
-    def lower(ctx: LoweringContext, x: Any, **params: Any) -> Any:
-        aval = ctx.avals_in[0]
-        is_large = type(aval.size) is int and aval.size >= LEAST_GUARDED
-        if params or aval.dtype != np.float32 or not is_large or ctx.mesh is not None:
-            return every(ctx, x, **params)
-        is_far = composed(ctx, far, (x,), (aval,))
-        return _either(ctx, is_far, lambda: every(ctx, x), lambda: composed(ctx, near, (x,)))
-
-    return lower
-
-
 def lower_stored(ctx: LoweringContext, x: Any, **params: Any) -> Any:
     """Keep an array apart from what uses it, if it is large enough to be worth it."""
     del params
@@ -214,8 +170,6 @@ def _rules() -> dict[str, Callable[..., Any]]:
             by_name[name] = composition_rule(primitive, compose, dtypes, at_any_size)
     for name, (correct, dtypes) in cpu_special.CPU_CORRECTIONS.items():
         by_name[name] = correction_rule(getattr(lax, f"{name}_p"), correct, dtypes)
-    for name, near in (("sin", cpu_lowerings.near_sin), ("cos", cpu_lowerings.near_cos)):
-        by_name[name] = guarded_rule(by_name[name], near, cpu_lowerings.is_far)
     complex_dtypes = complex_corrections.COMPLEX
     for name, compose in complex_corrections.CPU_COMPLEX_RULES.items():
         primitive = getattr(lax, f"{name}_p")

@@ -29,9 +29,9 @@ _F32 = np.dtype(np.float32)
 _F64 = np.dtype(np.float64)
 _I32 = np.dtype(np.int32)
 
-# (sin r / r - 1) / z and (cos r - 1 + z/2) / z**2 with z = r*r, |r| <= pi/4.
+# (sin r / r - 1) / z and cos r with z = r*r, |r| <= pi/4.
 _SIN = (-0.000195874216, 0.0083327461, -0.166666647)
-_COS = (2.45474714e-05, -0.00138883009, 0.0416666646)
+_COS = (2.45474714e-05, -0.00138883009, 0.0416666646, -0.5, 1.0)
 # (asin r / r - 1) / z, |r| <= 1/2.
 _ASIN = {
     _F32: (0.0380939622, 0.0265506629, 0.0450018941, 0.0749885296, 0.166666724),
@@ -111,7 +111,7 @@ def _reduce(x: Operand) -> tuple[Any, Any]:
 def _sin_cos_polynomials(t: Value) -> tuple[Any, Any]:
     z = lax.mul(t, t)
     sine = lax.add(t, lax.mul(lax.mul(t, z), horner(z, _SIN)))
-    cosine = lax.add(lax.sub(1.0, lax.mul(z, 0.5)), lax.mul(lax.mul(z, z), horner(z, _COS)))
+    cosine = horner(z, _COS)
     return sine, cosine
 
 
@@ -145,14 +145,32 @@ def cos(x: Any) -> Any:
 # pi/2 in parts of so few bits that their products with quadrants below 2**16 are exact, with fused
 # operations and without.
 _HALF_PI_PARTS = (1.5703125, 4.837512969970703e-4, 7.549533620476723e-8, 2.5633440957e-12)
-_NEAR = 65536.0
+NEAR = 65536.0
+_ONES_LAST = 1.5 * 2**23  # beside it the last bit of a float32 is worth one
 
 
-def is_far(x: Operand) -> Any:
-    """Whether some finite angle is too large for ``near_sin`` and ``near_cos``."""
-    size = lax.abs(x)
-    far = lax.bitwise_and(lax.gt(size, _NEAR), lax.lt(size, math.inf))
-    return lax.reduce_or(far, tuple(range(far.aval.ndim)))
+def are_surely_near(*angles: Value) -> Any:
+    """Whether the sum of the squares of all angles shows that each of them is near.
+
+    Products run four times as fast as comparisons of all elements.
+    """
+    total: Any = 0.0
+    for x in angles:
+        flat = lax.reshape(x, (x.aval.size,))
+        total = lax.add(total, lax.dot_general(flat, flat, (((0,), (0,)), ((), ()))))
+    return lax.lt(total, 0.99 * NEAR**2)
+
+
+def are_near(*angles: Value) -> Any:
+    """Whether no finite angle is too large for ``near_sin`` and ``near_cos``."""
+    total: Any = 0.0
+    for x in angles:
+        size = lax.abs(x)
+        far = lax.bitwise_and(lax.gt(size, NEAR), lax.lt(size, math.inf))
+        # Sums of float32 are those that are fast.
+        far = lax.reshape(lax.convert_dtype(far, _F32), (x.aval.size,))
+        total = lax.add(total, lax.reduce_sum(far, (0,)))
+    return lax.eq(total, 0.0)
 
 
 def _near_value(x: Any, quarter: int) -> Any:
@@ -161,7 +179,8 @@ def _near_value(x: Any, quarter: int) -> Any:
     t = x
     for part in _HALF_PI_PARTS:
         t = lax.sub(t, lax.mul(q, part))
-    quadrant = lax.add(lax.convert_dtype(q, _I32), quarter)
+    # The last bits of the sum are those of the quadrant: conversions of all floats take longer.
+    quadrant = lax.bitcast_convert_type(lax.add(q, _ONES_LAST + quarter), _I32)
     return _of_quadrant(quadrant, t)
 
 

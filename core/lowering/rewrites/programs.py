@@ -9,7 +9,8 @@
 | ``reduce_sum`` | the operand is a negated array of floats | the negated sum |
 | ``reduce_sum`` | of functions that others read too, as in softmax | these are computed once |
 | ``transpose`` | the operand is joined along a new axis | a concatenation along another axis |
-| ``sin``, ``cos`` | the same of the same operand is there | that one: XLA joins no branches |
+| ``sin``, ``cos`` | the same of the same operand is there | that one |
+| ``sin``, ``cos`` | of large arrays, with what is elementwise round them | ``waves.py`` |
 
 Derivatives and batching see programs as they were written. Lowerings for single platforms that
 need one equation only are rules of their own (core/lowering/platforms.py).
@@ -40,6 +41,7 @@ from tracebridge.core.lowering.rewrites.factors import (
     matching_groups,
 )
 from tracebridge.core.lowering.rewrites.guarded import guarded_p
+from tracebridge.core.lowering.rewrites.waves import with_guarded_waves
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Application, Params
@@ -72,7 +74,11 @@ def rewritten(jaxpr: Jaxpr) -> Jaxpr:
     # None stands for the Jaxpr itself, which must not refer to itself.
     if "rewritten" not in jaxpr.cache:
         wanted = any([app.primitive in _REWRITES for app, _ in jaxpr.equations])
-        jaxpr.cache["rewritten"] = _Pass(jaxpr).result() if wanted else None
+        new = None
+        if wanted:
+            new = _Pass(jaxpr).result()
+            new = with_guarded_waves(new or jaxpr) or new
+        jaxpr.cache["rewritten"] = new
     return jaxpr.cache["rewritten"] or jaxpr
 
 
