@@ -30,7 +30,7 @@ class Composed(Primitive):
     """
 
     name = "composed"
-    cost = Cost.COMPOSED
+    cost = Cost.OTHER
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
         return avals[0].strong
@@ -47,6 +47,7 @@ class Chosen(Primitive):
     """
 
     name = "chosen"
+    cost = Cost.OTHER
     multiple_results = True
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> Sequence[ShapedArray]:
