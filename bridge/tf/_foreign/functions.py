@@ -42,7 +42,7 @@ class TensorFlowFunction(FlatFunction):
         super().__init__(label, len(slots), inexact)
         self.slots = slots
         self._graphs: dict[Any, Graph] = {}
-        self._embedded: dict[Any, Embedded | OfConsumer | None] = {}
+        self._embedded: dict[Any, Embedded | OfConsumer | Exception] = {}
 
     @property
     def name(self) -> str:
@@ -111,14 +111,28 @@ class TensorFlowFunction(FlatFunction):
         self, avals_in: Sequence[ShapedArray], avals_out: Sequence[ShapedArray]
     ) -> Embedded | OfConsumer | None:
         """The function as compiled by TensorFlow for XLA; None where it cannot be."""
+        found = self._parts(avals_in, avals_out)
+        if isinstance(found, Exception):
+            self.say_once(
+                f"{self.name}: TensorFlow cannot compile it, so that programs call back into "
+                f"Python: {first_line(found)}"
+            )
+            return None
+        return found
+
+    def _parts(
+        self, avals_in: Sequence[ShapedArray], avals_out: Sequence[ShapedArray]
+    ) -> Embedded | OfConsumer | Exception:
+        """What programs are made of, or why TensorFlow does not compile it."""
         key = _types(avals_in, avals_out)
         if key not in self._embedded:
             graph = self.graph(avals_in, avals_out)
             dynamic = is_dynamic((*avals_in, *avals_out))
-            if dynamic or graph.has_optionals():
-                graph = graph.traced_for_xla()
-            found = self._by_consumer(graph, avals_in) if dynamic else self._compile(graph)
-            self._embedded[key] = found
+            self._embedded[key] = (
+                self._by_consumer(graph.traced_for_xla(), avals_in)
+                if dynamic
+                else self._compiled(graph)
+            )
         return self._embedded[key]
 
     def tangents(self, wanted: Indices) -> TensorFlowFunction:
@@ -145,9 +159,26 @@ class TensorFlowFunction(FlatFunction):
             except Exception:  # noqa: BLE001 - what it does not take, it refuses in many ways
                 return None
             batched.remember(avals, graph)
-            return batched
+            return None if self._compiles_alone(dims, avals, batched, graph) else batched
 
         return self.once(("vmap", dims, tuple(avals)), make)
+
+    def _compiles_alone(
+        self,
+        dims: tuple[int | None, ...],
+        avals: Sequence[ShapedArray],
+        batched: TensorFlowFunction,
+        graph: Graph,
+    ) -> bool:
+        """Whether XLA takes the function, but not what TensorFlow makes of its loops for a batch."""
+        outs = graph.out_avals
+        if not graph.has_control_flow() or is_dynamic((*avals, *outs)):
+            return False
+        if not isinstance(batched._parts(avals, outs), Exception):
+            return False
+        element = [_without_axis(a, d) for a, d in zip(avals, dims, strict=True)]
+        parts = self._parts(element, [_without_axis(a, 0) for a in outs])
+        return not isinstance(parts, Exception)
 
     # how it is done ----------------------------------------------------------------------------
 
@@ -159,22 +190,25 @@ class TensorFlowFunction(FlatFunction):
         with of_variables.taken(), _assigned(pairs):
             return graph(self.tensors_of(operands))
 
-    def _compile(self, graph: Graph) -> Embedded | None:
+    def _compiled(self, graph: Graph) -> Embedded | Exception:
+        """A graph as a part of a program, or why it is none."""
+        try:
+            return self._part(graph.traced_for_xla() if graph.has_optionals() else graph)
+        except Exception as error:  # noqa: BLE001 - TensorFlow raises errors of many kinds
+            reason = error
+        if graph.has_lists():
+            with contextlib.suppress(Exception):
+                return self._part(graph.traced_for_xla())
+        return reason
+
+    def _part(self, graph: Graph) -> Embedded:
         places = [i for i, v in enumerate(self.slots) if v is None]
         given = {id(captured_of(v)): i for i, v in enumerate(self.slots) if v is not None}
-        try:
-            arguments: list[Any] = [*places]
-            for tensor in graph.captured:
-                place = given.get(id(tensor))
-                arguments.append(self._captured(graph, tensor) if place is None else place)
-            source = mlir.hlo_to_stablehlo(graph.compiled())
-        except Exception as error:  # noqa: BLE001 - TensorFlow raises errors of many kinds
-            self.say_once(
-                f"{self.name}: TensorFlow cannot compile it, so that programs call back into "
-                f"Python: {first_line(error)}"
-            )
-            return None
-        return Embedded(source, arguments)
+        arguments: list[Any] = [*places]
+        for tensor in graph.captured:
+            place = given.get(id(tensor))
+            arguments.append(self._captured(graph, tensor) if place is None else place)
+        return Embedded(mlir.hlo_to_stablehlo(graph.compiled()), arguments)
 
     def _by_consumer(self, graph: Graph, avals: Sequence[ShapedArray]) -> OfConsumer:
         """The function as TensorFlow compiles it when sizes are known.
@@ -353,6 +387,13 @@ class Batched(Derived):
 def captured_of(slot: Any) -> Any:
     """What a graph captures of a variable or a constant."""
     return slot.handle if isinstance(slot, tf.Variable) else slot
+
+
+def _without_axis(aval: ShapedArray, axis: int | None) -> ShapedArray:
+    """The type of one element of a batch."""
+    if axis is None:
+        return aval
+    return aval.update(shape=(*aval.shape[:axis], *aval.shape[axis + 1 :]))
 
 
 def _types(avals: Sequence[ShapedArray], out_avals: Sequence[ShapedArray]) -> Any:

@@ -67,6 +67,7 @@ _WRITING = (
 )
 # Of operations on resources these only read; others assign, count, scatter or apply gradients.
 _READING = ("ResourceAccumulatorNum", "ResourceGather")
+_CONTROL = frozenset({"Case", "If", "StatelessCase", "StatelessIf", "StatelessWhile", "While"})
 # A size in a program for XLA that is known by its bound only, such as "f32[<=3]".
 _BOUNDED = re.compile(r"\w\[(?:<?=?\d+,)*<=\d")
 
@@ -237,6 +238,14 @@ class Graph:
     def has_optionals(self) -> bool:
         """Whether there are optional values, as in derivatives of branches."""
         return any([o.startswith("Optional") for o in self.operations()])
+
+    def has_lists(self) -> bool:
+        """Whether there are lists of tensors, as in derivatives of loops."""
+        return any([o.startswith("TensorList") for o in self.operations()])
+
+    def has_control_flow(self) -> bool:
+        """Whether there are branches or loops: XLA takes some forms of them only."""
+        return not _CONTROL.isdisjoint(self.operations())
 
     def compiled(self) -> bytes:
         """The function as a program for XLA, in HLO.

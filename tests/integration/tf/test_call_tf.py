@@ -273,6 +273,28 @@ def test_derivatives_of_branches_are_compiled() -> None:
     assert_allclose(got[1], -3 * X**2, rtol=1e-5)
 
 
+def test_recurrent_networks_are_compiled() -> None:
+    """Gradients behind other layers, and maps, of which TensorFlow has no form for XLA: exported."""
+    layers = tf.keras.layers
+    net = tf.keras.Sequential([tf.keras.Input((4, 3)), layers.Dense(3), layers.GRU(2)])
+    f = call_tf(net, variables=net.trainable_variables)
+    weights = [w.numpy() for w in net.trainable_variables]
+    xs = np.random.default_rng(0).standard_normal((2, 5, 4, 3)).astype(np.float32)
+    gradient = tb.grad(lambda p, x: (f(p, x) ** 2).sum())
+
+    def native(x: Any) -> list[Any]:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(net(x) ** 2)
+        return tape.gradient(loss, net.trainable_variables)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        each = to_tf(tb.vmap(gradient, in_axes=(None, 0)))(weights, xs)
+    for i in range(2):
+        for expected, got in zip(native(xs[i]), each, strict=True):
+            assert_allclose(expected, got[i], rtol=1e-4, atol=1e-5)
+
+
 def test_errors_say_what_to_do() -> None:
     """Strings, failures inside, unknown sizes, arguments of call_tf."""
     with pytest.raises(CallbackError, match="dtype string"):
