@@ -144,11 +144,13 @@ class Layer(keras.layers.Layer):
     def _weight(self, leaf: Any, name: str, *, trainable: bool) -> Any:
         value = _value(leaf, name)
         dtype = tf.as_dtype(value.dtype)
+        if dtype.is_floating and self.variable_dtype != _USUAL:
+            dtype = tf.as_dtype(self.variable_dtype)
         return self.add_weight(
             name=name,
             shape=value.shape,
             dtype=dtype.name,
-            initializer=lambda shape, dtype: tf.convert_to_tensor(value, dtype),
+            initializer=lambda shape, dtype: tf.cast(value, dtype),
             trainable=trainable and (dtype.is_floating or dtype.is_complex),
         )
 
@@ -158,6 +160,30 @@ class Layer(keras.layers.Layer):
             kwargs[self._train_argname] = bool(training)
         weights = tuple([tf.convert_to_tensor(w) for w in self._leaves])
         return self._calls(weights, inputs, kwargs)
+
+    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
+        """Symbolic results of Keras, by a trace of the function."""
+        return super(keras.layers.Layer, self).compute_output_spec(*args, **kwargs)
+
+    def compute_output_shape(self, *input_shapes: Any) -> Any:
+        """Shapes of the results, from a tree of shapes for each input.
+
+        The inputs have the dtype of the policy; int32, where the function does not take that.
+        """
+        try:
+            outs = self._outs_at(input_shapes, self.compute_dtype)
+        except Exception as error:  # noqa: BLE001 - a function may refuse a dtype in any way
+            try:
+                outs = self._outs_at(input_shapes, "int32")
+            except Exception:  # noqa: BLE001 - floats are what most layers take: say why not
+                raise error from None
+        return keras.tree.map_structure(lambda out: tuple(out.shape), outs)
+
+    def _outs_at(self, input_shapes: Any, dtype: str) -> Any:
+        inputs = keras.tree.map_shape_structure(
+            lambda shape: keras.KerasTensor(shape, dtype), input_shapes
+        )
+        return self.compute_output_spec(*inputs)
 
     def get_config(self) -> dict[str, Any]:
         """What ``from_config`` makes the layer of, but for the values of the weights.
@@ -293,6 +319,8 @@ def _value(leaf: Any, name: str) -> Any:
     )
 
 
+_USUAL = "float32"
+"""The dtype of Keras' weights, unless somebody wants another; given weights then keep theirs."""
 _NARROW = {"int64": "int32", "float64": "float32", "complex128": "complex64"}
 
 

@@ -170,7 +170,7 @@ class TensorFlowFunction(FlatFunction):
         batched: TensorFlowFunction,
         graph: Graph,
     ) -> bool:
-        """Whether XLA takes the function, but not what TensorFlow makes of its loops for a batch."""
+        """Whether XLA takes the function, but not what TensorFlow makes of it for a batch."""
         outs = graph.out_avals
         if not graph.has_control_flow() or is_dynamic((*avals, *outs)):
             return False

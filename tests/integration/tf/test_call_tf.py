@@ -274,7 +274,7 @@ def test_derivatives_of_branches_are_compiled() -> None:
 
 
 def test_recurrent_networks_are_compiled() -> None:
-    """Gradients behind other layers, and maps, of which TensorFlow has no form for XLA: exported."""
+    """Gradients behind other layers, and maps that XLA does not take, in an exported program."""
     layers = tf.keras.layers
     net = tf.keras.Sequential([tf.keras.Input((4, 3)), layers.Dense(3), layers.GRU(2)])
     f = call_tf(net, variables=net.trainable_variables)

@@ -119,6 +119,32 @@ def test_policies() -> None:
     assert [g.dtype for g in tape.gradient(loss, layer.trainable_variables)] == [tf.float32] * 2
 
 
+def test_policies_of_one_dtype() -> None:
+    """Weights of floats have it, as those of layers of Keras."""
+    for dtype in ("float16", "bfloat16", "float64"):
+        layer = Layer(dense, PARAMS, dtype=dtype)
+        for found in (layer, Layer.from_config(layer.get_config())):
+            assert [w.dtype for w in found.weights] == [dtype, dtype, "int32"]
+            assert found(X).dtype.name == dtype
+    assert Layer(dense, PARAMS).weights[0].dtype == "float32"
+
+
+def test_shapes_from_shapes() -> None:
+    """What layers ask that contain others; integers are tried too, results keep dtypes."""
+    assert Layer(dense, PARAMS).compute_output_shape((None, 3)) == (None, 2)
+    assert Layer(dense, PARAMS).compute_output_shape([7, 3]) == (7, 2)
+    shapes = Layer(joined).compute_output_shape({"a": (None, 3)}, (None, 3))
+    assert shapes == {"sum": (None, 3), "dot": (None,)}
+    lookup = Layer(lambda p, i: p[i], np.ones((5, 2), np.float32))
+    assert lookup.compute_output_shape((None, 4)) == (None, 4, 2)
+    inputs = keras.Input((None, 3))
+    model = keras.Model(inputs, keras.layers.TimeDistributed(Layer(dense, PARAMS))(inputs))
+    assert model.output_shape == (None, None, 2)
+    batch = np.stack([X, 2 * X])
+    assert_allclose(model(batch).numpy(), np.tanh(batch @ PARAMS["w"]), rtol=1e-6)
+    assert Layer(lambda x: x > 0)(inputs).dtype == "bool"
+
+
 @keras.saving.register_keras_serializable(package="tests")
 def halves(x: Any) -> Any:
     """A function whose trace fails unless it is known that there are two rows."""
