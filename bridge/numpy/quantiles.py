@@ -70,15 +70,23 @@ def _position(q: Value, n: Value, method: str) -> tuple[Any, Any, Any]:
 
     last = lax.sub(n, const(1.0))
     one, zero, half = const(1.0), const(0.0), const(0.5)
+
+    def rounded() -> Any:
+        # Methods that jump must see n q as a number: without the maximum, which changes nothing,
+        # the compiler subtracts from the product before it is rounded.
+        return lax.max(lax.mul(n, q), zero)
+
     alphas = {"hazen": 0.5, "weibull": 0.0, "median_unbiased": 1 / 3, "normal_unbiased": 3 / 8}
     if method in alphas:
         alpha = alphas[method]
         # n q + alpha + q (1 - 2 alpha) - 1, the plotting position with alpha = beta
         where = lax.add(lax.mul(n, q), lax.add(lax.mul(q, 1.0 - 2 * alpha), alpha - 1.0))
-    elif method in ("inverted_cdf", "averaged_inverted_cdf", "interpolated_inverted_cdf"):
+    elif method == "interpolated_inverted_cdf":
         where = lax.sub(lax.mul(n, q), one)
+    elif method in ("inverted_cdf", "averaged_inverted_cdf"):
+        where = lax.sub(rounded(), one)
     elif method == "closest_observation":
-        where = lax.sub(lax.mul(n, q), const(1.5))
+        where = lax.sub(rounded(), const(1.5))
     else:
         where = lax.mul(q, last)
     below = lax.floor(where)
@@ -269,11 +277,17 @@ def _quantile(*args: Any) -> Any:
     # Reductions are strongly typed, also where a weakly typed q would not make integers so.
     x, q, *weights = promote_inexact(lax.convert_dtype(x, x.aval.dtype), q, *weights)
     if scale:
-        q = lax.div(q, full_of(q.aval.update(shape=()), 100.0))
+        q = _of_hundred(q)
     axes = normalize_axes(axis, x.aval.ndim, name)
     if weights:
         return _weighted_quantile(x, q, weights[0], axes, axis, keepdims, skip_nan)
     return quantile_of(x, q, axes, method, keepdims, skip_nan)
+
+
+def _of_hundred(q: Value) -> Any:
+    """``q / 100``, rounded as such: by a constant the compiler would multiply by its inverse."""
+    hundred = lax.add(lax.stop_gradient(lax.min(q, zeros_of(q.aval))), 100.0)
+    return lax.div(q, hundred)
 
 
 _quantile_staged = StagedFunction(_quantile, "quantile", judges=False)
