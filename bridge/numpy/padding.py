@@ -11,8 +11,9 @@ import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import default_int, to_inexact
-from tracebridge.core.dtypes.dtypes import is_bool, is_inexact
+from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_inexact, is_integer
 from tracebridge.core.errors.argument_errors import ArgumentValueError, IntegerRangeError, index_of
+from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.ad_util import full_of, zeros_of
@@ -135,10 +136,13 @@ def _mirrored(x: Value, axis: int, skip: int, count: int, odd: bool, front: bool
         part = _part(x, axis, size - skip - count, size - skip)
         edge = _part(x, axis, size - 1, size)
     part = lax.rev(part, (axis,))
-    if odd:
-        double = lax.mul(edge, full_of(edge.aval.update(shape=()), 2))
-        part = lax.sub(broadcast_to(double, part.aval.shape), part)
-    return part
+    if not odd:
+        return part
+    kind = default_int() if is_bool(x.aval.dtype) else x.aval.dtype
+    part, edge = lax.convert_dtype(part, kind), lax.convert_dtype(edge, kind)
+    double = lax.mul(edge, full_of(edge.aval.update(shape=()), 2))
+    part = lax.sub(broadcast_to(double, part.aval.shape), part)
+    return lax.convert_dtype(part, x.aval.dtype, x.aval.weak_type)
 
 
 def _pad_wrap(x: Value, axis: int, before: int, after: int) -> Any:
@@ -162,13 +166,13 @@ def _ramp(edge: Value, axis: int, width: int, end: Value) -> Any:
     """Evenly spaced steps from ``end`` towards ``edge``, which is left out."""
     dtype, weak = edge.aval.dtype, edge.aval.weak_type
     # Integers are computed with exactly: a float just below one would be rounded down.
-    kind = dtype if is_inexact(dtype) else default_int()
+    kind = default_int() if is_integer(dtype) else to_inexact(dtype)
     start, stop = lax.convert_dtype(end, kind), lax.convert_dtype(edge, kind)
     shape = tuple([width if i == axis else d for i, d in enumerate(edge.aval.shape)])
     steps = lax.iota_of(kind, shape, axis)
     count = full_of(steps.aval.update(shape=()), width)
     gap = broadcast_to(lax.sub(stop, start), shape)
-    if is_inexact(dtype):
+    if is_inexact(kind):
         risen = lax.mul(gap, lax.div(steps, count))
     else:
         risen = lax.mul(gap, steps)
@@ -206,9 +210,12 @@ def _statistic(x: Value, axis: int, mode: str) -> Any:
     if mode == "mean":
         total = lax.reduce_sum(wide, (axis,))
         value = lax.div(total, full_of(total.aval.update(shape=()), x.aval.shape[axis]))
+    elif is_complex(kind):
+        msg = f"pad: mode 'median' takes real numbers, got {x.aval.str_short()}"
+        raise UnsupportedDtypeError(msg)
     else:
         value = median_of(wide, (axis,), False)
-    if not is_inexact(dtype):
+    if is_integer(dtype):
         value = lax.round(value, lax.RoundingMethod.TO_NEAREST_EVEN)
     return lax.reshape(lax.convert_dtype(value, dtype, x.aval.weak_type), shape)
 
@@ -218,9 +225,6 @@ def _pad(*args: Any) -> Any:
     *values, widths, mode, option = fill_and_statics
     if mode in ("constant", "empty"):
         return _pad_constant(x, widths, values or [zeros_of(x.aval.update(shape=()))])
-    source = x.aval.dtype
-    if is_bool(source) and mode in ("mean", "median", "linear_ramp"):
-        x = lax.convert_dtype(x, default_int())
     for axis, (before, after) in enumerate(widths):
         if not (before or after):
             continue
@@ -237,7 +241,7 @@ def _pad(*args: Any) -> Any:
             x = _pad_ramp(x, axis, before, after, values[2 * axis : 2 * axis + 2])
         else:
             x = _pad_statistic(x, axis, before, after, mode, option[axis])
-    return x if x.aval.dtype == source else lax.convert_dtype(x, source)
+    return x
 
 
 _pad_staged = StagedFunction(_pad, "pad")

@@ -24,7 +24,7 @@ from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import broadcast_operands, promote_inexact, promote_numeric
-from tracebridge.numpy._staging import static_dtype, value_of
+from tracebridge.numpy._staging import concrete, static_dtype, value_of
 from tracebridge.numpy.editing import trim_zeros
 
 _INT32 = np.dtype(np.int32)
@@ -235,7 +235,7 @@ def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -
     [1.0, 0.0, -1.0]
     """
     factors = [value_of(a).reshape(-1) for a in (a1, a2)]
-    if trim_leading_zeros and all([f.size > 1 for f in factors]):
+    if trim_leading_zeros:
         factors = [trim_zeros(f, "f") for f in factors]
     empty = value_of(np.zeros(1, np.float32))
     first, second = [f if f.size else empty for f in factors]
@@ -267,7 +267,8 @@ def polydiv(u: ArrayLike, v: ArrayLike, *, trim_leading_zeros: bool = False) -> 
     Args:
         u: coefficients of the dividend.
         v: coefficients of the divisor, the first not zero.
-        trim_leading_zeros: leave out leading zeros of the remainder, which must be concrete then.
+        trim_leading_zeros: leave out leading coefficients of the remainder that are zero or nearly
+            so, but for the last one; it must be concrete then.
 
     >>> import tracebridge.numpy as tnp
     >>> q, r = tnp.polydiv(tnp.array([1.0, 0.0, -1.0]), tnp.array([1.0, 1.0]))
@@ -275,7 +276,11 @@ def polydiv(u: ArrayLike, v: ArrayLike, *, trim_leading_zeros: bool = False) -> 
     ([1.0, -1.0], [0.0, 0.0, 0.0])
     """
     quotient, rest = _polydiv_staged((u, v))
-    return quotient, trim_zeros(rest, "f") if trim_leading_zeros else rest
+    if not trim_leading_zeros:
+        return quotient, rest
+    host = concrete(rest, "The number of leading zeros decides the size of the result")
+    large = np.flatnonzero(~(np.abs(host) <= np.sqrt(np.finfo(host.dtype).eps)))
+    return quotient, rest[min(large[0] if large.size else host.size, host.size - 1) :]
 
 
 # derivatives and integrals -----------------------------------------------------------------------

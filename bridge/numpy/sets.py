@@ -44,7 +44,7 @@ def _chosen(values: Value, mask: Value, size: int, fill: Any, default: str) -> l
     found = take_rows(values, inside)
     if fill is not None:
         filler = lax.convert_dtype(fill, values.aval.dtype)
-    elif default == "zero":
+    elif default == "zero" or not size:
         filler = zeros_of(values.aval.update(shape=()))
     else:
         filler = lax.index_in_dim(found, 0, 0, keepdims=False)

@@ -34,9 +34,27 @@ def _zero(*shapes: Any) -> Any:
 
 
 def _cauchy_quantile(q: Array) -> Any:
-    edge = (q == 0) | (q == 1)
-    inner = -1 / tnp.tan(math.pi * tnp.where(edge, 0.25, q))
-    return tnp.where(edge, tnp.where(q == 0, -math.inf, math.inf), inner)
+    edge, upper = (q == 0) | (q == 1), q > 0.5
+    # The distance to the nearer end, which rounding leaves as it is.
+    tail = tnp.where(edge, 0.125, tnp.where(upper, 1 - q, q))
+    middle = tnp.abs(q - 0.5) < 0.25
+    far = 1 / tnp.tan(math.pi * tnp.where(middle, 0.125, tail))
+    near = tnp.tan(math.pi * tnp.where(middle, q - 0.5, 0))
+    ends = tnp.where(upper, math.inf, -math.inf)
+    return tnp.where(edge, ends, tnp.where(middle, near, tnp.where(upper, far, -far)))
+
+
+def _cauchy_log_density(y: Array) -> Any:
+    # The square of a large number overflows, its logarithm does not.
+    large = tnp.abs(y) > 1e8
+    small = tnp.where(large, 0, y)
+    log = 2 * tnp.log(tnp.abs(tnp.where(large, y, 1)))
+    return -math.log(math.pi) - tnp.where(large, log, tnp.log1p(small * small))
+
+
+def _gennorm_below(y: Array, b: Array) -> Any:
+    tail = 0.5 * f.gammaincc(1 / b, tnp.abs(y) ** b)
+    return tnp.where(y < 0, tail, 1 - tail)
 
 
 def _laplace_below(y: Array) -> Any:
@@ -62,7 +80,7 @@ NORM = Distribution(
 )  # fmt: skip
 CAUCHY = Distribution(
     "cauchy", "Cauchy numbers", (),
-    lambda y: -math.log(math.pi) - tnp.log1p(y * y),
+    _cauchy_log_density,
     functions={
         "cdf": lambda y: tnp.arctan2(1, -y) / math.pi, "sf": lambda y: tnp.arctan2(1, y) / math.pi,
         "ppf": lambda q: _cauchy_quantile(q), "isf": lambda q: -_cauchy_quantile(q),
@@ -102,7 +120,7 @@ GENNORM = Distribution(
     "gennorm", "generalized normal numbers", ("beta",),
     lambda y, b: tnp.log(b / 2) - f.gammaln(1 / b) - tnp.abs(y) ** b, _positive,
     functions={
-        "cdf": lambda y, b: 0.5 * (1 + tnp.sign(y) * f.gammainc(1 / b, tnp.abs(y) ** b)),
+        "cdf": lambda y, b: _gennorm_below(y, b),
     },
     placed=(),
 )  # fmt: skip
@@ -191,7 +209,7 @@ UNIFORM = Distribution(
 VONMISES = Distribution(
     "vonmises", "angles around a direction", ("kappa",),
     lambda y, k: k * (tnp.cos(y) - 1) - _LOG_2_PI - tnp.log(bessel.bessel_i0e(k)),
-    _positive, placed=(),
+    lambda k: k >= 0, placed=(),
 )  # fmt: skip
 WRAPCAUCHY = Distribution(
     "wrapcauchy", "Cauchy numbers wound around a circle", ("c",),

@@ -104,7 +104,14 @@ class Distribution:
         if kind in self.functions:
             return self.functions[kind](y, *shapes)
         if kind.startswith("log"):
-            return tnp.log(self._probability(kind[3:], y, shapes))
+            share = self._probability(kind[3:], y, shapes)
+            rest = "sf" if kind == "logcdf" else "cdf"
+            if rest not in self.functions:
+                return tnp.log(share)
+            # Of a share close to 1 the rest has the digits.
+            most = share > 0.5
+            left = tnp.where(most, self._probability(rest, y, shapes), 0)
+            return tnp.where(most, tnp.log1p(-left), tnp.log(tnp.where(most, 1, share)))
         return 1 - self._probability("cdf" if kind == "sf" else "sf", y, shapes)
 
     def _quantile(self, kind: str, q: Value, shapes: Any, loc: Any, scale: Any) -> Any:

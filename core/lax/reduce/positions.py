@@ -89,10 +89,12 @@ def _positions(mask: Value, size: int) -> list[Any]:
     """By a running sum: the k-th true element goes to slot k, false ones out of bounds."""
     *lead, n = mask.aval.shape
     flags = lax.convert_dtype(mask, _INT32)
-    if any([type(d) is int and d == 0 for d in mask.aval.shape]):
-        zero = full_of(flags.aval.update(shape=()), 0)
-        return [lax.broadcast_in_dim(zero, s, ()) for s in ((*lead, size), tuple(lead))]
     axis = len(lead)
+    nothing = any([type(d) is int and d == 0 for d in mask.aval.shape])
+    if nothing or (type(size) is int and not size):
+        none = full_of(flags.aval.update(shape=(*lead, size)), 0)
+        zero = full_of(flags.aval.update(shape=tuple(lead)), 0)
+        return [none, zero if nothing else lax.reduce_sum(flags, (axis,))]
     ranks = lax.cumsum(flags, axis)
     total = lax.index_in_dim(ranks, n - 1, axis, keepdims=False)
     outside = size * math.prod(lead) if lead else size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
+from tracebridge.errors import UnsupportedDtypeError
 
 NAN, INF = float("nan"), float("inf")
 
@@ -229,3 +231,38 @@ def test_ldexp_takes_every_exponent_of_its_dtype(dtype: str, exponents: str) -> 
         actual[abs(actual) < np.finfo(dtype).tiny] = 0
 
         assert expected.tolist() == actual.tolist()
+
+
+@pytest.mark.parametrize(
+    ("mode", "option"),
+    [("mean", {}), ("median", {}), ("linear_ramp", {"end_values": 1}), ("linear_ramp", {}),
+     ("reflect", {"reflect_type": "odd"}), ("symmetric", {"reflect_type": "odd"})],
+)  # fmt: skip
+def test_truth_values_are_padded_as_by_numpy(mode: Any, option: dict[str, Any]) -> None:
+    """What is between False and True is not False: it is true."""
+    x = np.array([[True, False, True], [False, False, True]])
+    expected = np.pad(x, ((2, 1), (0, 3)), mode, **option)
+
+    assert expected.tolist() == tnp.pad(x, ((2, 1), (0, 3)), mode, **option).tolist()
+
+
+def test_complex_numbers_have_no_median_to_pad_with() -> None:
+    """The error names the function and the mode."""
+    with pytest.raises(UnsupportedDtypeError, match="pad: mode 'median' takes real numbers"):
+        tnp.pad(np.ones(3, np.complex64), 1, "median")
+
+
+@pytest.mark.parametrize("fill", [None, -7])
+def test_a_size_of_nothing_gives_nothing(fill: int | None) -> None:
+    """All functions with ``size`` take 0, at once and in a program."""
+    x = np.array([3, 1, 2, 3, -1, 1])
+    for name in ("nonzero", "flatnonzero", "argwhere", "unique", "compress", "extract"):
+        arrays = (x > 1, x) if name in ("compress", "extract") else (x,)
+        filled = {} if name in ("compress", "extract") else {"fill_value": fill}
+        function = functools.partial(getattr(tnp, name), size=0, **filled)
+        for found in (function(*arrays), tb.jit(function)(*arrays)):
+            first = found[0] if isinstance(found, tuple) else found
+            assert first.shape[0] == 0, name
+    for name in ("union1d", "intersect1d", "setdiff1d", "setxor1d"):
+        function = functools.partial(getattr(tnp, name), size=0, fill_value=fill)
+        assert (0,) == function(x, x + 1).shape == tb.jit(function)(x, x + 1).shape, name

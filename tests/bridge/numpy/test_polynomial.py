@@ -27,3 +27,16 @@ def test_different_ranks_are_refused() -> None:
     """A vector is not a row."""
     with pytest.raises(RankError, match="polyadd: coefficients must be vectors"):
         tnp.polyadd(B, np.ones(3, int))
+
+
+def test_leading_zeros_are_trimmed_as_numpy_does() -> None:
+    """Of both factors, also beside a number; of a remainder all but the last coefficient."""
+    zero, long = np.array([0.0]), np.array([0.0, 0.0, 1.0, 2.0])
+    for a, b in [(zero, long), (long, zero), (np.array([3.0]), long), (long, long)]:
+        product = tnp.polymul(a, b, trim_leading_zeros=True)
+        np.testing.assert_array_equal(np.polymul(a, b), product)
+    for u, v in [([1.0, 0, -1], [1.0, 1]), ([0.1, 0.3, 0.5], [0.3, 0.7]), ([0.0], [1.0])]:
+        expected = np.polydiv(u, v)
+        found = tnp.polydiv(np.array(u), np.array(v), trim_leading_zeros=True)
+        for one, other in zip(expected, found, strict=True):
+            np.testing.assert_allclose(other, one, 1e-5)

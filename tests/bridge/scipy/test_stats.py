@@ -7,6 +7,7 @@ import importlib
 import itertools
 from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
 from scipy import stats
@@ -26,7 +27,7 @@ SHAPES: dict[str, list[tuple[float, ...]]] = {
     "beta": [(0.5, 0.5), (1.0, 1.0), (2.0, 3.0), (-1.0, 1.0)], "gennorm": [(0.7,), (2.0,)],
     "pareto": [(0.5,), (3.0,), (-1.0,)], "t": [(1.0,), (30.0,)],
     "truncnorm": [(-1.0, 2.0), (0.5, INF), (-INF, -6.0), (5.0, 7.0)],
-    "vonmises": [(0.5,), (20.0,)], "wrapcauchy": [(0.2,), (0.9,)],
+    "vonmises": [(0.0,), (0.5,), (20.0,)], "wrapcauchy": [(0.2,), (0.9,)],
     "bernoulli": [(0.0,), (0.3,), (1.0,), (1.5,)], "binom": [(0, 0.5), (5, 0.3), (5, 1.0)],
     "betabinom": [(0, 1.0, 2.0), (5, 0.5, 2.0)], "geom": [(0.3,), (1.0,)],
     "nbinom": [(4, 0.3), (1.5, 0.9)], "poisson": [(0.3,), (0.0,), (12.5,)],
@@ -65,6 +66,41 @@ def test_values(name: str, kind: str) -> None:
         np.testing.assert_allclose(
             actual, expected, rtol=3e-11, atol=1e-14, err_msg=f"{name}.{kind}{shapes}{place}"
         )
+
+
+TAILS: list[tuple[str, str, tuple[float, ...], list[float]]] = [
+    ("cauchy", "ppf", (), [1e-12, 1e-3, 0.5, 1 - 1e-10]),
+    ("cauchy", "isf", (), [1e-12, 0.5, 1 - 1e-10]),
+    ("beta", "logsf", (2.0, 3.0), [1e-10, 1e-3, 0.5]),
+    ("gamma", "logcdf", (3.0,), [50.0, 2.0]),
+    ("gamma", "logsf", (3.0,), [1e-10, 2.0]),
+    ("chi2", "logcdf", (3.5,), [50.0, 2.0]),
+    ("gennorm", "cdf", (1.0,), [-50.0, -1.0, 0.0, 2.0]),
+]
+
+
+@pytest.mark.parametrize(("name", "kind", "shapes", "points"), TAILS)
+def test_tails_keep_their_digits(
+    name: str, kind: str, shapes: tuple[float, ...], points: list[float]
+) -> None:
+    """Close to 0 and 1 the answer is as exact as elsewhere."""
+    x = np.array(points)
+    with tb.enable_x64():
+        actual = np.asarray(getattr(module(name), kind)(x, *shapes))
+
+    expected = getattr(getattr(stats, name), kind)(x, *shapes)
+    if kind in ("ppf", "isf"):  # SciPy's own loses digits at the far end.
+        side = 1 if kind == "ppf" else -1
+        with mpmath.workdps(40):
+            expected = [float(side * mpmath.tan(mpmath.pi * (mpmath.mpf(s) - 0.5))) for s in points]
+    np.testing.assert_allclose(actual, expected, 1e-13, 1e-300)
+
+
+def test_the_density_of_cauchy_numbers_far_out() -> None:
+    """The square of the place overflows, the logarithm of the density does not."""
+    with tb.enable_x64():
+        found = module("cauchy").logpdf(np.array([1e300, -1e9]))
+    np.testing.assert_allclose(found, -np.log(np.pi) - 2 * np.log([1e300, 1e9]), 1e-14)
 
 
 @pytest.mark.parametrize("name", SHAPES)
