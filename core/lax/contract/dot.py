@@ -29,7 +29,12 @@ from tracebridge.core.ir.primitive import Primitive, is_linear_input
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.contract.leading import contracts_leading_axes, emit_smaller_first
 from tracebridge.core.lax.contract.precision import canonical_precision, precision_attributes
-from tracebridge.core.lax.contract.small import emit_small_dot, is_small_dot
+from tracebridge.core.lax.contract.small import (
+    emit_small_dot,
+    emit_tiny_dot,
+    is_small_dot,
+    is_tiny_dot,
+)
 from tracebridge.core.lax.sharding_constraint import constrained_result
 
 if TYPE_CHECKING:
@@ -81,7 +86,8 @@ class DotGeneral(Primitive):
         x, y = avals
         out = params["preferred_element_type"] or x.dtype
         numbers = params["dimension_numbers"]
-        if is_small_dot(x, y, out, numbers) or contracts_leading_axes(x, y, out, numbers):
+        ways = (is_small_dot, is_tiny_dot, contracts_leading_axes)
+        if any([suits(x, y, out, numbers) for suits in ways]):
             return None
         # Recipes repeat scalars to the shape of the result, which is not what a product does.
         if x.dtype != y.dtype or not _is_direct(x.dtype, out) or not (x.ndim and y.ndim):
@@ -97,6 +103,9 @@ class DotGeneral(Primitive):
         if plain and is_small_dot(x_aval, y_aval, out.dtype, numbers):
             x, y = operands
             return emit_small_dot(ctx, x, y, ctx.avals_in, out, numbers)
+        if plain and is_tiny_dot(x_aval, y_aval, out.dtype, numbers):
+            x, y = operands
+            return emit_tiny_dot(ctx, x, y, ctx.avals_in, out, numbers)
         if plain and contracts_leading_axes(x_aval, y_aval, out.dtype, numbers):
             x, y = operands
             return emit_smaller_first(ctx, x, y, out, precision, len(numbers[1][0]))

@@ -15,6 +15,7 @@ import tracebridge as tb
 from tests.equations import equations_of
 from tracebridge import lax
 from tracebridge.core.config.option_scopes import default_matmul_precision, enable_x64
+from tracebridge.core.config.scopes import scope
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.testing import assert_allclose, check_rules
@@ -160,6 +161,39 @@ def test_many_small_products(name: str) -> None:
         rtol=1e-5,
         atol=1e-5,
     )
+
+
+TINY = {
+    "matrices": ((8, 8), (8, 8), (((1,), (0,)), ((), ()))),
+    "transposed": ((8, 3), (5, 8), (((0,), (1,)), ((), ()))),
+    "any_order": ((4, 2, 3, 5), (3, 2, 4, 2), (((0, 2), (2, 0)), ((1,), (1,)))),
+    "long_sums": ((2, 64), (2, 64), (((1,), (1,)), ((), ()))),
+}
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_tiny_products(name: str) -> None:
+    """A product of a few numbers is a sum on CPU, in portable programs it stays a product."""
+    x_shape, y_shape, numbers = TINY[name]
+    x, y = sample(*x_shape), sample(*y_shape, seed=1)
+    f = tb.jit(lambda x, y: lax.dot_general(x, y, numbers))
+
+    check_rules(f, x, y, reference=lambda x, y: by_einsum(x, y, numbers), order=1)
+    assert "dot_general" not in f.lower(x, y).as_text()
+    with scope("platform_rules", False):
+        assert "dot_general" in f.lower(x, y).as_text()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
+def test_dtypes_of_tiny_products(dtype: str) -> None:
+    """Every dtype that is lowered that way; infinities and NaN go where they go in NumPy."""
+    with enable_x64():
+        x, y = sample(8, 8, dtype=dtype), sample(8, 8, dtype=dtype, seed=1)
+        assert_allclose(lax.dot(x, y), x @ y, rtol=1e-5, atol=1e-5)
+        x[2, 3], y[1, 1], x[5, 6] = np.inf, np.nan, -np.inf
+        with np.errstate(invalid="ignore"):
+            expected = np.isfinite(np.sum(x[:, :, None] * y[None], axis=1))
+        assert expected.tolist() == np.isfinite(np.asarray(lax.dot(x, y))).tolist()
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int32", "int64", "uint32", "complex64"])
