@@ -286,7 +286,7 @@ def _quantile(*args: Any) -> Any:
 
 def _of_hundred(q: Value) -> Any:
     """``q / 100``, rounded as such: by a constant the compiler would multiply by its inverse."""
-    hundred = lax.add(lax.stop_gradient(lax.min(q, zeros_of(q.aval))), 100.0)
+    hundred = lax.add(lax.stop_gradient(lax.min(lax.abs(q), zeros_of(q.aval))), 100.0)
     return lax.div(q, hundred)
 
 

@@ -41,3 +41,11 @@ def test_jumps_are_where_those_of_numpy_are(dtype: str) -> None:
             hundredths = np.percentile(x, 100 * q, method=method)
             np.testing.assert_array_equal(np.quantile(x, q, method=method), quantiles, method)
             np.testing.assert_array_equal(hundredths, percentiles, method)
+
+
+def test_percentiles_outside_of_0_to_100_are_those_at_the_ends() -> None:
+    """-100 too, with a derivative that is a number."""
+    x, q = tnp.arange(5.0), np.array([-150.0, -100.0, -50.0, 150.0], np.float32)
+
+    assert [0.0, 0.0, 0.0, 4.0] == tnp.percentile(x, q).tolist()
+    assert [0.0] * 4 == tb.vmap(tb.grad(lambda q: tnp.percentile(x, q)))(q).tolist()
