@@ -24,7 +24,7 @@ from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.ad_util import full_of, zeros_of
 
 ELLIPSIS = "..."
-INT32 = np.dtype(np.int32)
+INT32, INT64 = np.dtype(np.int32), np.dtype(np.int64)
 _LEAST, _GREATEST = np.iinfo(np.int32).min, np.iinfo(np.int32).max
 
 

@@ -33,6 +33,7 @@ from tracebridge.numpy._index_geometry import (
 )
 from tracebridge.numpy._index_parts import (
     INT32,
+    INT64,
     ArrayPart,
     operands_of,
     outside_as_arrays,
@@ -222,7 +223,7 @@ class GatherSpec:
             start_map.append(e.axis)
         wide = (*batch_shape, 1)
         dims = tuple(range(len(batch_shape)))
-        columns = [lax.broadcast_in_dim(c, wide, dims) for c in columns]
+        columns = [lax.broadcast_in_dim(c, wide, dims) for c in _alike(columns)]
         self.indices = (
             lax.concatenate(columns, len(batch_shape)) if len(columns) > 1 else columns[0]
         )
@@ -258,6 +259,21 @@ def _column(
     sizes = tuple([batch_shape[i] for i in ks])
     value = broadcast_to(value, sizes) if n else value
     return lax.broadcast_in_dim(value, batch_shape, tuple(ks) if n else ())
+
+
+def _alike(columns: list[Any]) -> list[Any]:
+    """Positions in one dtype that has those of all axes; what it has not lies outside anyway."""
+    dtypes = {c.aval.dtype for c in columns}
+    if len(dtypes) < 2:
+        return columns
+    target = INT64 if any([d.itemsize > 4 for d in dtypes]) else INT32
+
+    def fitting(c: Any) -> Any:
+        if c.aval.dtype.kind == "u" and c.aval.dtype.itemsize == target.itemsize:
+            c = lax.min(c, full_of(c.aval, np.iinfo(target).max))
+        return lax.convert_dtype(c, target)
+
+    return [fitting(c) for c in columns]
 
 
 def _wrap_negative(value: Any, size: Any) -> Any:

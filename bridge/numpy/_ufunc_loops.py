@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["at", "fold", "fold_segments", "running", "update_in_turn", "vectorize"]
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,12 @@ from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.numpy import searching
 from tracebridge.numpy._in_turn import NOWHERE, apply_in_turn, positions_in
-from tracebridge.numpy._promote import broadcast_to, members, normalize_axis
+from tracebridge.numpy._promote import (
+    broadcast_to,
+    members,
+    normalize_axes,
+    normalize_axis,
+)
 from tracebridge.numpy._staging import value_of
 from tracebridge.numpy.at_updates import at
 from tracebridge.numpy.manipulation import moveaxis, reshape
@@ -67,20 +73,33 @@ def fold_segments(function: Function, x: Any, starts: Any, axis: int) -> Any:
     return moveaxis(scan(step, rows[starts], (numbers, rows))[0], 0, axis)
 
 
+def _axes_as_one(x: Any, axes: tuple[int, ...]) -> Any:
+    """``x`` with some of its axes made one, the first."""
+    rest = [i for i in range(x.aval.ndim) if i not in axes]
+    size = math.prod([x.aval.shape[i] for i in axes])
+    return reshape(lax.transpose(x, (*axes, *rest)), (size, *[x.aval.shape[i] for i in rest]))
+
+
 def fold(
     function: ufunc, name: str, x: Any, axis: Any, keepdims: bool, initial: Any, mask: Any
 ) -> Any:
     """The fold of any binary function, one element after another."""
-    if members(axis) is not None:
-        msg = f"{name}: got axis={axis!r}, expected an int or None: elements have an order"
-        raise ArgumentValueError(msg)
     ndim = x.aval.ndim
+    axes = members(axis)
+    if axes is not None and len(axes) > 1 and function.identity is None:
+        msg = f"{name}: got axis={axis!r}, expected one axis or None: elements have an order"
+        raise ArgumentValueError(msg)
     if mask is not None:
         mask = broadcast_to(value_of(mask), x.aval.shape)
     if axis is None:
         x, where = reshape(x, (-1,)), 0
         mask = None if mask is None else reshape(mask, (-1,))
         kept = (1,) * ndim
+    elif axes is not None:
+        chosen = normalize_axes(axes, ndim, name)
+        kept = tuple([1 if i in chosen else d for i, d in enumerate(x.aval.shape)])
+        x, where = _axes_as_one(x, chosen), 0
+        mask = None if mask is None else _axes_as_one(mask, chosen)
     else:
         where = normalize_axis(axis, ndim, name)
         kept = (*x.aval.shape[:where], 1, *x.aval.shape[where + 1 :])

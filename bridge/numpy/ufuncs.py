@@ -17,6 +17,7 @@ from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import api_boundary, hide_internal_frames
 from tracebridge.core.errors.shape_errors import RankError
 from tracebridge.core.ir.value import Value
+from tracebridge.core.runtime.arrays.argument_types import Axis
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.util.public_path import public_path
 from tracebridge.numpy import elementwise_arithmetic as m
@@ -155,7 +156,7 @@ class ufunc(metaclass=_UfuncType):
     def reduce(
         self,
         a: ArrayLike,
-        axis: int = 0,
+        axis: Axis = 0,
         dtype: DTypeLike | None = None,
         out: None = None,
         keepdims: bool = False,
@@ -166,10 +167,11 @@ class ufunc(metaclass=_UfuncType):
 
         Args:
             a: array.
-            axis: axis in ``[-ndim, ndim)``; ``None`` for all elements in order.
+            axis: axis in ``[-ndim, ndim)``, or a tuple of them of a function with an identity;
+                ``None`` for all elements in order.
             dtype: dtype to calculate in.
             out: not supported.
-            keepdims: keep the axis with size 1.
+            keepdims: keep axes with size 1.
             initial: what to begin with; needed where there is no identity and nothing to reduce.
             where: mask of the elements that count.
 

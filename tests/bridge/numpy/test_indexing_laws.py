@@ -383,3 +383,28 @@ def test_apply_to_arrays_without_elements(wrap):
     assert (0, 2) == wrap(lambda x: x.at[tnp.array([0, 2])].apply(tnp.sin))(tnp.ones((0, 2))).shape
     with pytest.raises(IndexError):
         wrap(lambda x: x.at[0].apply(tnp.sin))(tnp.ones((0, 2)))
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("other", ["int8", "uint8", "uint32", "int64", "uint64"])
+def test_index_arrays_of_any_dtype_stand_beside_others(other: str, wide: bool) -> None:
+    """Beside integers, slices, masks and arrays of another dtype; what is outside stays outside."""
+    x = np.arange(60.0, dtype=np.float32).reshape(4, 5, 3)
+    rows, columns = np.array([3, 1], other), np.array([0, -2], np.int32)
+    indices = [
+        (slice(None), rows, 1), (0, slice(None), rows // 2), (slice(1, 3), None, rows),
+        (rows, columns), (np.arange(4) == 2, slice(None), rows[:1] // 2), (rows, slice(None), -1),
+    ]  # fmt: skip
+    # Without 64 bits the largest number of int64 would be -1 before it is an index.
+    outside = np.array([100 if other == "int64" else np.iinfo(other).max, 2], other)
+
+    with tb.enable_x64(wide):
+        ours = tnp.asarray(x)
+        for index in indices:
+            written = x.copy()
+            np.add.at(written, index, 2)
+            np.testing.assert_array_equal(x[index], ours[index])
+            np.testing.assert_array_equal(x[index], tb.jit(lambda y, i=index: y[i])(ours))
+            np.testing.assert_array_equal(written, ours.at[index].add(2))
+        found = ours.at[tnp.asarray(outside), columns, 0].get(mode="fill", fill_value=-1)
+    np.testing.assert_array_equal([-1, x[2, 3, 0]], found)
