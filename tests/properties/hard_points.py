@@ -71,6 +71,7 @@ ROWS: dict[str, Function] = {
     "betaln(x, 2)": lambda x: sp.betaln(x, of(2.0, x)),
     "beta(x, 2.5)": lambda x: sp.beta(x, of(2.5, x)),
     "poch(x, 2.5)": lambda x: sp.poch(x, of(2.5, x)),
+    "poch(x, 2)": lambda x: sp.poch(x, of(2.0, x)),
     "zeta(3, x)": lambda x: lax.zeta(of(3.0, x), x),
     "polygamma(1, x)": lambda x: lax.polygamma(of(1.0, x), x),
     "expn(2, x)": lambda x: sp.expn(2, x),
@@ -139,8 +140,6 @@ UNDEFINED: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(POLES, lambda x: (x < 1e-300) | np.isinf(x)),
     "special.entr": below(0.0),
     "beta(x, 2.5)": lambda x: abs(x) < 1e-300,
-    # Where gamma(x) has a pole its logarithm has no derivative, though the quotient has one.
-    "poch(x, 2.5)": lambda x: abs(x) < 1e-300,
     # Sums and quotients of infinities: the value is the limit, its derivative would be another one.
     **dict.fromkeys(
         [

@@ -193,9 +193,41 @@ def logit(p: Array) -> Any:
 
 
 def poch(z: Array, m: Array) -> Any:
-    """``gamma(z + m) / gamma(z)``."""
-    ratio = gammasgn(z) * gammasgn(z + m) * tnp.exp(gammaln(z + m) - gammaln(z))
-    return tnp.where(m == 0, 1, ratio)
+    """``gamma(z + m) / gamma(z)``, or its limit for this ``m`` where gamma has poles."""
+    end = z + m
+    start_pole, end_pole = _is_pole(z), _is_pole(end)
+    # Both poles cancel, for whole m: (-1)**m gamma(1 - z) / gamma(1 - end) has none.
+    both = start_pole & end_pole
+    start, stop = tnp.where(both, 1 - end, z), tnp.where(both, 1 - z, end)
+    positive = (start > 0) & (stop > 0) & (m != 0) & (tnp.maximum(start, stop) < math.inf)
+    least, step = tnp.where(positive, tnp.minimum(start, stop), 1), tnp.where(positive, m, 1)
+    # The beta function has the digits that a difference of large logarithms loses.
+    log = gammaln(tnp.abs(step)) - log_beta(least, tnp.abs(step))
+    rising = tnp.exp(tnp.where(m < 0, -log, log)) * _alternating(tnp.where(both, m, 0))
+    regular = ~start_pole & ~end_pole & ~positive
+    a, b = tnp.where(regular, z, 1), tnp.where(regular, end, 1)
+    ratio = gammasgn(a) * gammasgn(b) * tnp.exp(gammaln(b) - gammaln(a))
+    ratio = tnp.where(positive, rising, tnp.where(both, 1, ratio))
+    # 1 / gamma(z) = gamma(1 - z) sin(pi z) / pi has a zero.
+    only_start = start_pole & ~end_pole
+    a, b = tnp.where(only_start, z, 0), tnp.where(only_start, end, 1)
+    whole = lax.stop_gradient(tnp.round(a))
+    sine = _alternating(whole) * tnp.sin(math.pi * (a - whole)) / math.pi
+    zero = gammasgn(b) * tnp.exp(gammaln(b) + gammaln(1 - a)) * sine
+    value = tnp.where(only_start, zero, ratio)
+    value = tnp.where(end_pole & ~start_pole, math.inf, value)
+    far = tnp.where(m > 0, math.inf, tnp.where(m < 0, 0, 1))
+    return tnp.where((z == math.inf) & (tnp.abs(m) < math.inf), far, value)
+
+
+def _is_pole(x: Array) -> Any:
+    """Whether gamma has a pole there."""
+    return (x <= 0) & (x == tnp.floor(x)) & (x > -math.inf)
+
+
+def _alternating(n: Array) -> Any:
+    """``(-1)**n`` of whole numbers."""
+    return lax.stop_gradient(1 - 2 * tnp.abs(tnp.remainder(n, 2)))
 
 
 def comb(n: Array, k: Array) -> Any:

@@ -58,6 +58,21 @@ def test_functions_of_two_arguments(name: str) -> None:
     check(name, *(v.ravel() for v in np.meshgrid(BINARY[name], BINARY[name])))
 
 
+def test_poch_between_poles_of_gamma() -> None:
+    """Products of whole numbers and their slopes, with all digits, where gamma has poles too."""
+    z, m = np.meshgrid([-1e5, -7.0, -3.0, -1.0, 0.0, 0.5, 4.0, 1e5], [0.0, 1, 2, 5, -1, -2])
+    check("poch", z.ravel(), m.ravel())
+    check("poch", np.array([-3.0, -1.0, 0.0]), np.array([2.5, -0.5, 1e-3]))
+    slope, step = tb.grad(ours.poch), tb.grad(ours.poch, 1)
+    with tb.enable_x64():
+        slopes = [round(float(slope(x, 2.0)), 9) for x in (-3.0, -1.0, 0.0, 4.0)]
+        assert [-5.0, -1.0, 1.0, 9.0] == slopes
+        assert [2.0, 0.0] == [abs(round(float(slope(x, 3.0)), 9)) for x in (0.0, 1 / 3**0.5 - 1)]
+        curve = float(tb.grad(slope)(-1.0, 3.0))
+        np.testing.assert_allclose(curve, 0.0, atol=1e-9)  # of x**3 + 3 x**2 + 2 x
+        np.testing.assert_allclose(step(2.5, 0.0), special.digamma(2.5), 1e-12)
+
+
 def test_functions_with_orders() -> None:
     """Orders, shifts and dimensions."""
     x = np.array([0.3, 1.0, 4.5])
