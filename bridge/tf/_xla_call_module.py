@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib
+import operator
 import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 _OLDEST, _NEWEST = 9, 10
 # One program for all: main takes the number of the platform in this list.
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
+# What changes an operation that stands in a graph already.
+_OF_OPERATIONS = ("_set_attr", "_set_type_list_attr", "_set_shape_list_attr", "_add_outputs")
 _OPS = "tensorflow.compiler.tf2xla.ops.gen_xla_ops"
 _XLA = "tensorflow.compiler.tf2xla.python.xla"
 _STABLEHLO = "tensorflow.compiler.mlir.stablehlo.stablehlo"
@@ -171,6 +174,25 @@ class CallModule:
             ShapeMismatchError: a tensor does not have the shape or dtype of the program.
         """
         return self.run(checked(self._name, self._names, tensors, self._in))
+
+    def replaced(self, outs: Sequence[Any], wider: CallModule) -> list[Any] | None:
+        """``outs`` and further results: ``wider`` takes the place of this program in their graph.
+
+        None where it cannot. So TensorFlow's own loops and functions get results for derivatives.
+        """
+        operation, n = outs[0].op, len(self._types)
+        same = len(self._constants) == len(wider._constants) and all(
+            map(operator.is_, self._constants, wider._constants)
+        )
+        fits = same and self._functions == wider._functions and self._types == wider._types[:n]
+        if not fits or not all([hasattr(operation, name) for name in _OF_OPERATIONS]):
+            return None
+        shapes = [tf.TensorShape(shape) for shape in wider._shapes]
+        operation._set_attr("module", tf.compat.v1.AttrValue(s=wider._data))
+        operation._set_type_list_attr("Tout", wider._types)
+        operation._set_shape_list_attr("Sout", shapes)
+        operation._add_outputs(wider._types[n:], shapes[n:])
+        return list(operation.outputs)
 
     def run(self, tensors: Sequence[Any]) -> list[Any]:
         """The results at ``tensors``, which fit."""

@@ -7,6 +7,7 @@ tangents are those of the mathematics.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from tracebridge.core.errors.base import TracebridgeError
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.tf.keeping import Kept
 from tracebridge.tf.loops import Iterations, set_rule
+from tracebridge.tf.outside import Outside
 from tracebridge.tf.program import Program
 from tracebridge.tf.recording import (
     CAN_RECORD,
@@ -50,13 +52,22 @@ def run_differentiable(program: Program, tensors: Sequence[object], pull: Pull) 
         outs = module(inputs)
     of_all = _gradient_of_all(program, inputs, outs, pull)
     results = outs if kept is None else outs[: len(outs) - kept.n_residuals]
-    results = _known_to_graphs(program, results, inputs, of_all)
+    passed = _known_to_graphs(program, results, inputs, of_all)
+    if not eager and own and kept is None and passed:
+        _outside(program, inputs, outs, of_all).attach(passed[0].op)
+    results = passed
     gradient = of_all if kept is None else _gradient_of_kept(program, kept, inputs, outs)
     # A custom gradient of TensorFlow would have no tangents.
     dots = with_tangents(inputs, program.diff_in)
     tangents = _tangents_of(program, inputs, dots) if own else _zeros_of(results)
     record(program.name, results, inputs, gradient, tangents if dots else None)
     return results
+
+
+def _outside(program: Program, inputs: list[Any], outs: list[Any], of_all: Gradient) -> Outside:
+    """The gradient for tapes outside of the function whose graph this is."""
+    pull = functools.partial(_pull_kept, program)
+    return Outside(program, inputs, outs, of_all, pull)
 
 
 def _known_to_graphs(

@@ -188,3 +188,15 @@ class XlaModule:
         if outs:
             set_rule(outs, self.rule)
         return outs
+
+    def replaced(self, outs: Sequence[Any], wider: Module) -> list[Any] | None:
+        """``outs`` and the further results of ``wider``, which takes the place of this one.
+
+        None where it cannot.
+        """
+        if not isinstance(wider, XlaModule):
+            return None
+        more = self.operation.replaced(outs, wider.operation)
+        if more is not None:
+            set_rule(more, wider.rule)
+        return more

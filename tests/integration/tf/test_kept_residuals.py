@@ -119,8 +119,33 @@ def loops(f: Any) -> Any:
     return run(X, W)
 
 
+def outside(f: Any) -> Any:
+    """Of a function without a tape: by two tapes, in maps of TensorFlow and in another function."""
+    function = graph(lambda x, w: f(x, w, V))
+
+    def first(x: Any, w: Any, which: int = 0) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch([x, w])
+            loss = tf.reduce_sum(function(x, w)[which] ** 3)
+        return tape.gradient(loss, [x, w])
+
+    def second() -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch([X, W])
+            squares = tf.add_n([tf.reduce_sum(g**2) * 1e-3 for g in first(X, W)])
+        return tape.gradient(squares, [X, W])
+
+    def by_row(x: Any) -> Any:
+        return first(x[None], W)[1]
+
+    mapped = tf.vectorized_map(by_row, X[:3], fallback_to_while_loop=False)
+    both = graph(lambda x, w: [first(x, w), function(x, w)[:2]])
+    found = [function(X, W)[:2], first(X, W), second(), first(X, W, 1), first(X, W), mapped]
+    return [found, both(X, W), function(X, W)[:2]]
+
+
 @pytest.mark.parametrize(
-    "program", [both_tapes, tape_and_gradients, third_order, persistent, loops]
+    "program", [both_tapes, tape_and_gradients, third_order, persistent, loops, outside]
 )
 def test_who_asks_for_what(program: Callable[[Any], Any]) -> None:
     """Tapes, graphs and loops get the gradients that TensorFlow's own operations give them."""
@@ -149,6 +174,20 @@ def test_nothing_is_computed_that_is_not_asked_for(batch: int | None) -> None:
     assert len(forward) > 3  # the results, and what the gradient reads
     assert backward == [(64, 64)]
     assert len(operations(graph(lambda x: CONVERTED(x, w, V)))[0]) == 3
+
+
+def test_tapes_outside_of_functions() -> None:
+    """The form of a function for tapes has residuals; calls without a tape run what they ran."""
+    function = graph(lambda x: CONVERTED(x, W, V))
+    concrete = function.get_concrete_function(X)
+    with tf.GradientTape() as tape:
+        tape.watch(X)
+        loss = tf.reduce_sum(function(X)[0])
+    tape.gradient(loss, X)
+    (operation,) = [o for o in concrete.graph.get_operations() if o.type == "XlaCallModule"]
+    assert len(operation.outputs) > 3
+    (plain,) = [n for n in concrete.function_def.node_def if n.op == "XlaCallModule"]
+    assert len(plain.attr["Tout"].list.type) == 3
 
 
 def test_saved_steps(tmp_path: Path) -> None:
