@@ -51,12 +51,12 @@ def split_program(
     name: str,
     names: Sequence[str],
     active: tuple[int, ...],
-    plain: Module,
+    plain: Callable[[], Module],
     write: Write,
 ) -> Kept | None:
     """The two parts; None where no result depends on the inputs ``active``.
 
-    ``plain``: the program without residuals. ``write`` makes the modules.
+    ``plain`` gives the program without residuals. ``write`` makes the modules.
     """
     mask = tuple([i in active for i in range(jaxpr.n_in)])
     attached_results = attached(mask, paths_of(jaxpr))
@@ -68,7 +68,7 @@ def split_program(
     if not all([is_static(a.shape) for a in backward.in_avals]):
         # All sizes are known from the inputs of the function, not from some of them.
         inputs, backward = tuple(range(jaxpr.n_in)), split.backward_of_all(attached_results)
-    forward = write(split.forward, name, names) if split.n_residuals else plain
+    forward = write(split.forward, name, names) if split.n_residuals else plain()
     cotangents = tuple([i for i, here in enumerate(attached_results) if here])
     of_backward = [
         *[names[i] for i in inputs],

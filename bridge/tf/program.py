@@ -140,7 +140,7 @@ class Program:
             kept = None
             with contextlib.suppress(Exception), self._settings.again():
                 kept = split_program(
-                    self.jaxpr, self.name, self.names, active, self.module, self._write
+                    self.jaxpr, self.name, self.names, active, lambda: self.module, self._write
                 )
             self._kept[active] = kept
         return self._kept[active]
