@@ -227,7 +227,7 @@ class Wrapped:
             try:
                 entry = self.entries[len(args)]
             except KeyError:
-                entry = make_entry(len(args), self.calls.known, self.eager)
+                entry = make_entry(len(args), self.calls, self.eager)
                 self.entries[len(args)] = entry
             return entry(*args)
         except Exception as error:

@@ -7,6 +7,7 @@ with everything and costs some 30 us more.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
 
@@ -31,6 +32,7 @@ from tracebridge.torch._crossing.numbers import aval_of, scalar_tensor
 from tracebridge.torch._crossing.symbolic import aval_of_text
 from tracebridge.torch._eager.late import late_leaves
 from tracebridge.torch._eager.nodes import Compiled, Node
+from tracebridge.torch._eager.short import short_apply
 from tracebridge.torch._eager.through_operator import apply_operator
 from tracebridge.torch._eager.transforms import apply_transformed
 from tracebridge.torch._eager.visible import named_apply, profiler, run_seen
@@ -321,13 +323,32 @@ def apply_node(compiled: Compiled, active: Mask, leaves: Sequence[Any]) -> Seque
         late = late_leaves(node.large, leaves, node.huge)
         if late is not None:
             return named_apply(LateCall, compiled.family.name)((node, leaves), *late)
-    return (node.apply or _name(node))(node, *leaves)
+    return (node.apply or _name(node))(*leaves)
 
 
 def _name(node: Node) -> Any:
     """The ``apply`` of a node that runs for the first time."""
-    node.apply = named_apply(Call, node.compiled.family.name)
-    return node.apply
+    found = short_apply(node, _in_full)
+    if found is None:
+        found = functools.partial(named_apply(Call, node.compiled.family.name), node)
+    node.apply = found
+    return found
+
+
+def _in_full(node: Node, saved: Sequence[torch.Tensor], grads: Sequence[Any]) -> tuple[Any, ...]:
+    """The backward pass of a node whose leaves are tensors, whatever it is given."""
+    if is_compiling():
+        return tuple(_graph_backward(node.in_graph, saved, None, grads))
+    try:
+        results = _gradients_of(node, saved, None, grads)[1:]
+    except Exception as error:
+        hide_internal_frames(error)
+        raise
+    if not grad_enabled() and not is_special():
+        leaves = [*saved, *[grads[i] for i in node.sources]]
+        if all([x is not None and is_ready(x) for x in leaves]):
+            node.guard(leaves)
+    return results
 
 
 def common_device(tensors: Sequence[torch.Tensor], name: str) -> torch.device:

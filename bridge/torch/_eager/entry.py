@@ -7,7 +7,7 @@ much as the guards themselves.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import torch
@@ -19,6 +19,7 @@ from tracebridge.core.runtime.backends.clients import on_fork
 from tracebridge.core.util.caching import BoundedCache, register_cache
 from tracebridge.interop.torch_adapter import EXACT, PLAIN_KEYS, keys_of, modes_active
 from tracebridge.torch._eager import autograd
+from tracebridge.torch._eager.guards import MAX_GUARDS, Check, guard_of
 from tracebridge.torch._eager.visible import function_modes, profiler, run_seen
 
 MAX_ARGUMENTS = 1000
@@ -30,23 +31,37 @@ _FACTORIES: BoundedCache[Any] = BoundedCache("torch entries", 128)
 class CallTable:
     """The known combinations of one wrapped function: see ``make_entry``."""
 
-    __slots__ = ("__weakref__", "known", "name")
+    __slots__ = ("__weakref__", "guarded", "known", "name")
 
     def __init__(self, name: str) -> None:
         self.name = f"torch calls of {name}"
         self.known: dict[Any, tuple[Any, Any]] = {}
+        # The first few of them once more, by the number of tensors (in graphs: by handle): check of
+        # such tensors, which of them want gradients (None: no one), then what ``known`` has.
+        self.guarded: dict[Any, list[tuple[Check, Any, Any, Any]]] = {}
         _TABLES.add(self)
         register_cache(self)
 
     def add(self, key: Any, call: tuple[Any, Any]) -> None:
         """Remember a call."""
         if len(self.known) >= MAX_CALLS:
-            self.known.clear()
+            self.clear()
         self.known[key] = call
+
+    def guard(self, which: Any, args: Sequence[torch.Tensor], call: tuple[Any, Any]) -> None:
+        """Find a known call of tensors such as ``args`` by one look at them."""
+        guarded = self.guarded.setdefault(which, [])
+        if len(guarded) < MAX_GUARDS:
+            check = guard_of(args)
+            wanted = tuple([x.requires_grad for x in args])
+            if check is not None:
+                guarded.append((check, wanted if any(wanted) else None, *call))
 
     def clear(self) -> None:
         """Forget all calls."""
         self.known.clear()
+        for guarded in list(self.guarded.values()):
+            guarded.clear()
 
     def __len__(self) -> int:
         return len(self.known)
@@ -78,7 +93,7 @@ class TreeCalls:
                 self.entries.clear()
                 self.tables.clear()
             table = self.tables[structure] = CallTable(self.name)
-            self.entries[structure] = make_entry(n, table.known, _missed)
+            self.entries[structure] = make_entry(n, table, _missed)
         table.add(key, call)
 
 
@@ -103,11 +118,11 @@ def _option_changed(name: str, value: Any) -> None:
 
 
 def make_entry(
-    n: int, calls: dict[Any, Any], general: Callable[[tuple[Any, ...], dict[str, Any]], Any]
+    n: int, table: CallTable, general: Callable[[tuple[Any, ...], dict[str, Any]], Any]
 ) -> Callable[..., Any]:
-    """``entry(*args)`` that finds its executable in ``calls``, else does ``general(args, {})``.
+    """``entry(*args)`` that finds its executable in ``table``, else does ``general(args, {})``.
 
-    ``calls`` maps (dtype, shape, dtype, shape, ...) to the compiled family and the function that
+    The table maps (dtype, shape, dtype, shape, ...) to the compiled family and the function that
     makes the tree of results of their list (None: there is one result, and no tree).
     """
     if not 0 < n <= MAX_ARGUMENTS:
@@ -116,7 +131,7 @@ def make_entry(
     if factory is None:
         factory = _compile_factory(n)
         _FACTORIES.set(n, factory)
-    return factory(calls, general)
+    return factory(table, general)
 
 
 def _compile_factory(n: int) -> Any:
@@ -130,24 +145,35 @@ def _compile_factory(n: int) -> Any:
     arguments = ", ".join(names)
     mask = ", ".join([f"{a}.requires_grad" for a in names])
     source = f"""
-def factory(calls, general):
+def factory(table, general):
+    calls, guard = table.known, table.guard
+    guarded = table.guarded.setdefault({n}, [])
     def entry({arguments}):
         if (
-            {tensors}
-            and not transforms_active() and not modes_active() and not function_modes()
+            not modes_active() and not function_modes()
             and forward_ad._current_level < 0 and state() is None
-            and {plain}
         ):
-            found = calls.get(({key},))
-            if found is not None and {dense}:
-                compiled, unflatten = found
-                if ({wants}) and grad_enabled():
-                    outs = apply_node(compiled, ({mask},), ({arguments},))
-                elif profiler._is_profiler_enabled:
-                    outs = run_seen(compiled.family.name, compiled.run, ({arguments},))
-                else:
-                    outs = compiled.run(({arguments},))
-                return outs[0] if unflatten is None else unflatten(outs)
+            for check, wanted, compiled, unflatten in guarded:
+                if check({arguments}):
+                    if wanted is not None and grad_enabled():
+                        outs = apply_node(compiled, wanted, ({arguments},))
+                    elif profiler._is_profiler_enabled:
+                        outs = run_seen(compiled.family.name, compiled.run, ({arguments},))
+                    else:
+                        outs = compiled.run(({arguments},))
+                    return outs[0] if unflatten is None else unflatten(outs)
+            if {tensors} and not transforms_active() and {plain}:
+                found = calls.get(({key},))
+                if found is not None and {dense}:
+                    guard({n}, ({arguments},), found)
+                    compiled, unflatten = found
+                    if ({wants}) and grad_enabled():
+                        outs = apply_node(compiled, ({mask},), ({arguments},))
+                    elif profiler._is_profiler_enabled:
+                        outs = run_seen(compiled.family.name, compiled.run, ({arguments},))
+                    else:
+                        outs = compiled.run(({arguments},))
+                    return outs[0] if unflatten is None else unflatten(outs)
         return general(({arguments},), {{}})
     return entry
 """

@@ -21,6 +21,7 @@ from tracebridge.core.runtime.programs.debug import check_finite
 from tracebridge.interop.torch_adapter import TORCH_DTYPES, torch_adapter
 from tracebridge.torch._crossing.dense import Places
 from tracebridge.torch._crossing.execute import Run, make_run
+from tracebridge.torch._eager.guards import MAX_GUARDS, Check, guard_of
 from tracebridge.torch._eager.late import HUGE_BYTES, LATE_BYTES, LateRuns, Tail
 
 
@@ -48,6 +49,7 @@ class Compiled:
         """Drop the executables of graphs that still wait for their backward pass."""
         for node in list(self.nodes.values()):
             node.backwards.clear()
+            node.guarded.clear()
             node.late.clear()
 
     def node(self, active: Mask) -> Node | None:
@@ -77,6 +79,7 @@ class Node:
         "compiled",
         "detached",
         "forward",
+        "guarded",
         "has_numbers",
         "huge",
         "in_graph",
@@ -115,6 +118,8 @@ class Node:
         self.has_numbers = any(compiled.numbers)
         # By the results that have cotangents, and which of these are given as one value.
         self.backwards: dict[tuple[Mask, Places], Run] = {}
+        # The first few of those with all cotangents once more, by a check of all their inputs.
+        self.guarded: list[tuple[Check, Run]] = []
         self.late: dict[tuple[Mask, Places], LateRuns | None] = {}
         # Inputs whose gradients should not all be there at once; see late.py.
         sizes = [bytes_of(a) if here else 0 for a, here in zip(avals, self.active, strict=True)]
@@ -122,7 +127,7 @@ class Node:
         self.large = large if len(large) > 1 and fast_path_allowed() else []
         self.huge = max(sizes) >= HUGE_BYTES
         self.in_graph = self._describe()
-        # What applies it, under the name of the function: filled by autograd.py.
+        # What applies it to leaves, under the name of the function: filled by autograd.py.
         self.apply: Any = None
 
     def _describe(self) -> tuple[Any, ...]:
@@ -155,6 +160,14 @@ class Node:
             leaves = [*leaves[:n], *leaves[n + self.n_extra :]]
         run = self.backwards.get((self.attached, values))
         return (self.backward(self.attached, values) if run is None else run)(leaves)
+
+    def guard(self, leaves: Sequence[torch.Tensor]) -> None:
+        """Find the program for the inputs ``leaves``, all dense, by one look at them."""
+        run = self.backwards.get((self.attached, ()))
+        if run is not None and len(self.guarded) < MAX_GUARDS:
+            check = guard_of(leaves)
+            if check is not None:
+                self.guarded.append((check, run))
 
     def reached(self, cotangents: Mask) -> Mask:
         """The inputs that get a gradient from these cotangents."""

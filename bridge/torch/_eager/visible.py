@@ -16,6 +16,7 @@ from torch.overrides import handle_torch_function
 from tracebridge._derived.families import Family
 from tracebridge.core._jaxlib.xla import hlo_module_cost_analysis
 from tracebridge.core.aot.compiler_ir import hlo_of
+from tracebridge.core.config.scopes import scope
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.lowering.module import lower_module
@@ -71,7 +72,9 @@ def flops_of(family: Family, avals: tuple[ShapedArray, ...]) -> int:
     program: Jaxpr = family.program(avals)
     found = program.cache.get("torch flops")
     if found is None:
-        computation = hlo_of(lower_module(program, family.name, "cpu", keep_unused=True))
+        # Of the program as it was written: rules of platforms exchange operations for others.
+        with scope("platform_rules", False):
+            computation = hlo_of(lower_module(program, family.name, "cpu", keep_unused=True))
         costs = hlo_module_cost_analysis(get_backend("cpu").client, computation.as_hlo_module())
         found = program.cache["torch flops"] = int(max(0.0, costs.get("flops", 0.0)))
     return found

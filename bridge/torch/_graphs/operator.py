@@ -41,7 +41,12 @@ from tracebridge._derived.settings import settings_of_graph
 from tracebridge.core.config.settings import NO_CHANGE, Settings
 from tracebridge.core.config.state import state
 from tracebridge.core.config.values import fast_path_allowed
-from tracebridge.interop.torch_adapter import TORCH_DTYPES, is_ready, torch_adapter
+from tracebridge.interop.torch_adapter import (
+    TORCH_DTYPES,
+    is_ready,
+    modes_active,
+    torch_adapter,
+)
 from tracebridge.torch._crossing.dense import BATCHED, ready
 from tracebridge.torch._crossing.numbers import aval_of
 from tracebridge.torch._crossing.symbolic import has_symbolic
@@ -99,6 +104,10 @@ _KNOWN = CallTable("graphs")
 
 def _enter(xs: Sequence[torch.Tensor], h: str, program: str = "") -> list[torch.Tensor]:
     """The rule of the key Autograd: plain tensors that want nothing go straight to the program."""
+    if forward_ad._current_level < 0 and not modes_active():
+        found = _guarded(xs, h)
+        if found is not None and (found[1] is None or not torch.is_grad_enabled()):
+            return found[2].run(xs)
     if autograd.is_special() or not all([is_ready(x) for x in xs]):
         return _under_settings(_autograd, xs, h, program)
     if torch.is_grad_enabled() and any([x.requires_grad for x in xs]):
@@ -108,9 +117,21 @@ def _enter(xs: Sequence[torch.Tensor], h: str, program: str = "") -> list[torch.
 
 def _enter_below(xs: Sequence[torch.Tensor], h: str) -> list[torch.Tensor]:
     """The rule of the keys of devices."""
+    found = _guarded(xs, h)
+    if found is not None:
+        return found[2].run(xs)
     if all([is_ready(x) for x in xs]):
         return _run(xs, h)
     return _under_settings(_kernel, xs, h)
+
+
+def _guarded(xs: Sequence[torch.Tensor], h: str) -> Any:
+    """What is known of a call of these plain tensors, by one look at them; or None."""
+    if state() is None and not profiler._is_profiler_enabled:
+        for found in _KNOWN.guarded.get(h, ()):
+            if found[0](*xs):
+                return found
+    return None
 
 
 def _run(xs: Sequence[torch.Tensor], h: str) -> list[torch.Tensor]:
@@ -119,6 +140,7 @@ def _run(xs: Sequence[torch.Tensor], h: str) -> list[torch.Tensor]:
     if key is not None:
         found = _KNOWN.known.get(key)
         if found is not None and not profiler._is_profiler_enabled:
+            _KNOWN.guard(h, xs, found)
             return found[0].run(xs)
     settings = settings_of_graph(h)
     with settings:

@@ -61,6 +61,27 @@ def test_private_functions_exist(name):
     assert hasattr(torch._C, name)
 
 
+def test_guards_of_tensors():
+    """What the check of torch.compile sees of tensors, and that it keeps none."""
+    from torch._C._dynamo.guards import TensorGuards
+
+    x, w = torch.ones(2, 3), torch.ones(2, 3, requires_grad=True)
+    check = TensorGuards(x, w, dynamic_dims_sizes=None, dynamic_dims_strides=None).check
+    assert check(x, w)
+    others = (
+        torch.ones(3, 2).t(), torch.ones(2, 2), x.double(), x.to("meta"), x.to_sparse(), None, 1.0,
+        torch.nn.Parameter(x), torch._neg_view(x), w,
+    )  # fmt: skip
+    assert not any([check(other, w) for other in others])
+    see = torch.func.vmap(lambda y, seen: y + check(*seen), in_dims=(0, None))
+    assert not see(torch.zeros(1), [x, w]).any()
+    with torch.inference_mode():
+        assert not check(torch.ones(2, 3), w)
+    alive = weakref.ref(x)
+    del x, others
+    assert alive() is None
+
+
 def test_other_private_names():
     """Outside torch._C."""
     assert issubclass(torch._ops.OpOverload, torch._ops.OperatorBase)

@@ -1,0 +1,96 @@
+"""The autograd function of one node, written out for its inputs, saved tensors and results.
+
+Loops over three tensors, attributes of the context and questions to each tensor would cost as much
+as the programs of a small call. What is unusual is left to ``in_full``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.autograd import forward_ad
+
+from tracebridge.core.util.caching import BoundedCache
+from tracebridge.interop.torch_adapter import modes_active
+from tracebridge.torch._eager.nodes import Node
+from tracebridge.torch._eager.visible import event_name
+
+MAX_TENSORS = 200
+_FACTORIES: BoundedCache[Any] = BoundedCache("torch nodes", 256)
+_FUNCTION: Any = torch.autograd.Function
+# All gradients, from the node, the saved tensors and the cotangents.
+InFull = Callable[[Node, Any, Any], Any]
+
+
+def short_apply(node: Node, in_full: InFull) -> Callable[..., Any] | None:
+    """``apply(*leaves)`` of a node whose leaves are tensors; None for nodes that are too long."""
+    parts, n_in = node.parts, len(node.active)
+    n_all = n_in + node.n_out + parts.n_residuals
+    if node.has_numbers or node.n_extra or n_all > MAX_TENSORS:
+        return None
+    key = (
+        node.active, tuple(node.saved_inputs), tuple(parts.results),
+        node.attached, parts.n_residuals,
+    )  # fmt: skip
+    factory = _FACTORIES.get(key)
+    if factory is None:
+        factory = _compile_factory(*key)
+        _FACTORIES.set(key, factory)
+    forward, backward = factory(node, in_full)
+    rules = {
+        "__module__": __name__,
+        "forward": staticmethod(forward),
+        "backward": staticmethod(backward),
+    }
+    named = type(_FUNCTION)(event_name(node.compiled.family.name), (_FUNCTION,), rules)
+    return super(_FUNCTION, named).apply
+
+
+def _compile_factory(
+    active: tuple[bool, ...],
+    saved_inputs: tuple[int, ...],
+    results: tuple[int, ...],
+    attached: tuple[bool, ...],
+    n_residuals: int,
+) -> Any:
+    n_out = len(attached)
+    arguments = ", ".join([f"a{i}" for i in range(len(active))])
+    kept = [f"a{i}" for i in saved_inputs] + [f"outs[{i}]" for i in results]
+    kept += [f"outs[{n_out + i}]" for i in range(n_residuals)]
+    detached = [f"outs[{i}]" for i, here in enumerate(attached) if not here]
+    saved = [f"s{i}" for i in range(len(kept))]
+    cotangents = [f"g{i}" for i, here in enumerate(attached) if here]
+    leaves = ", ".join([*saved, *cotangents])
+    found = ", ".join([f"r{i}" for i, here in enumerate(active) if here])
+    gradients = ", ".join([f"r{i}" if here else "None" for i, here in enumerate(active)])
+    lines = [
+        "def factory(node, in_full):",
+        "    run, guarded = node.forward, node.guarded",
+        f"    def forward(ctx, {arguments}):",
+        f"        outs = run(({arguments},))",
+        f"        ctx.save_for_backward({', '.join(kept)})",
+        "        ctx.set_materialize_grads(False)",
+        *([f"        ctx.mark_non_differentiable({', '.join(detached)})"] if detached else []),
+        f"        return ({', '.join([f'outs[{i}]' for i in range(n_out)])},)",
+        f"    def backward(ctx, {', '.join([f'g{i}' for i in range(n_out)])}):",
+        "        saved = ctx.saved_tensors",
+        "        if not (is_compiling() or grad_enabled() or modes_active()",
+        "                or forward_ad._current_level >= 0):",
+        *([f"            {', '.join(saved)}, = saved"] if saved else []),
+        "            for check, backward_run in guarded:",
+        f"                if check({leaves}):",
+        f"                    {found}, = backward_run(({leaves},))",
+        f"                    return {gradients},",
+        f"        return in_full(node, saved, ({', '.join([f'g{i}' for i in range(n_out)])},))",
+        "    return forward, backward",
+    ]
+    scope: dict[str, Any] = {
+        "forward_ad": forward_ad,
+        "grad_enabled": torch.is_grad_enabled,
+        "is_compiling": torch.compiler.is_dynamo_compiling,
+        "modes_active": modes_active,
+    }
+    exec(compile("\n".join(lines), "<tracebridge node>", "exec"), scope)  # noqa: S102 (the source is made of integers and fixed words)
+    return scope["factory"]
