@@ -229,5 +229,8 @@ def one_hot(x: Any, num_classes: int, *, dtype: DTypeLike | None = None, axis: A
     place = normalize_axis(place, x.ndim + 1, "one_hot")
     shape = [1] * (x.ndim + 1)
     shape[place] = count
-    classes = tnp.arange(count, dtype=x.dtype).reshape(shape)
+    if x.dtype == bool:
+        x = x.astype(np.int32)
+    # Made where it is read: no constant that a compiled program would have to hold.
+    classes = lax.broadcasted_iota(x.dtype, shape, place)
     return (tnp.expand_dims(x, place) == classes).astype(kind)

@@ -34,17 +34,18 @@ def picked_axis(
     numbers = dimension_numbers
     if not (is_static(x) and is_static(indices)):
         return None
-    if numbers.offset_dims or any([size != 1 for size in slice_sizes]):
+    if any([size != 1 for size in slice_sizes]) or len(numbers.start_index_map) != 1:
         return None
-    if len(numbers.collapsed_slice_dims) != 1 or x.shape == () or max(x.shape) > _LIMIT:
+    if x.shape == () or max(x.shape) > _LIMIT:
         return None
-    (axis,) = numbers.collapsed_slice_dims
+    # A window of one element may stay an axis of the result: batches of ``x[i]`` are such picks.
+    (axis,) = numbers.start_index_map
     others = tuple([d for d in range(x.ndim) if d != axis])
     batch = numbers.start_indices_batching_dims
     aligned = numbers.operand_batching_dims == others and batch == tuple(sorted(batch))
     rows = indices.shape[:-1]
     extra = [n for d, n in enumerate(rows) if d not in batch]
-    if not aligned or numbers.start_index_map != (axis,) or any([n != 1 for n in extra]):
+    if not aligned or any([n != 1 for n in extra]):
         return None
     return axis
 

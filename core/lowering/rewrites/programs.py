@@ -8,9 +8,13 @@
 | ``reduce_sum`` | the operand is a reshape that splits no sum | the sum, reshaped |
 | ``reduce_sum`` | the operand is a negated array of floats | the negated sum |
 | ``reduce_sum`` | of functions that others read too, as in softmax | these are computed once |
+| ``reduce_sum`` | over what ``take_along_axis`` puts back | what it puts back |
+| ``gather`` | few elements of a chain that others read too | the chain of these elements |
 | ``transpose`` | the operand is joined along a new axis | a concatenation along another axis |
 | ``sin``, ``cos`` | the same of the same operand is there | that one |
 | ``sin``, ``cos`` | of large arrays, with what is elementwise round them | ``waves.py`` |
+
+Picks come first, in a pass of their own: what is picked from is read by one less then.
 
 Derivatives and batching see programs as they were written. Lowerings for single platforms that
 need one equation only are rules of their own (core/lowering/platforms.py).
@@ -20,6 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,6 +46,8 @@ from tracebridge.core.lowering.rewrites.factors import (
     matching_groups,
 )
 from tracebridge.core.lowering.rewrites.guarded import guarded_p
+from tracebridge.core.lowering.rewrites.picks import Pick, may_be_pick
+from tracebridge.core.lowering.rewrites.spikes import SpikeSum, is_comparison
 from tracebridge.core.lowering.rewrites.waves import with_guarded_waves
 
 if TYPE_CHECKING:
@@ -62,6 +69,7 @@ _LEAST_WRITTEN = 1 << 15
 _EXACT = _REAL | {np.dtype(np.complex64), np.dtype(np.complex128)}
 
 Made = dict[int, "tuple[Application, Sequence[int]]"]
+Rewrites = dict[Any, Callable[..., "int | None"]]
 
 _MULTIPLIES = frozenset({lax.mul_p, lax.square_p, lax.integer_pow_p})
 _PLACES = frozenset(
@@ -73,27 +81,53 @@ def rewritten(jaxpr: Jaxpr) -> Jaxpr:
     """``jaxpr`` with the faster forms of what is in the table above."""
     # None stands for the Jaxpr itself, which must not refer to itself.
     if "rewritten" not in jaxpr.cache:
-        wanted = any([app.primitive in _REWRITES for app, _ in jaxpr.equations])
-        new = None
-        if wanted:
-            new = _Pass(jaxpr).result()
+        found = {app.primitive for app, _ in jaxpr.equations}
+        new = _with_picks(jaxpr) if lax.gather_p in found else None
+        if new is not None or not found.isdisjoint(_REWRITES):
+            new = _Pass(new or jaxpr, _REWRITES).result() or new
             new = with_guarded_waves(new or jaxpr) or new
         jaxpr.cache["rewritten"] = new
     return jaxpr.cache["rewritten"] or jaxpr
 
 
-class _Pass:
-    """One Jaxpr while it is rewritten."""
+def _with_picks(jaxpr: Jaxpr) -> Jaxpr | None:
+    """The program after the rewrites of picks, if there are any."""
+    equations = jaxpr.equations
+    if not any([app.primitive is lax.gather_p and may_be_pick(app) for app, _ in equations]):
+        return None
+    return _Pass(_flat(jaxpr), {lax.gather_p: _pick}).result()
 
-    def __init__(self, jaxpr: Jaxpr) -> None:
-        self.jaxpr = jaxpr
+
+def _flat(jaxpr: Jaxpr) -> Jaxpr:
+    """The program without calls of functions that have derivatives of their own."""
+    if all([app.primitive.computes is None for app, _ in jaxpr.equations]):
+        return jaxpr
+    graph = Graph()
+    inputs = graph.inputs(jaxpr.in_avals)
+    numbers = [*inputs, *[graph.constant(c) for c in jaxpr.consts]]
+    for k, (app, idx) in enumerate(jaxpr.equations):
+        source = jaxpr.sources[k] if jaxpr.sources else None
+        args, called = [numbers[i] for i in idx], app.primitive.computes
+        if called is None:
+            first = graph.add(app, args, source)
+            numbers.extend(range(first, first + len(app.outs)))
+        else:
+            numbers.extend(graph.inline(_flat(app.params[called]), args, source))
+    return graph.program(inputs, [numbers[i] for i in jaxpr.outs], jaxpr.debug)
+
+
+class _Pass:
+    """One Jaxpr while it is rewritten, by a list of rewrites."""
+
+    def __init__(self, jaxpr: Jaxpr, rewrites: Rewrites) -> None:
+        self.jaxpr, self.rewrites = jaxpr, rewrites
         self.graph = Graph()
         self.made_by: Made = {}
         self.copies = Copies(self.made_by)
         self.waves: dict[object, int] = {}
         self.written: dict[int, int] = {}
         """Values that are computed once and read from memory -> what stands for them."""
-        self.changed = False
+        self.changed = self.compares = False
         self.numbers: list[int] = []
         """Of the variables of the program."""
         self._products: dict[int, bool] = {}
@@ -108,7 +142,7 @@ class _Pass:
             args = [self.written.get(numbers[i], numbers[i]) for i in idx]
             first = graph.add(app, args, source)
             made = range(first, first + len(app.outs))
-            rewrite = _REWRITES.get(app.primitive)
+            rewrite = self.rewrites.get(app.primitive)
             if not app.multiple:
                 self.made_by[first] = app, args
                 new = rewrite(self, app, args, source) if rewrite is not None else None
@@ -173,6 +207,8 @@ def _sum(here: _Pass, app: Application, args: Sequence[int], source: object) -> 
     if args[0] not in here.made_by or not here.is_static(app):
         return None
     new = _sum_of_copies(here, app, args, source)
+    if new is None and here.compares:
+        new = _sum_of_spikes(here, app, args, source)
     if new is not None:
         return new
     if app.out.dtype in _EXACT and here.is_product(args[0]):
@@ -359,6 +395,39 @@ def _sum_of_shared(
     return here.graph.add(app, [once], source)
 
 
+# picks -------------------------------------------------------------------------------------------
+
+
+def _pick(here: _Pass, app: Application, args: Sequence[int], source: object) -> int | None:
+    """Few elements of a chain that XLA would write, because others read a part of it too."""
+    if not may_be_pick(app):
+        return None
+    pick = Pick(app, args, here.made_by)
+    if pick.made is None or all([here.readers(n) < 2 for n in pick.shared]):
+        return None
+    return here.emit(pick.run, pick.leaves, source)
+
+
+def _compares(here: _Pass, app: Application, args: Sequence[int], source: object) -> None:
+    """Nothing: it only remembers that there are comparisons."""
+    del args, source
+    here.compares |= is_comparison(app)
+
+
+def _sum_of_spikes(
+    here: _Pass, app: Application, args: Sequence[int], source: object
+) -> int | None:
+    """The sum of what a pick puts back into zeros, say."""
+    if app.out.dtype not in _EXACT:
+        return None
+    shape, axes = app.avals[0].shape, app.params["axes"]
+    for axis in axes:
+        plan = SpikeSum(args[0], shape, axis, here.made_by)
+        if plan.made is not None:
+            return here.emit(partial(plan.run, axes), plan.leaves, source)
+    return None
+
+
 # concatenations ----------------------------------------------------------------------------------
 
 
@@ -394,10 +463,11 @@ def _wave(here: _Pass, app: Application, args: Sequence[int], source: object) ->
     return None if first == made else first
 
 
-_REWRITES: dict[Any, Callable[..., int | None]] = {
+_REWRITES: Rewrites = {
     lax.reduce_sum_p: _sum,
     lax.dot_general_p: _product,
     lax.transpose_p: _transposed_concatenation,
     lax.sin_p: _wave,
     lax.cos_p: _wave,
+    lax.eq_p: _compares,
 }

@@ -44,11 +44,18 @@ def test_one_element_of_a_vector_and_of_mapped_rows() -> None:
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
 
     one = tb.jit(tb.grad(lambda x, i: x.at[i].get(mode="fill") ** 2))(x[1], 2)
-    rows = tb.vmap(tb.grad(lambda x, i: x[i] ** 2))(x, np.array([1, 0]))
+    mapped = tb.vmap(tb.grad(lambda x, i: x[i] ** 2))
+    rows = mapped(x, np.array([1, 0]))
+    batch = tb.grad(lambda x, i: (tb.vmap(lambda x, i: x[i])(x, i) ** 2).sum())
     second = tb.hessian(lambda x: (tnp.take_along_axis(x, np.array([[2], [0]]), 1) ** 3).sum())(x)
 
     np.testing.assert_array_equal(one, [0, 0, 10])
     np.testing.assert_array_equal(rows, [[0, 2, 0], [6, 0, 0]])
+    np.testing.assert_array_equal(batch(x, np.array([1, 0])), rows)
+    for f in (mapped, batch):
+        assert "scatter_add" not in primitives_in(
+            tb.make_jaxpr(f)(x, np.array([1, 0])), inside=True
+        )
     np.testing.assert_array_equal(np.asarray(second).reshape(6, 6), np.diag([0, 0, 12, 18, 0, 0]))
 
 

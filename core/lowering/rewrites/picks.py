@@ -1,0 +1,214 @@
+"""Elements picked from what is computed elementwise: computed of the elements that are picked.
+
+``log_softmax(x)[row, label]`` needs one element of each row of ``x - max``. What sums its
+exponentials up reads that difference too, so XLA writes it for both; here it is a part of the sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+
+from tracebridge.core import lax
+from tracebridge.core.lax.families import Elementwise
+from tracebridge.core.lax.indexing.gather import default_fill
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.application import Application, Params
+    from tracebridge.core.ir.aval import ShapedArray
+    from tracebridge.core.ir.value import Value
+    from tracebridge.core.lowering.rewrites.factors import Producers
+
+_MOST_VISITS = 32  # equations that are looked at for one pick
+_MOST_ARRAYS = 4  # arrays that are picked from instead of one
+_LEAST_PICKED_FROM = 1 << 15
+_LEAST_RATIO = 8  # of elements that are there to those that are picked
+
+Make = Callable[[Sequence["Value"]], Any]
+
+
+def may_be_pick(app: Application) -> bool:
+    """Whether an equation picks few elements of many."""
+    x, indices = app.avals
+    sizes = x.size, indices.size, app.out.size
+    if not all([type(n) is int and n > 0 for n in sizes]):
+        return False
+    return x.size >= _LEAST_PICKED_FROM and x.size >= _LEAST_RATIO * app.out.size
+
+
+@final
+class Pick:
+    """A gather of a chain of elementwise equations, as the chain of what is picked.
+
+    ``made``: how the elements are made of the values ``leaves``, or ``None``. ``shared``: the
+    values of the chain, which others may read. Positions that leave the array are clamped within
+    the chain, and what they picked is replaced at its end.
+    """
+
+    __slots__ = ("_app", "_arrays", "_known", "_made_by", "_visits", "leaves", "made", "shared")
+
+    def __init__(self, app: Application, args: Sequence[int], made_by: Producers) -> None:
+        self._app, self._made_by = app, made_by
+        self._known: dict[int, Make] = {}
+        self._arrays = self._visits = 0
+        self.leaves = [args[1]]
+        self.shared: list[int] = []
+        made = self._of(args[0], app.avals[0])
+        self.made = made if self.shared and self._arrays <= _MOST_ARRAYS else None
+
+    def run(self, *values: Value) -> Any:
+        """The picked elements."""
+        assert self.made is not None  # nothing is won: nobody asks
+        out, params = self.made(values), self._app.params
+        if params["mode"] is not lax.GatherScatterMode.FILL_OR_DROP:
+            return out
+        # Which positions are out of bounds says a pick with this mode, whatever their dtype.
+        outside = lax.gather_p.bind(
+            lax.full(self._app.avals[0].shape, False, np.bool_),
+            values[0],
+            **{**params, "fill_value": True},
+        )
+        return lax.select(outside, self._fill(out), out)
+
+    def _fill(self, out: Value) -> Any:
+        given = self._app.params["fill_value"]
+        fill = default_fill(out.aval.dtype) if given is None else given
+        return lax.full(out.aval.shape, fill, out.aval.dtype)
+
+    def _leaf(self, number: int) -> int:
+        if number not in self.leaves:
+            self.leaves.append(number)
+        return self.leaves.index(number)
+
+    def _of(self, number: int, aval: ShapedArray) -> Make:
+        """How the picked elements of a value are made."""
+        known = self._known.get(number)
+        if known is None:
+            self._visits += 1
+            made = self._made_by.get(number) if self._visits <= _MOST_VISITS else None
+            known = None if made is None else self._of_equation(number, *made)
+            if known is None:
+                self._arrays += bool(aval.ndim)
+                known = self._picked(self._leaf(number), aval)
+            self._known[number] = known
+        return known
+
+    def _of_equation(self, number: int, app: Application, args: Sequence[int]) -> Make | None:
+        primitive, params = app.primitive, app.params
+        if isinstance(primitive, Elementwise) and not app.effects:
+            self.shared.append(number)
+            parts = [self._of(a, aval) for a, aval in zip(args, app.avals, strict=True)]
+            return lambda values: primitive.bind(*[make(values) for make in parts], **params)
+        if primitive is lax.broadcast_in_dim_p:
+            return self._repeated(app, self._leaf(args[0]))
+        return None
+
+    def _picked(self, place: int, aval: ShapedArray) -> Make:
+        """Elements of an array; a scalar is itself."""
+        if not aval.ndim:
+            return lambda values: values[place]
+        params = self._params()
+        return lambda values: lax.gather_p.bind(values[place], values[0], **params)
+
+    def _params(self) -> Params:
+        """Of a gather that clamps positions."""
+        params = {**self._app.params, "fill_value": None}
+        if params["mode"] is lax.GatherScatterMode.FILL_OR_DROP:
+            params["mode"] = lax.GatherScatterMode.CLIP
+        return params
+
+    def _repeated(self, app: Application, place: int) -> Make | None:
+        """Elements of a broadcast, picked from its operand by what remains of the index vectors."""
+        (aval,), dims = app.avals, app.params["broadcast_dimensions"]
+        if not aval.ndim:
+            out = self._app.out
+            return lambda values: lax.broadcast_in_dim(values[place], out.shape, ())
+        # Axes that the operand has, and that are not repeated.
+        kept = [d for i, d in enumerate(dims) if aval.shape[i] == app.out.shape[d]]
+        shape = tuple([app.out.shape[d] for d in kept])
+        narrow = _Narrow(self._app, kept)
+        if narrow.components:
+            self._arrays += 1
+        elif narrow.is_window:
+            return None
+        params = {**self._params(), **narrow.params}
+
+        def make(values: Sequence[Value]) -> Any:
+            x = lax.reshape(values[place], shape)
+            if narrow.components:
+                indices = narrow.indices(values[0])
+                return narrow.placed(lax.gather_p.bind(x, indices, **params), narrow.out_places)
+            return narrow.placed(x, narrow.places)
+
+        return make
+
+
+@final
+class _Narrow:
+    """A gather without some of the axes of its operand, along which all elements are the same.
+
+    ``components``: of the index vectors that are left; ``is_window``: whether windows are;
+    ``places``: the axes of the result that those of the operand become, if none of both is;
+    ``out_places``: the axes of the result that this gather gives.
+    """
+
+    __slots__ = (
+        "_n_components",
+        "_out",
+        "components",
+        "is_window",
+        "out_places",
+        "params",
+        "places",
+    )
+
+    def __init__(self, app: Application, kept: Sequence[int]) -> None:
+        self._out = app.out
+        numbers, sizes = app.params["dimension_numbers"], app.params["slice_sizes"]
+        x, indices = app.avals
+        new = {d: i for i, d in enumerate(kept)}
+        batching = list(
+            zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True)
+        )
+        dropped = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
+        windows = [d for d in range(x.ndim) if d not in dropped]
+        offsets = dict(zip(windows, numbers.offset_dims, strict=True))
+        gone = [offsets[d] for d in windows if d not in new]
+        batch_axes = [i for i in range(self._out.ndim) if i not in numbers.offset_dims]
+        index_map = numbers.start_index_map
+        self.out_places = [i for i in range(self._out.ndim) if i not in gone]
+        self.components = [i for i, d in enumerate(index_map) if d in new]
+        self.is_window = any([d in new for d in (*windows, *numbers.collapsed_slice_dims)])
+        of_batch = dict(batching)
+        self.places = [] if self.is_window else [batch_axes[of_batch[d]] for d in kept]
+        self.params = {
+            "dimension_numbers": lax.GatherDimensionNumbers(
+                tuple([self.out_places.index(offsets[d]) for d in windows if d in new]),
+                tuple([new[d] for d in numbers.collapsed_slice_dims if d in new]),
+                tuple([new[d] for d in index_map if d in new]),
+                tuple([new[d] for d, _ in batching if d in new]),
+                tuple([b for d, b in batching if d in new]),
+            ),
+            "slice_sizes": tuple([sizes[d] for d in kept]),
+            "unique_indices": False,
+            "indices_are_sorted": False,
+        }
+        self._n_components = indices.shape[-1]
+
+    def indices(self, indices: Value) -> Any:
+        """The index vectors with the components that are left."""
+        if len(self.components) == self._n_components:
+            return indices
+        *rows, _ = indices.aval.shape
+        zeros = [0] * len(rows)
+        parts = [lax.slice(indices, (*zeros, i), (*rows, i + 1)) for i in self.components]
+        return lax.concatenate(parts, len(rows))
+
+    def placed(self, x: Value, places: Sequence[int]) -> Any:
+        """A value whose axes are these of the result, repeated along its other axes."""
+        order = sorted(range(len(places)), key=lambda i: places[i])
+        if order != list(range(len(places))):
+            x = lax.transpose(x, order)
+        return lax.broadcast_in_dim(x, self._out.shape, tuple(sorted(places)))
