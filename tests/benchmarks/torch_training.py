@@ -29,8 +29,9 @@ NETWORKS = (
 HEADING = "### a step of training"
 REMARKS = """\
 Where calls cost more than numbers, one program wins. Where matrix products cost more than all else,
-they take as long in XLA as in torch, and the update costs more: programs write new parameters and
-states beside the old ones, torch writes in place.
+they take as long in XLA as in torch. Programs write new parameters and states beside the old ones,
+which costs no time: with donated buffers, written in place, the program of the perceptron of 512
+takes as long (2.68 ms instead of 2.64).
 """
 
 

@@ -20,6 +20,7 @@ from tracebridge.torch._translate.numbers import (
     common_dtype,
     is_array,
     promoted,
+    wide,
 )
 
 
@@ -118,7 +119,13 @@ def _leaky_relu(x: Value, slope: Any = 0.01) -> Any:
 
 
 def _gelu(x: Value, *, approximate: str = "none") -> Any:
-    return nn.gelu(x, approximate=approximate == "tanh")
+    exact = wide(x)
+    if approximate == "tanh":
+        return cast(nn.gelu(exact, approximate=True), x.dtype)
+    # As torch has it. With erfc, which is right for large negative numbers too, it takes XLA three
+    # times as long.
+    half, root = cast(0.5, exact.dtype), cast(math.sqrt(0.5), exact.dtype)
+    return cast(exact * half * (1 + lax.erf(exact * root)), x.dtype)
 
 
 def _softplus(x: Value, beta: Any = 1, threshold: Any = 20) -> Any:
