@@ -83,7 +83,8 @@ def _by_class(size: Any, values: Sequence[float]) -> Any:
     return found
 
 
-def _to_integer(x: Operand) -> Any:
+def to_integer(x: Operand) -> Any:
+    """The nearest integer, as a float."""
     return lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)
 
 
@@ -95,20 +96,21 @@ def _reduce(x: Operand) -> tuple[Any, Any]:
     high, middle, low = (_by_class(size, [row[k] for row in _TWO_OVER_PI]) for k in range(3))
     # Products of 24 and 26 bits are exact, and so are the remainders.
     product = lax.mul(scaled, high)
-    n1 = _to_integer(product)
+    n1 = to_integer(product)
     second = lax.mul(scaled, middle)
-    n2 = _to_integer(second)
+    n2 = to_integer(second)
     fraction = lax.add(lax.sub(product, n1), lax.sub(second, n2))
     third = lax.mul(scaled, low)
     # The third may be a tenth: without it r would leave the range of the polynomials.
-    n3 = _to_integer(lax.add(fraction, third))
+    n3 = to_integer(lax.add(fraction, third))
     r = lax.add(lax.sub(fraction, n3), third)
     quarters = lax.add(lax.add(n1, n2), n3)
     quarters = lax.sub(quarters, lax.mul(lax.floor(lax.mul(quarters, 0.25)), 4.0))
     return lax.convert_dtype(quarters, _I32), r
 
 
-def _sin_cos_polynomials(t: Value) -> tuple[Any, Any]:
+def sin_cos_polynomials(t: Value) -> tuple[Any, Any]:
+    """Sine and cosine, to the digits of float32, of an angle up to pi/4."""
     z = lax.mul(t, t)
     sine = lax.add(t, lax.mul(lax.mul(t, z), horner(z, _SIN)))
     cosine = horner(z, _COS)
@@ -117,17 +119,18 @@ def _sin_cos_polynomials(t: Value) -> tuple[Any, Any]:
 
 def _quadrant_value(quadrant: Any, r: Value) -> Any:
     """The sine of ``(quadrant + r) * pi/2``."""
-    return _of_quadrant(quadrant, lax.convert_dtype(lax.mul(r, math.pi / 2), _F32))
+    t = lax.convert_dtype(lax.mul(r, math.pi / 2), _F32)
+    return of_quadrant(quadrant, *sin_cos_polynomials(t))
 
 
-def _of_quadrant(quadrant: Any, t: Any) -> Any:
-    """The sine of ``quadrant * pi/2 + t``."""
-    sine, cosine = _sin_cos_polynomials(t)
+def of_quadrant(quadrant: Any, sine: Any, cosine: Any) -> Any:
+    """The sine of ``quadrant * pi/2 + t`` from sine and cosine of t."""
     is_odd = lax.ne(lax.bitwise_and(quadrant, 1), 0)
     value = lax.select_n(is_odd, sine, cosine)
-    sign = lax.shift_left(lax.bitwise_and(quadrant, 2), 30)
-    bits = lax.bitwise_xor(lax.bitcast_convert_type(value, _I32), sign)
-    return lax.bitcast_convert_type(bits, _F32)
+    bits = quadrant.aval.dtype
+    sign = lax.shift_left(lax.bitwise_and(quadrant, 2), 8 * bits.itemsize - 2)
+    flipped = lax.bitwise_xor(lax.bitcast_convert_type_p.bind(value, new_dtype=bits), sign)
+    return lax.bitcast_convert_type_p.bind(flipped, new_dtype=value.aval.dtype)
 
 
 def sin(x: Operand) -> Any:
@@ -142,62 +145,10 @@ def cos(x: Any) -> Any:
     return _quadrant_value(lax.add(quadrant, 1), r)
 
 
-# pi/2 in parts of so few bits that their products with quadrants below 2**16 are exact, with fused
-# operations and without.
-_HALF_PI_PARTS = (1.5703125, 4.837512969970703e-4, 7.549533620476723e-8, 2.5633440957e-12)
-NEAR = 65536.0
-_ONES_LAST = 1.5 * 2**23  # beside it the last bit of a float32 is worth one
-
-
-def are_surely_near(*angles: Value) -> Any:
-    """Whether the sum of the squares of all angles shows that each of them is near.
-
-    Products run four times as fast as comparisons of all elements.
-    """
-    total: Any = 0.0
-    for x in angles:
-        flat = lax.reshape(x, (x.aval.size,))
-        total = lax.add(total, lax.dot_general(flat, flat, (((0,), (0,)), ((), ()))))
-    return lax.lt(total, 0.99 * NEAR**2)
-
-
-def are_near(*angles: Value) -> Any:
-    """Whether no finite angle is too large for ``near_sin`` and ``near_cos``."""
-    total: Any = 0.0
-    for x in angles:
-        size = lax.abs(x)
-        far = lax.bitwise_and(lax.gt(size, NEAR), lax.lt(size, math.inf))
-        # Sums of float32 are those that are fast.
-        far = lax.reshape(lax.convert_dtype(far, _F32), (x.aval.size,))
-        total = lax.add(total, lax.reduce_sum(far, (0,)))
-    return lax.eq(total, 0.0)
-
-
-def _near_value(x: Any, quarter: int) -> Any:
-    """The sine of ``x + quarter * pi/2``, all in float32."""
-    q = _to_integer(lax.mul(x, 2 / math.pi))
-    t = x
-    for part in _HALF_PI_PARTS:
-        t = lax.sub(t, lax.mul(q, part))
-    # The last bits of the sum are those of the quadrant: conversions of all floats take longer.
-    quadrant = lax.bitcast_convert_type(lax.add(q, _ONES_LAST + quarter), _I32)
-    return _of_quadrant(quadrant, t)
-
-
-def near_sin(x: Operand) -> Any:
-    """Sine of float32 where no finite angle is far."""
-    return lax.select_n(lax.eq(x, 0.0), _near_value(x, 0), x)
-
-
-def near_cos(x: Operand) -> Any:
-    """Cosine of float32 where no finite angle is far."""
-    return _near_value(x, 1)
-
-
 def tan(x: Operand) -> Any:
     """Tangent of any float32; the quotient is taken in float64."""
     quadrant, r = _reduce(x)
-    sine, cosine = _sin_cos_polynomials(lax.mul(r, math.pi / 2))
+    sine, cosine = sin_cos_polynomials(lax.mul(r, math.pi / 2))
     is_odd = lax.ne(lax.bitwise_and(quadrant, 1), 0)
     above = lax.select_n(is_odd, sine, lax.neg(cosine))
     below = lax.select_n(is_odd, cosine, sine)

@@ -11,8 +11,8 @@
 | ``reduce_sum`` | over what ``take_along_axis`` puts back | what it puts back |
 | ``gather`` | few elements of a chain that others read too | the chain of these elements |
 | ``transpose`` | the operand is joined along a new axis | a concatenation along another axis |
-| ``sin``, ``cos`` | the same of the same operand is there | that one |
-| ``sin``, ``cos`` | of large arrays, with what is elementwise round them | ``waves.py`` |
+| ``sin``, ``cos``, ``tan`` | the same of the same operand is there | that one |
+| ``sin``, ``cos``, ``tan`` | of large arrays, with what is elementwise round them | ``waves.py`` |
 
 Picks come first, in a pass of their own: what is picked from is read by one less then.
 
@@ -470,4 +470,5 @@ _REWRITES: Rewrites = {
     lax.sin_p: _wave,
     lax.cos_p: _wave,
     lax.eq_p: _compares,
+    lax.tan_p: _wave,
 }

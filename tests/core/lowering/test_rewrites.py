@@ -167,7 +167,7 @@ def test_weighted_sums_are_products_with_the_weights() -> None:
         (lambda x, w: (x * w).sum(1), True),
         (lambda x, w: (x * tnp.tile(w, 3)[:600, None]).sum(0), True),
         (lambda x, w: (w * x.T[:, :, None].reshape(256, 600).T).sum(-1), True),
-        (lambda x, w: (tnp.sin(x) * w).sum(1), False),
+        (lambda x, w: (tnp.exp(x) * w).sum(1), False),
         (lambda x, w: (x * w).sum(0), False),
         (lambda x, w: (x * w).sum(), False),
         (lambda x, w: (x * x).sum(1), False),

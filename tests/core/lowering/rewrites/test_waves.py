@@ -51,6 +51,7 @@ PROGRAMS: dict[str, tuple[Any, int]] = {
     "larger results": (lambda x, y: tnp.sin(x)[None, :] * y[:2, None], 1),
     "a table": (lambda x, y: tnp.sin(x + TABLE) * TABLE + tnp.arange(N), 1),
     "small integers": (lambda x, y: tnp.sin(x).astype(tnp.int32) + 1, 1),
+    "tangents": (lambda x, y: tnp.tan(x) * tnp.sin(x) + tnp.tan(y), 1),
     "steps": (_stepped, 1),
     "rows": (_rows, 1),
     "unused": (_without_use, 1),
