@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tracebridge.core import lax
 from tracebridge.core.config.values import option
 from tracebridge.core.dtypes.dtypes import float32
+from tracebridge.core.interpreters.graph import Graph
 from tracebridge.core.ir.jaxpr import Jaxpr
 
 if TYPE_CHECKING:
@@ -52,38 +53,76 @@ def _turn(jaxpr: Jaxpr, n_consts: int) -> tuple[Jaxpr | None, list[int]]:
     uses: dict[int, list[int]] = {}
     for k, (_, args) in enumerate(jaxpr.equations):
         for a in set(args):
-            if a < n_consts:
-                uses.setdefault(a, []).append(k)
-    places = [
-        i
-        for i, where in uses.items()
-        if i not in jaxpr.outs and all([_is_slow(*jaxpr.equations[k], i) for k in where])
-    ]
+            uses.setdefault(a, []).append(k)
+    products = _Products(jaxpr, uses)
+    places = [i for i in uses if i < n_consts and products.want_turned(i)]
     if not places:
         return None, []
-    avals = list(jaxpr.in_avals)
-    equations = list(jaxpr.equations)
-    for i in places:
-        avals[i] = avals[i].update(shape=avals[i].shape[::-1])
-        for k in uses[i]:
-            app, args = equations[k]
+    turned_ones = set(places)
+    graph = Graph()
+    avals = [
+        a.update(shape=a.shape[::-1]) if i in turned_ones else a
+        for i, a in enumerate(jaxpr.in_avals)
+    ]
+    numbers = [*graph.inputs(avals), *[graph.constant(c) for c in jaxpr.consts]]
+    for k, (app, args) in enumerate(jaxpr.equations):
+        if turned_ones.isdisjoint(args):
+            made = app
+        elif app.primitive is lax.transpose_p:
+            numbers.append(numbers[args[0]])
+            continue
+        else:
             (contracted, _), batch = app.params["dimension_numbers"]
-            numbers = ((contracted, (0,)), batch)
-            params: dict[str, Any] = {**app.params, "dimension_numbers": numbers}
-            equations[k] = app.primitive.application((app.avals[0], avals[i]), params), args
-    body = Jaxpr(
-        avals, jaxpr.consts, equations, jaxpr.outs, jaxpr.out_avals, jaxpr.sources, jaxpr.debug
-    )
-    return body, places
+            dimensions = ((contracted, (0,)), batch)
+            params: dict[str, Any] = {**app.params, "dimension_numbers": dimensions}
+            made = app.primitive.application((app.avals[0], avals[args[1]]), params)
+        source = jaxpr.sources[k] if jaxpr.sources else None
+        first = graph.add(made, [numbers[a] for a in args], source)
+        numbers.extend(range(first, first + len(made.outs)))
+    outs = [numbers[i] for i in jaxpr.outs]
+    return graph.program(range(jaxpr.n_in), outs, jaxpr.debug), places
 
 
-def _is_slow(app: Application, args: Sequence[int], number: int) -> bool:
-    """Whether an equation multiplies few rows by a matrix, summing over its last axis."""
+class _Products:
+    """The products of a body with matrices."""
+
+    def __init__(self, jaxpr: Jaxpr, uses: dict[int, list[int]]) -> None:
+        self.jaxpr, self.uses = jaxpr, uses
+        self.first: list[int] = []
+        """Of each equation: its first result."""
+        number = jaxpr.n_in + len(jaxpr.consts)
+        for app, _ in jaxpr.equations:
+            self.first.append(number)
+            number += len(app.outs)
+
+    def want_turned(self, number: int) -> bool:
+        """Whether all that reads a matrix multiplies few rows by it, the slow way round.
+
+        Transposed in the body and multiplied the fast way round, it is the same to XLA.
+        """
+        if number in self.jaxpr.outs:
+            return False
+        for k in self.uses[number]:
+            app, args = self.jaxpr.equations[k]
+            if app.primitive is lax.transpose_p:
+                made = self.first[k]
+                if made in self.jaxpr.outs or app.params["permutation"] != (1, 0):
+                    return False
+                readers = self.uses.get(made, [])
+                if not all([_multiplies(*self.jaxpr.equations[r], made, 0) for r in readers]):
+                    return False
+            elif not _multiplies(app, args, number, 1):
+                return False
+        return True
+
+
+def _multiplies(app: Application, args: Sequence[int], number: int, axis: int) -> bool:
+    """Whether an equation multiplies few rows by a matrix, summing over ``axis`` of that."""
     if app.primitive is not lax.dot_general_p or args[0] == number or args[1] != number:
         return False
     x, matrix = app.avals
     (x_contracted, contracted), (batch, _) = app.params["dimension_numbers"]
-    if matrix.ndim != 2 or contracted != (1,) or batch or matrix.dtype != float32:
+    if matrix.ndim != 2 or contracted != (axis,) or batch or matrix.dtype != float32:
         return False
     sizes = [n for i, n in enumerate(x.shape) if i not in x_contracted]
     if not all([isinstance(n, int) for n in (*sizes, *matrix.shape)]) or x.dtype != float32:

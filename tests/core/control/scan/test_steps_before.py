@@ -90,3 +90,34 @@ def test_matrices_are_turned_before_loops_of_few_rows() -> None:
     assert not is_turned(x, w, steps=3)
     assert not is_turned(x, w, also=True)
     assert not is_turned(x[:, :1], w)
+
+
+def test_matrices_that_a_body_transposes_are_turned_before_the_loop() -> None:
+    """``x @ w.T`` with a fixed ``w``, beside a turned product of it; not if others read it."""
+
+    def f(x: Any, w: Any, kind: str = "") -> Any:
+        def step(c: Any, x: Any) -> tuple[Any, Any]:
+            c = c + x @ w.T
+            if kind == "both ways":
+                c = c + tnp.einsum("ab,cb->ac", x, w) * tnp.flip(x @ w.T, 1)
+            if kind == "not turned":
+                c = c + x @ w
+            return c, (w.T[0] if kind == "row" else w.T if kind == "result" else c.sum())
+
+        return lax.scan(step, tnp.zeros_like(x[0]), x)
+
+    def inside(x: Any, w: Any, kind: str) -> bool:
+        text = tb.jit(lambda x, w: f(x, w, kind)).lower(x, w).as_text()
+        return "stablehlo.transpose" in text[text.index("stablehlo.while") :]
+
+    _, x, w = arguments()
+    for kind, stays in (
+        ("", False), ("both ways", False), ("not turned", True), ("row", True), ("result", True)
+    ):  # fmt: skip
+        assert inside(x, w, kind) is stays, kind
+        fast = tb.jit(lambda x, w, kind=kind: f(x, w, kind))(x, w)
+        with scope("platform_rules", False):
+            assert inside(x, w, kind)
+            plain = tb.jit(lambda x, w, kind=kind: f(x, w, kind))(x, w)
+        for a, b in zip(fast, plain, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
