@@ -29,6 +29,21 @@ Others, beside other work; ``chain`` is ``(x - r) * y / r * c``, ``r`` of rows, 
 | rows of (8192, 2048) | x; (x - r) * y | 3567; 9884 | 3384; 56983 |
 
 The library is kept from a sum by its reducer: ``a - (-b)``, which is the same arithmetic.
+
+Rows in memory of more elements than the caches near a core hold are better in the library, and
+so are sums of products of two arrays. But what reads such a sum and the same arrays again, as in
+the derivative of softmax, must not become a part of the library's kernel: it is kept apart by a
+``reduce_precision`` to the precision that is there, which XLA leaves and the library does not know.
+
+| rows of | summed | library | product with ones |
+|---|---|---|---|
+| (4096, 1000); (4096, 512); (20000, 128) | x | 330; 116; 180 | 573; 209; 448 |
+| (4096, 256); (1024, 1024); (20000, 64) | x | 42; 44; 75 | 42; 45; 85 |
+
+| rows of | ``y * (x - sum(x * y))`` in one kernel | apart |
+|---|---|---|
+| (4096, 1000); (8, 512, 512); (20000, 64) | 1700; 718; 384 | 1690; 598; 276 |
+| the same on one core | 3280; 1450; 733 | 2780; 1140; 557 |
 """
 
 from __future__ import annotations
@@ -40,6 +55,7 @@ from typing import TYPE_CHECKING, Any
 from tracebridge.core import lax
 from tracebridge.core.dtypes.dtypes import float32
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.mlir.attrs import i32
 from tracebridge.core.mlir.types import is_static
 
 if TYPE_CHECKING:
@@ -51,6 +67,7 @@ _FOR_LIBRARY = 1 << 15  # elements; XLA emits code for smaller sums in any case
 _NARROW = 12  # columns of so narrow matrices are no work for the library
 _SHORT = 16  # nor are rows up to this length
 _MOST_ROWS = 4096  # more are no faster to sum up as a product with ones
+_LARGE, _LEAST_IN_LARGE = 1 << 20, 64  # longer rows of more elements are best in the library
 _ROW_BLOCK, _COLUMN_BLOCK, _LEAST_BLOCK = 1024, 256, 31
 _WIDE = 1 << 14  # XLA's loop over the rows of wider matrices is 10 to 40 times slower
 
@@ -86,9 +103,13 @@ def lower_sum(ctx: LoweringContext, x: IrValue, *, axes: tuple[int, ...]) -> Any
         block = _block(last, _ROW_BLOCK)
         # Short rows are not worth writing: a chain of 12 steps over rows of 16 takes 69, or 290.
         most = _MOST_WRITTEN if last > _SHORT else 0
-        always = block == last
+        small = aval.size <= _LARGE or last < _LEAST_IN_LARGE
+        always = small and block == last
         if last >= _SHORT and block and _is_best_in_memory(x, aval.size, always=always, most=most):
             return _of_rows(ctx, x, (aval.size // last, last // block, block))
+        name = getattr(x.owner, "name", None)
+        if last > _SHORT and (name == "stablehlo.multiply" or name not in _FUSED):
+            return _apart(ctx, x, axes)
         if last <= _SHORT:
             return _by_generated_code(ctx, x, aval.update(shape=shape), summed)
     # Several summed axes stay loops in generated code, which are slow.
@@ -185,6 +206,13 @@ def _of_columns(ctx: LoweringContext, x: IrValue, shape: tuple[int, int, int]) -
         return lax.reshape(sums, out_shape)
 
     return ctx.lower_fun(product, x)[0]
+
+
+def _apart(ctx: LoweringContext, x: IrValue, axes: tuple[int, ...]) -> Any:
+    """A reduction by the library, into which nothing fuses that reads it."""
+    total = lax.reduce_sum_p.lower(ctx, x, axes=axes)
+    bits = {"exponent_bits": i32(8), "mantissa_bits": i32(23)}
+    return ctx.op1("stablehlo.reduce_precision", [total], ctx.aval_out, bits)
 
 
 def _by_generated_code(
