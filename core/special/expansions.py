@@ -9,9 +9,14 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from tracebridge.core import lax
+from tracebridge.core.control.loops.fori import fori_loop
 from tracebridge.core.special.programs import Expression, divided, polynomial, where
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.value import Value
 
 STIRLING_FROM = 10.0
 """From here on eight terms of Stirling's series are exact to the last digit."""
@@ -34,6 +39,26 @@ def stirling_rest(a: Expression) -> Expression:
     """``log(gamma(a)) - ((a - 1/2) log(a) - a + log(2 pi) / 2)`` for ``a >= STIRLING_FROM``."""
     inverse = divided(1.0, a)
     return inverse * polynomial(inverse * inverse, _needed(_BERNOULLI, 0.01, a))
+
+
+def log_gamma_step(a: Expression, b: Expression) -> Expression:
+    """``log(gamma(a + b) / gamma(a))`` of positive numbers, with the digits of small ``b``."""
+
+    def grow(k: Value, grown: Value) -> Any:
+        # A loop of the program: ten copies of a division take longer to compile.
+        growth = b / (a + Expression(lax.convert_element_type(k, a.aval.dtype)))
+        return (Expression(grown) * growth + growth + Expression(grown)).value
+
+    grown = Expression(fori_loop(0, int(STIRLING_FROM), grow, a.filled(0.0).value))
+    top = a + STIRLING_FROM
+    ratio = (b / top).of(lax.log1p)
+    step = (top - 0.5) * ratio - b + b * (top + b).of(lax.log)
+    power = divided(1.0, top)
+    square = power * power
+    for k, c in enumerate(_needed(_BERNOULLI, 0.01, a)):
+        step = step + c * power * (ratio * -(2.0 * k + 1.0)).of(lax.expm1)
+        power = power * square
+    return step - grown.of(lax.log1p)
 
 
 def digamma_rest(a: Expression) -> Expression:

@@ -10,6 +10,7 @@ import math
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
 from tracebridge.core import lax
+from tracebridge.core.control.branches.switch import cond
 from tracebridge.core.control.loops.while_loop import while_loop
 from tracebridge.core.errors.transform_errors import MissingRuleError
 from tracebridge.core.lax.ad_util import full_of
@@ -18,6 +19,8 @@ from tracebridge.core.special.expansions import (
     STIRLING_FROM,
     digamma_rest,
     log1p_less,
+    log_gamma_1p,
+    log_gamma_step,
     stirling_rest,
 )
 from tracebridge.core.special.programs import (
@@ -134,6 +137,53 @@ def _next_ratio(
     return both / (both + top * ratio)
 
 
+def _complement(b: Expression, a: Expression, y: Expression) -> Expression:
+    """One less the answer at ``(b, a, y)`` for small ``b``, where the answer is close to 1.
+
+    The series in ``y`` is ``1 + rest``, before it stands ``exp(log)``, both close to 1.
+    """
+    log = b * y.of(lax.log) - (log_gamma_1p(b) - log_gamma_step(a, b))
+    rest = b * _series(b, a, y)
+    return -(log.of(lax.expm1) * (rest + 1.0) + rest)
+
+
+def _series(b: Expression, a: Expression, y: Expression) -> Expression:
+    """The sum of ``(1 - a)_n y**n / (n! (n + b))`` from ``n = 1`` on, for small ``y (a + 1)``."""
+    eps, scalar = y.eps(), y.aval.update(shape=())
+
+    def goes_on(carry: Any) -> Any:
+        n, power, total = carry[0], *[Expression(v).of(lax.abs) for v in carry[4:]]
+        return lax.bitwise_and(
+            lax.lt(n, full_of(scalar, _TERMS)), some((power > total * eps) | (n < 2.0))
+        )
+
+    def body(carry: Any) -> Any:
+        n = lax.add(carry[0], full_of(scalar, 1.0))
+        b, a, y, power, total = map(Expression, carry[1:])
+        power = power * y * (Expression(n) - a) / Expression(n)
+        total = total + power / (b + Expression(n))
+        return [n, *carry[1:4], power.value, total.value]
+
+    zero = full_of(scalar, 0.0)
+    state = [v.value for v in (b, a, y, y.filled(1.0), y.filled(0.0))]
+    return Expression(while_loop(goes_on, body, [zero, *state])[-1])
+
+
+def _tail(
+    close: Expression, part: Expression, p: Expression, q: Expression, z: Expression
+) -> Expression:
+    """``1 - part``, computed as such where ``close``; without cost where that is nowhere."""
+    given = [where(close, v, w).value for v, w in ((p, 0.25), (q, 1.0), (z, 0.25))]
+    plain = (1.0 - part).of(lax.max, 0.0)
+    found = cond(
+        some(close),
+        lambda *xs: _complement(*map(Expression, xs)).value,
+        lambda *xs: lax.full_like(xs[0], 0.0),
+        *given,
+    )
+    return where(close, Expression(found), plain)
+
+
 def _betainc(a: Expression, b: Expression, x: Expression) -> Expression:
     a_is_0 = a.is_equal(0.0) | b.is_equal(_INF)
     b_is_0 = b.is_equal(0.0) | a.is_equal(_INF)
@@ -144,6 +194,8 @@ def _betainc(a: Expression, b: Expression, x: Expression) -> Expression:
     inside = _is_inside(a, b, x)
     given = [where(inside, v, w) for v, w in ((p, 1.0), (q, 1.0), (z, 0.25), (y, 0.75))]
     part = _log_factor(p, q, z, y).of(lax.exp) * (_fraction(*given) / p)
+    close = turned & inside & (p < 0.5) & (p * 2.0 < q)
+    tail = _tail(close, part, p, q, z)
     return first_of(
         [
             (nowhere, math.nan),
@@ -151,7 +203,7 @@ def _betainc(a: Expression, b: Expression, x: Expression) -> Expression:
             (a_is_0 | b_is_0, 1.0),
             (x_is_0, 0.0),
             (x_is_1, 1.0),
-            (turned, (1.0 - part).of(lax.max, 0.0)),
+            (turned, tail),
         ],
         part,
     )

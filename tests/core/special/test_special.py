@@ -37,6 +37,15 @@ def beta_points(dtype: Any) -> list[Host]:
     return [v.astype(dtype) for v in (a, b, x)]
 
 
+def small_beta_points(dtype: Any) -> list[Host]:
+    """A small second parameter and ``x`` beyond the mean: the other tail is close to 1."""
+    rng = np.random.default_rng(3)
+    a = 10 ** rng.uniform(-2, 4, 60)
+    b = np.minimum(a, 1) * 10 ** rng.uniform(-7, 0, 60) / 2
+    x = 1 - 10 ** rng.uniform(-4, 0, 60) / (a + 2)
+    return [v.astype(dtype) for v in (a, b, np.minimum(x, 1 - np.finfo(dtype).eps))]
+
+
 def line_points(dtype: Any) -> list[Host]:
     """Both signs, tiny and large numbers, and where the formulas change."""
     rng = np.random.default_rng(2)
@@ -90,6 +99,7 @@ CASES = [
     (lax.igamma_grad_a, exact_slope, points, 90),
     (lax.random_gamma_grad, exact_number_slope, points, 30),
     (lax.betainc, exact_betainc, beta_points, 200),
+    (lax.betainc, exact_betainc, small_beta_points, 40),
     (lax.bessel_i0e, bessel(0), line_points, 5),
     (lax.bessel_i1e, bessel(1), line_points, 12),
 ]
