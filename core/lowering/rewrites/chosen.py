@@ -33,7 +33,7 @@ class Composed(Primitive):
     cost = Cost.OTHER
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
-        return avals[0].strong
+        return avals[0]
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         return composed(ctx, params["compose"], operands)

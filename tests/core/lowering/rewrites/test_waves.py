@@ -148,3 +148,25 @@ def test_effects_keep_their_order() -> None:
     z = f(X)
     tb.effects_barrier()
     np.testing.assert_allclose(seen, [np.sin(X[3]), X[0], z[1], X[2]], rtol=1e-6)
+
+
+def test_programs_with_regions_pass_the_checks() -> None:
+    """Types agree everywhere, those of weakly typed arrays too."""
+    with tb.enable_checks(True):
+        for f, _ in (PROGRAMS["chain"], PROGRAMS["kept values"], PROGRAMS["angles with a bound"]):
+            assert "stablehlo.case" in _text(f, X, Y)
+        weak = lax.full((N,), 1.0)
+        np.testing.assert_allclose(tb.jit(lambda x: tnp.sin(x) * 2)(weak), 2 * np.sin(1), rtol=1e-6)
+
+
+def test_float64_and_float32_in_one_region() -> None:
+    """The sum of a narrow and a wide sine; one far angle of either kind."""
+    with tb.enable_x64(True):
+        f = tb.jit(lambda x, y: tnp.sin(x) + tnp.cos(y) * tnp.sin(y))
+        wide = Y.astype(np.float64)
+        far, far_wide = X.copy(), wide.copy()
+        far[3], far_wide[3] = 1e30, 1e300
+        for x, y in ((X, wide), (far, wide), (X, far_wide)):
+            expected = np.sin(x.astype(np.float64)) + np.cos(y) * np.sin(y)
+            np.testing.assert_allclose(f(x, y), expected, rtol=0, atol=2e-7)
+        assert 2 == f.lower(X, wide).as_text().count("stablehlo.case")
