@@ -42,6 +42,8 @@ from tracebridge.numpy._index_parts import (
 )
 from tracebridge.numpy._promote import broadcast_shape, broadcast_to
 
+_MOST_COUNTED = 1 << 20  # longer index arrays are not looked at
+
 # static indices ----------------------------------------------------------------------------------
 
 
@@ -203,9 +205,16 @@ def layout_of(geometry: Geometry, shape: tuple[Any, ...], array_shapes: list[Any
 class GatherSpec:
     """Index vectors and dimension numbers shared by gather and scatter."""
 
-    __slots__ = ("collapsed", "indices", "layout", "offset", "sizes", "start_map")
+    __slots__ = ("batching", "collapsed", "indices", "layout", "offset", "sizes", "start_map")
 
-    def __init__(self, x: Any, arrays: Sequence[Any], geometry: Geometry, layout: Layout) -> None:
+    def __init__(
+        self,
+        x: Any,
+        arrays: Sequence[Any],
+        geometry: Geometry,
+        layout: Layout,
+        counting: Sequence[int] = (),
+    ) -> None:
         self.layout = layout
         shape = x.aval.shape
         kept = [r for r in layout.result if r is not None]
@@ -216,8 +225,9 @@ class GatherSpec:
         batch_shape = tuple([sizes_of[r] for r in batch])
         columns: list[Any] = []
         start_map: list[int] = []
+        self.batching = _batching(geometry, arrays, counting, layout, batch, shape)
         for e in geometry.entries:
-            if e is None or e.kind == "full":
+            if e is None or e.kind == "full" or e.axis in self.batching:
                 continue
             columns.append(_column(e, arrays, batch, batch_shape, shape))
             start_map.append(e.axis)
@@ -230,7 +240,8 @@ class GatherSpec:
         self.start_map = tuple(start_map)
         self.collapsed = tuple(sorted(start_map))
         self.offset = tuple([i for i, r in enumerate(kept) if r[0] == "window"])
-        self.sizes = tuple([1 if i in start_map else d for i, d in enumerate(shape)])
+        single = (*start_map, *self.batching)
+        self.sizes = tuple([1 if i in single else d for i, d in enumerate(shape)])
 
     def kept_shape(self) -> tuple[Any, ...]:
         """The shape of the result without new axes."""
@@ -239,6 +250,34 @@ class GatherSpec:
 
 def _kept_sizes(layout: Layout) -> list[Any]:
     return [d for d, r in zip(layout.shape, layout.result, strict=True) if r is not None]
+
+
+def _batching(
+    geometry: Geometry,
+    arrays: Sequence[Any],
+    counting: Sequence[int],
+    layout: Layout,
+    batch: Sequence[Any],
+    shape: Sequence[Any],
+) -> dict[int, int]:
+    """Axes that ``arange`` goes through, as ``rows`` in ``x[rows, i]``: axis -> axis of the batch.
+
+    Such a gather takes something from each row: its derivative needs no scatter.
+    """
+    found: dict[int, int] = {}
+    others = False
+    for e in geometry.entries:
+        if e is None or e.kind == "full":
+            continue
+        if e.kind == "array" and e.part in counting:
+            own = arrays[e.part].aval.shape
+            axis = next(i for i, n in enumerate(own) if n != 1)
+            k = batch.index(("array", axis + len(layout.broadcast) - len(own)))
+            if own[axis] == shape[e.axis] and k not in found.values():
+                found[e.axis] = k
+                continue
+        others = True
+    return dict(sorted(found.items())) if others else {}
 
 
 def _column(
@@ -288,7 +327,7 @@ def _wrap_negative(value: Any, size: Any) -> Any:
 
 
 def _array_getitem(x: Any, *indices_and_statics: Any) -> Any:
-    *arrays, static, mode, fill_value, sorted_, unique = indices_and_statics
+    *arrays, static, mode, fill_value, sorted_, unique, counting = indices_and_statics
     geometry = resolve(static, x.aval.shape, x.aval.str_short())
     shapes = [arrays[e.part].aval.shape for e in geometry.entries if e and e.kind == "array"]
     layout = layout_of(geometry, x.aval.shape, shapes)
@@ -296,18 +335,21 @@ def _array_getitem(x: Any, *indices_and_statics: Any) -> Any:
     if is_empty_shape(layout.shape):
         # No position is looked at, so that axes of size 0 may be indexed too.
         return zeros_of(x.aval.update(shape=layout.shape))
-    spec = GatherSpec(x, arrays, geometry, layout)
+    spec = GatherSpec(x, arrays, geometry, layout, counting)
     numbers = lax.GatherDimensionNumbers(
         offset_dims=spec.offset,
         collapsed_slice_dims=spec.collapsed,
         start_index_map=spec.start_map,
+        operand_batching_dims=tuple(spec.batching),
+        start_indices_batching_dims=tuple(spec.batching.values()),
     )
     y = lax.gather(
         x,
         spec.indices,
         numbers,
         spec.sizes,
-        indices_are_sorted=sorted_,
+        # Sorted with the rows in front means nothing within rows.
+        indices_are_sorted=sorted_ and not spec.batching,
         unique_indices=unique,
         mode=mode or lax.GatherScatterMode.PROMISE_IN_BOUNDS,
         fill_value=fill_value,
@@ -353,7 +395,20 @@ def take_index(
     if scalars and mode is None:
         return _dynamic_staged((x, *values), (static,))
     statics = (static, mode, fill_value, bool(indices_are_sorted), bool(unique_indices))
-    return _array_staged((x, *values), statics)
+    return _array_staged((x, *values), (*statics, _counting(x, values)))
+
+
+def _counting(x: Any, values: Sequence[Any]) -> tuple[int, ...]:
+    """Which of several index arrays are known to count from 0 along one axis, in a trace."""
+    if len(values) < 2 or all([type(v) is Array for v in (x, *values)]):
+        return ()
+    found: list[int] = []
+    for k, v in enumerate(values):
+        if type(v) is Array and 1 < v.aval.size <= _MOST_COUNTED and v.aval.size in v.aval.shape:
+            numbers = np.asarray(v).ravel()
+            if numbers[-1] == numbers.size - 1 and np.array_equal(numbers, np.arange(numbers.size)):
+                found.append(k)
+    return tuple(found)
 
 
 def _dynamic_scalars(static: tuple[Any, ...], values: Sequence[Any]) -> bool:

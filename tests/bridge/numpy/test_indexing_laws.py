@@ -408,3 +408,44 @@ def test_index_arrays_of_any_dtype_stand_beside_others(other: str, wide: bool) -
             np.testing.assert_array_equal(written, ours.at[index].add(2))
         found = ours.at[tnp.asarray(outside), columns, 0].get(mode="fill", fill_value=-1)
     np.testing.assert_array_equal([-1, x[2, 3, 0]], found)
+
+
+def test_rows_by_arange_and_one_position_in_each() -> None:
+    """Gradients without a scatter, values of NumPy; with windows, slices, two axes of rows."""
+    x = np.random.default_rng(0).standard_normal((4, 3, 5, 2)).astype(np.float32)
+    four, three = np.arange(4), np.arange(3)
+    i, j = np.array([2, 0, -1, 1]), np.random.default_rng(1).integers(-5, 5, (4, 3))
+    forms = [
+        (lambda x, i, j: x[four, :, i], False),
+        (lambda x, i, j: x[four, i], False),
+        (lambda x, i, j: x[:, 1, :, 0][four, i], True),
+        (lambda x, i, j: x[..., 0][four[:, None], three, j], True),
+        (lambda x, i, j: x[four[:, None], three[None], j, 1], False),
+        (lambda x, i, j: x[four, i, ::2], False),
+        (lambda x, i, j: x[i, three[[1, 2, 0, 1]], four], False),
+        (lambda x, i, j: x[i[:3], three], False),
+        (lambda x, i, j: x[four, four % 3, i], False),
+        (lambda x, i, j: x[four], False),
+        (lambda x, i, j: x[four[:3], i[:3]], False),
+        (lambda x, i, j: x[three, three, three], False),
+        (lambda x, i, j: x[four, None, i], False),
+    ]  # fmt: skip
+
+    def everything(x, i, j):
+        return [form(x, i, j) for form, _ in forms]
+
+    for (form, _), found in zip(forms, tb.jit(everything)(x, i, j), strict=True):
+        np.testing.assert_array_equal(found, form(x, i, j))
+
+    def gradients(x, i, j):
+        return [tb.grad(lambda x, f=f: (f(x, i, j) ** 2).sum())(x) for f, _ in forms]
+
+    for (form, scatters_not), found in zip(forms, tb.jit(gradients)(x, i, j), strict=True):
+        expected = np.zeros_like(x)
+        places = np.arange(x.size).reshape(x.shape)
+        picked = np.asarray(form(places, i, j)).ravel()
+        np.add.at(expected.ravel(), picked, 2 * x.ravel()[picked])
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+        f = tb.grad(lambda x, i, j, form=form: form(x, i, j).sum())
+        text = str(tb.make_jaxpr(f)(x, i, j))
+        assert ("scatter" not in text) is scatters_not
