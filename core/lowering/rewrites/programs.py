@@ -8,6 +8,7 @@
 | ``reduce_sum`` | the operand is a reshape that splits no sum | the sum, reshaped |
 | ``reduce_sum`` | the operand is a negated array of floats | the negated sum |
 | ``reduce_sum`` | of functions that others read too, as in softmax | these are computed once |
+| ``reduce_sum`` | of short chains that others read a part of | the sum of a copy |
 | ``reduce_sum`` | over what ``take_along_axis`` puts back | what it puts back |
 | ``gather`` | few elements of a chain that others read too | the chain of these elements |
 | ``transpose`` | the operand is joined along a new axis | a concatenation along another axis |
@@ -46,6 +47,7 @@ from tracebridge.core.lowering.rewrites.factors import (
     matching_groups,
 )
 from tracebridge.core.lowering.rewrites.guarded import guarded_p
+from tracebridge.core.lowering.rewrites.own_copies import OwnCopy, may_have_copy
 from tracebridge.core.lowering.rewrites.picks import Pick, may_be_pick
 from tracebridge.core.lowering.rewrites.spikes import SpikeSum, is_comparison
 from tracebridge.core.lowering.rewrites.waves import with_guarded_waves
@@ -222,7 +224,7 @@ def _sum(here: _Pass, app: Application, args: Sequence[int], source: object) -> 
             new = _weighted_sum(here, app, args, source, params)
         if new is not None:
             return new
-    for rewrite in (_sum_of_reshaped, _sum_of_negated, _sum_of_shared):
+    for rewrite in (_sum_of_reshaped, _sum_of_negated, _sum_of_shared, _sum_of_copy):
         new = rewrite(here, app, args, source)
         if new is not None:
             return new
@@ -393,6 +395,16 @@ def _sum_of_shared(
         return None
     here.written[args[0]] = once = here.emit(lax.optimization_barrier, args, source)
     return here.graph.add(app, [once], source)
+
+
+def _sum_of_copy(here: _Pass, app: Application, args: Sequence[int], source: object) -> int | None:
+    """The sum of squared differences, say, of a copy of differences that others read too."""
+    if not may_have_copy(app):
+        return None
+    copy = OwnCopy(args[0], here.made_by, here.readers)
+    if copy.made is None:
+        return None
+    return here.emit(partial(copy.run, app.params["axes"]), copy.leaves, source)
 
 
 # picks -------------------------------------------------------------------------------------------

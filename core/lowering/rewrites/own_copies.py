@@ -1,0 +1,114 @@
+"""Sums of rows of short chains that others read a part of, as in the derivative of log_softmax.
+
+``sum(exp(x - m))`` is one kernel of the library for sums, if nobody else reads ``x - m``. If others
+do, XLA writes it, or makes them all a part of that kernel. Doing it again costs less than either:
+the sum gets a copy of its own, which XLA must not join with the other again. So the copy reads what
+is repeated along the rows, and others read the sum, through a rounding to the precision that is
+there already.
+
+Milliseconds with jaxlib 0.10.2, two cores, of ``exp(x - m - log(sum(exp(x - m)))) - labels`` and of
+``(x - m) / sqrt(sum((x - m) ** 2))``:
+
+| | as it is | the sum apart | a copy, and apart |
+|---|---|---|---|
+| rows of (4096, 1000) | 4.05; 2.80 | 3.28; 2.76 | 2.64; 2.04 |
+| rows of (4096, 256) | 0.75; 0.16 | 0.67; 0.17 | 0.60; 0.17 |
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+
+from tracebridge.core import lax
+from tracebridge.core.ir.cost import Cost
+from tracebridge.core.lax.families import Elementwise
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.application import Application
+    from tracebridge.core.ir.value import Value
+    from tracebridge.core.lowering.rewrites.factors import Producers
+
+_MOST_STEPS = 2  # longer chains with broadcasts are written for their sum (lax/reduce/cpu_sums.py)
+_LEAST = 1 << 17
+_LEAST_ROW = 17
+
+Make = Callable[[Sequence["Value"]], Any]
+
+
+def may_have_copy(app: Application) -> bool:
+    """Whether an equation sums rows up that the library for sums gets."""
+    (x,), axes = app.avals, app.params["axes"]
+    if app.out.dtype != np.float32 or x.size < _LEAST or not axes or len(axes) == x.ndim:
+        return False
+    first = x.ndim - len(axes)
+    return sorted(axes) == list(range(first, x.ndim)) and x.size >= _LEAST_ROW * app.out.size
+
+
+@final
+class OwnCopy:
+    """The operand of a sum, planned again. ``leaves``: what it is made of."""
+
+    __slots__ = ("_made_by", "_readers", "_reads", "_spread", "_steps", "leaves", "made")
+
+    def __init__(self, number: int, made_by: Producers, readers: Callable[[int], int]) -> None:
+        self._made_by, self._readers = made_by, readers
+        self._reads: Counter[int] = Counter()
+        self._steps, self._spread = 0, False
+        self.leaves: list[int] = []
+        made = self._of(number)
+        wanted = self._spread and 0 < self._steps <= _MOST_STEPS
+        shared = wanted and any([readers(n) > k for n, k in self._reads.items()])
+        self.made = made if shared else None
+
+    def run(self, axes: tuple[int, ...], *values: Value) -> Any:
+        """The sum over ``axes``."""
+        assert self.made is not None  # nothing is won: nobody asks
+        return _apart(lax.reduce_sum(self.made(values), axes))
+
+    def _leaf(self, number: int) -> Make:
+        if number not in self.leaves:
+            self.leaves.append(number)
+        place = self.leaves.index(number)
+        return lambda values: values[place]
+
+    def _of(self, number: int) -> Make:
+        made = self._made_by.get(number)
+        if made is None or self._steps > _MOST_STEPS:
+            return self._leaf(number)
+        app, args = made
+        primitive, params = app.primitive, app.params
+        if primitive is lax.broadcast_in_dim_p:
+            return self._repeated(app, args[0])
+        is_cheap = primitive.cost in (Cost.FREE, Cost.CHEAP) or not self._reads
+        if not isinstance(primitive, Elementwise) or app.effects or not is_cheap:
+            return self._leaf(number)
+        self._steps += 1
+        # Choices are written for the sum, whatever they are made of.
+        self._steps += _MOST_STEPS * (primitive is lax.select_n_p)
+        full = [a for a, aval in zip(args, app.avals, strict=True) if aval.ndim]
+        self._reads.update([a for a in full if self._is_chain(a)])
+        known = {a: self._of(a) for a in dict.fromkeys(full)}
+        makes = [known[a] if a in known else self._leaf(a) for a in args]
+        return lambda values: primitive.bind(*[m(values) for m in makes], **params)
+
+    def _is_chain(self, number: int) -> bool:
+        made = self._made_by.get(number)
+        return made is not None and isinstance(made[0].primitive, Elementwise)
+
+    def _repeated(self, app: Application, operand: int) -> Make:
+        """A broadcast that XLA does not join with others of the same operand."""
+        (aval,), params = app.avals, app.params
+        leaf = self._leaf(operand)
+        if not aval.ndim or aval.dtype != np.float32 or aval.size == app.out.size:
+            return lambda values: lax.broadcast_in_dim_p.bind(leaf(values), **params)
+        self._spread = True
+        return lambda values: lax.broadcast_in_dim_p.bind(_apart(leaf(values)), **params)
+
+
+def _apart(x: Value) -> Any:
+    """The same number, for all that XLA knows another one."""
+    return lax.reduce_precision_p.bind(x, exponent_bits=8, mantissa_bits=23)
