@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Hashable, Sequence
     from contextlib import AbstractContextManager
 
     import numpy as np
@@ -232,6 +232,20 @@ class LoweringContext(Protocol):
 
     def call_jaxpr(self, jaxpr: Jaxpr, operands: Sequence[IrValue], name: str) -> list[IrValue]:
         """Emit ``jaxpr`` once as a private function and call it."""
+        ...
+
+    def call_fun(
+        self,
+        key: Hashable,
+        fun: Callable[..., Any],
+        operands: Sequence[IrValue],
+        avals: Sequence[ShapedArray],
+        name: str,
+    ) -> list[IrValue]:
+        """Call ``fun`` (values -> a value) as a private function.
+
+        It is traced once for ``key`` and these types, and emitted once per module.
+        """
         ...
 
     def inline_jaxpr(self, jaxpr: Jaxpr, operands: Sequence[IrValue]) -> list[IrValue]:

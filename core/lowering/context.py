@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast, final
@@ -25,6 +25,7 @@ from tracebridge.core.lowering.tokens import case, put, take, token_type
 from tracebridge.core.mlir.attrs import string
 from tracebridge.core.mlir.builders import Builder
 from tracebridge.core.mlir.types import tensor_type
+from tracebridge.core.util.caching import BoundedCache
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Application, Params
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from tracebridge.core.lowering.locations import Locations
     from tracebridge.core.sharding.mesh import Mesh
 
+_STAGED: BoundedCache[Jaxpr] = BoundedCache("functions of lowering rules", 512)
 _FLAG = ShapedArray((), np.bool_)
 _INDEX = ShapedArray((), np.int32)
 
@@ -92,6 +94,7 @@ class LoweringContext(Builder):
     """Builder plus functions, constants of the program and the avals of the current equation."""
 
     __slots__ = (
+        "_calls",
         "_functions",
         "_names",
         "avals_in",
@@ -142,6 +145,8 @@ class LoweringContext(Builder):
         # The tokens of ordered effects in the current function (lowering/tokens.py).
         self.tokens: dict[Effect, Any] = {}
         self._functions: dict[Any, Any] = {}
+        # Ordered effects, result types and attributes of calls of them.
+        self._calls: dict[Any, tuple[Sequence[Any], list[Any], dict[str, Any]]] = {}
         self._names: set[str] = set()
 
     @property
@@ -272,19 +277,40 @@ class LoweringContext(Builder):
 
     def call_jaxpr(self, jaxpr: Jaxpr, operands: Sequence[Any], name: str) -> list[Any]:
         """Emit ``jaxpr`` once per module as a private function and call it."""
-        symbol = self.function_of(jaxpr, name)
-        dims = self._dim_operands()
-        effects = ordered_effects(jaxpr.effects)
-        n = len(effects)
-        operation = self.create(
-            "func.call",
-            results=[*[token_type() for _ in effects], *[tensor_type(a) for a in jaxpr.out_avals]],
-            operands=[*[v for _, v in dims], *take(self, effects), *operands],
-            attributes={"callee": mlir.ir.FlatSymbolRefAttr.get(symbol)},
-        )
+        key = (jaxpr, self.axis_env) if self.axis_env else jaxpr
+        known = self._calls.get(key)
+        if known is None:
+            effects = ordered_effects(jaxpr.effects)
+            types = [*[token_type() for _ in effects], *[tensor_type(a) for a in jaxpr.out_avals]]
+            callee = mlir.ir.FlatSymbolRefAttr.get(self.function_of(jaxpr, name))
+            known = self._calls[key] = effects, types, {"callee": callee}
+        effects, types, attributes = known
+        if effects or self._dims:
+            dims = [v for _, v in self._dim_operands()]
+            operands = [*dims, *take(self, effects), *operands]
+        operation = self.create("func.call", types, operands, attributes)
         results = list(operation.results)
+        if not effects:
+            return results
+        n = len(effects)
         put(self, effects, results[:n])
         return results[n:]
+
+    def call_fun(
+        self,
+        key: Hashable,
+        fun: Callable[..., Any],
+        operands: Sequence[Any],
+        avals: Sequence[ShapedArray],
+        name: str,
+    ) -> list[Any]:
+        """Call ``fun`` (values -> a value), emitted once per module, key and kind of operand."""
+        kinds = key, *avals
+        jaxpr = _STAGED.get(kinds)
+        if jaxpr is None:
+            jaxpr = stage(lambda *xs: [fun(*xs)], [a.strong for a in avals], locate=False)
+            _STAGED.set(kinds, jaxpr)
+        return self.call_jaxpr(jaxpr, operands, name)
 
     def function_of(self, jaxpr: Jaxpr, name: str) -> str:
         """The symbol of ``jaxpr`` as a private function, emitted once per module."""

@@ -36,6 +36,7 @@ from tracebridge.core.lax.contract.small import (
     is_tiny_dot,
 )
 from tracebridge.core.lax.sharding_constraint import constrained_result
+from tracebridge.core.util.caching import BoundedCache
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Params
@@ -48,6 +49,7 @@ Axes = tuple[int, ...]
 DotDimensionNumbers = tuple[
     tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]
 ]
+_WAYS: BoundedCache[Any] = BoundedCache("forms of products", 512)
 
 
 @final
@@ -86,8 +88,7 @@ class DotGeneral(Primitive):
         x, y = avals
         out = params["preferred_element_type"] or x.dtype
         numbers = params["dimension_numbers"]
-        ways = (is_small_dot, is_tiny_dot, contracts_leading_axes)
-        if any([suits(x, y, out, numbers) for suits in ways]):
+        if _way_on_cpu(x, y, out, numbers) is not None:
             return None
         # Recipes repeat scalars to the shape of the result, which is not what a product does.
         if x.dtype != y.dtype or not _is_direct(x.dtype, out) or not (x.ndim and y.ndim):
@@ -100,13 +101,14 @@ class DotGeneral(Primitive):
         numbers, precision = params["dimension_numbers"], params["precision"]
         plain = precision is None or isinstance(precision, tuple)
         plain = plain and ctx.platform == "cpu" and option("platform_rules")
-        if plain and is_small_dot(x_aval, y_aval, out.dtype, numbers):
+        way = _way_on_cpu(x_aval, y_aval, out.dtype, numbers) if plain else None
+        if way is is_small_dot:
             x, y = operands
             return emit_small_dot(ctx, x, y, ctx.avals_in, out, numbers)
-        if plain and is_tiny_dot(x_aval, y_aval, out.dtype, numbers):
+        if way is is_tiny_dot:
             x, y = operands
-            return emit_tiny_dot(ctx, x, y, ctx.avals_in, out, numbers)
-        if plain and contracts_leading_axes(x_aval, y_aval, out.dtype, numbers):
+            return emit_tiny_dot(ctx, x, y, ctx.avals_in, numbers)
+        if way is contracts_leading_axes:
             x, y = operands
             return emit_smaller_first(ctx, x, y, out, precision, len(numbers[1][0]))
         if x_aval.dtype == y_aval.dtype and _is_direct(x_aval.dtype, out.dtype):
@@ -205,6 +207,17 @@ def _check_preferred(x: ShapedArray, y: ShapedArray, preferred: Any) -> None:
                 f"{x.str_short()} and {y.str_short()}"
             )
             raise DtypeMismatchError(msg, hint="convert the result with convert_element_type")
+
+
+def _way_on_cpu(x: ShapedArray, y: ShapedArray, out: Any, numbers: Any) -> Any:
+    """Which of the forms for the CPU suits a product: the question that it answers, or None."""
+    key = x, y, out, numbers
+    found = _WAYS.get(key, _WAYS)
+    if found is _WAYS:
+        ways = (is_small_dot, is_tiny_dot, contracts_leading_axes)
+        found = next((suits for suits in ways if suits(x, y, out, numbers)), None)
+        _WAYS.set(key, found)
+    return found
 
 
 def _is_direct(operand: Any, out: Any) -> bool:

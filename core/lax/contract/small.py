@@ -16,6 +16,7 @@ import itertools
 import math
 from typing import TYPE_CHECKING, Any
 
+from tracebridge.core import lax
 from tracebridge.core.dtypes.dtypes import (
     complex64,
     complex128,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from tracebridge.core._jaxlib.mlir import IrValue
     from tracebridge.core.ir.rule_contexts import LoweringContext
+    from tracebridge.core.ir.value import Operand
 
 
 _FLOATS = frozenset({float32, float64})
@@ -98,37 +100,37 @@ def is_tiny_dot(x: ShapedArray, y: ShapedArray, out: object, numbers: Any) -> bo
 
 
 def emit_tiny_dot(
-    ctx: LoweringContext,
-    x: IrValue,
-    y: IrValue,
-    avals: tuple[ShapedArray, ...],
-    out: ShapedArray,
-    numbers: Any,
+    ctx: LoweringContext, x: IrValue, y: IrValue, avals: tuple[ShapedArray, ...], numbers: Any
 ) -> Any:
     """Emit the contraction as a sum over axes of all products.
 
-    Columns stay innermost, so that rows of them are added up as vectors.
+    It is a function of the module: networks have many such products of the same sizes.
     """
+
+    def product(x: Operand, y: Operand) -> Any:
+        return _sum_of_products(x, y, avals, numbers)
+
+    return ctx.call_fun((emit_tiny_dot, numbers), product, (x, y), avals, "product")[0]
+
+
+def _sum_of_products(
+    x: Operand, y: Operand, avals: tuple[ShapedArray, ...], numbers: Any
+) -> Operand:
+    """Columns stay innermost, so that rows of them are added up as vectors."""
     (xc, yc), (xb, yb) = numbers
     x_aval, y_aval = avals
     x_free = [i for i in range(x_aval.ndim) if i not in (*xc, *xb)]
     y_free = [i for i in range(y_aval.ndim) if i not in (*yc, *yb)]
     n_batch, n_lead = len(xb), len(xb) + len(x_free)
-    summed = range(n_lead, n_lead + len(xc))
-    places = [*range(n_batch), *summed, *range(summed.stop, summed.stop + len(y_free))]
+    summed = tuple(range(n_lead, n_lead + len(xc)))
+    n_summed = n_lead + len(xc)
+    y_places = (*range(n_batch), *summed, *range(n_summed, n_summed + len(y_free)))
     sizes = [x_aval.shape[i] for i in (*xb, *x_free, *xc)] + [y_aval.shape[i] for i in y_free]
-    whole = out.update(shape=tuple(sizes))
-    x = _reordered(ctx, x, x_aval, (*xb, *x_free, *xc))
-    y = _reordered(ctx, y, y_aval, (*yb, *yc, *y_free))
-    x = ctx.broadcast_in_dim(x, whole, range(summed.stop))
-    y = ctx.broadcast_in_dim(y, whole, places)
-    products = ctx.op1("stablehlo.multiply", [x, y], whole)
-    scalar = out.update(shape=())
-
-    def add(totals: Sequence[IrValue], elements: Sequence[IrValue]) -> list[IrValue]:
-        return [ctx.op1("stablehlo.add", [totals[0], elements[0]], scalar)]
-
-    return ctx.reduce([products], [ctx.splat(0, scalar)], [out], summed, add)[0]
+    x = lax.transpose(x, (*xb, *x_free, *xc))
+    y = lax.transpose(y, (*yb, *yc, *y_free))
+    x = lax.broadcast_in_dim(x, tuple(sizes), tuple(range(n_summed)))
+    y = lax.broadcast_in_dim(y, tuple(sizes), y_places)
+    return lax.reduce_sum(lax.mul(x, y), summed)
 
 
 def _reordered(ctx: LoweringContext, x: IrValue, aval: ShapedArray, axes: Sequence[int]) -> IrValue:
