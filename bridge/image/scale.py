@@ -268,6 +268,10 @@ def resize(
     x, sizes = _image_of("resize", image, shape)
     kernel = _method_of(method)
     axes = [i for i, (n, m) in enumerate(zip(x.shape, sizes, strict=True)) if n != m]
+    for axis in axes:
+        if x.shape[axis] == 0:
+            msg = f"resize: shape is {sizes}, but the image has no elements along axis {axis}"
+            raise ShapeMismatchError(msg, expected="0 where the image has 0")
     if kernel is ResizeMethod.NEAREST:
         for axis in axes:
             n, m = x.shape[axis], sizes[axis]

@@ -243,7 +243,7 @@ def take_along_axis(
     mode: str | lax.GatherScatterMode | None = None,
     fill_value: ArrayLike | None = None,
     *,
-    wrap_negative_indices: bool = True,
+    wrap_negative_indices: bool | None = None,
 ) -> Array:
     """Elements at ``indices`` along an axis, with own indices for each row.
 
@@ -254,7 +254,7 @@ def take_along_axis(
         mode: what to do out of bounds, see ``take``; ``"one_hot"`` gives 0 there, as a product
             with one-hot vectors would.
         fill_value: see ``take``.
-        wrap_negative_indices: whether negative indices count from the end.
+        wrap_negative_indices: whether negative indices count from the end; ``None`` means yes.
 
     >>> import tracebridge.numpy as tnp
     >>> x = tnp.array([[30, 10, 20], [5, 6, 4]])
@@ -264,7 +264,8 @@ def take_along_axis(
     where = None if axis is None else index_of(axis, "take_along_axis", "axis")
     if isinstance(mode, str) and mode.lower() == "one_hot":
         mode, fill_value = "fill", 0
-    statics = (where, _mode("take_along_axis", mode), fill_value, bool(wrap_negative_indices))
+    wrap = wrap_negative_indices is None or bool(wrap_negative_indices)
+    statics = (where, _mode("take_along_axis", mode), fill_value, wrap)
     staged = _take_along_axis_staged if fill_value is None else _take_along_axis_filled
     return staged((arr, indices), statics)
 

@@ -94,6 +94,9 @@ def test_errors() -> None:
     """Shapes, scales and methods that do not fit."""
     with pytest.raises(ShapeMismatchError, match="resize"):
         image.resize(X, (3,), "linear")
+    for method in ("linear", "nearest"):
+        with pytest.raises(ShapeMismatchError, match="resize: .*no elements along axis 1"):
+            image.resize(X[:, :0], (3, 2), method)
     with pytest.raises(ArgumentValueError, match="no method"):
         image.resize(X, (3, 3), "sharp")
     with pytest.raises(ArgumentValueError, match="nearest"):

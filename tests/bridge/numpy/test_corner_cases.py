@@ -51,6 +51,14 @@ def test_take_along_axis_as_by_one_hot_vectors() -> None:
     np.testing.assert_array_equal([[2.0, 2.0], [3.0, 0.0]], found)
 
 
+def test_take_along_axis_counts_from_the_end_unless_told_not_to() -> None:
+    """``wrap_negative_indices=None`` is the default."""
+    x, i = tnp.arange(6.0).reshape(2, 3), tnp.array([[-1], [0]])
+    for wrap, expected in [(None, 2.0), (True, 2.0), (False, NAN)]:
+        found = tnp.take_along_axis(x, i, 1, mode="fill", wrap_negative_indices=wrap)
+        np.testing.assert_array_equal([[expected], [3.0]], found)
+
+
 def test_ravel_multi_index_without_checks() -> None:
     """The mode ignore calculates with what is given, traced too."""
     ravel = tb.jit(lambda i, j: tnp.ravel_multi_index((i, j), (2, 3), mode="ignore"))
