@@ -95,13 +95,18 @@ def _lengths(
 ) -> tuple[Any, ...]:
     """Sizes of the signal."""
     if s is not None:
-        return s
-    if kind is FftType.IRFFT and sizes:
+        chosen = zip(sizes, s, strict=True)
+        sizes = tuple([n if type(k) is int and k == _WHOLE else k for n, k in chosen])
+    elif kind is FftType.IRFFT and sizes:
         sizes = (*sizes[:-1], 2 * (sizes[-1] - 1))
     if kind in {FftType.RFFT, FftType.IRFFT} and sizes and _is_below(sizes[-1], 1):
         msg = f"{name}: a real signal of {max(sizes[-1], 0)} samples has no transform"
         raise ArgumentValueError(msg, hint="say how many samples the signal has, n or s")
     return sizes
+
+
+# In ``s`` of NumPy: as many as the axis has.
+_WHOLE = -1
 
 
 def _is_below(size: Any, limit: int) -> bool:
@@ -152,7 +157,7 @@ def _several(
 ) -> Any:
     """A transform over several axes."""
     if s is not None:
-        s = tuple([_size(name, n, "s") for n in _sequence(name, "s", s)])
+        s = tuple([_size(name, n, "s", whole=_WHOLE) for n in _sequence(name, "s", s)])
     if axes is not None:
         axes = tuple([index_of(i, name, "an axis") for i in _sequence(name, "axes", axes)])
     if only is not None and (axes is None or len(axes) != only):
@@ -179,9 +184,10 @@ def _sequence(name: str, what: str, numbers_like: Any) -> Any:
     return numbers
 
 
-def _size(name: str, size: Any, what: str) -> Any:
+def _size(name: str, size: Any, what: str, whole: int | None = None) -> Any:
+    """A length; ``whole`` is a number that stands for that of the axis."""
     found = size if getattr(size, "is_symbolic_dim", False) else index_of(size, name, what)
-    if _is_below(found, 1):
+    if _is_below(found, 1) and found != whole:
         msg = f"{name}: {what} has size {found}, expected sizes of at least 1"
         raise ArgumentValueError(msg)
     return found

@@ -95,7 +95,7 @@ def test_errors() -> None:
     with pytest.raises(ShapeMismatchError, match="resize"):
         image.resize(X, (3,), "linear")
     for method in ("linear", "nearest"):
-        with pytest.raises(ShapeMismatchError, match="resize: .*no elements along axis 1"):
+        with pytest.raises(ShapeMismatchError, match=r"resize: .*no elements along axis 1"):
             image.resize(X[:, :0], (3, 2), method)
     with pytest.raises(ArgumentValueError, match="no method"):
         image.resize(X, (3, 3), "sharp")

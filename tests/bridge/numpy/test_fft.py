@@ -164,10 +164,19 @@ def test_shifts(name: str, axes: Any) -> None:
     assert x.tolist() == tnp.fft.ifftshift(tnp.fft.fftshift(x, axes), axes).tolist()
 
 
+@pytest.mark.parametrize("name", ["fftn", "rfftn", "irfftn", "ifft2"])
+def test_a_size_of_minus_one_is_that_of_the_input(name: str) -> None:
+    """As NumPy's, also where a real signal has another size by default."""
+    x = np.random.default_rng(5).normal(size=(2, 4, 5)).astype(np.float32)
+    for s in ((3, -1), (-1, -1)):
+        expected = getattr(np.fft, name)(x, s, (1, 2))
+        np.testing.assert_allclose(getattr(tnp.fft, name)(x, s, (1, 2)), expected, 1e-4, 1e-5)
+
+
 BAD = [
     (ArgumentValueError, "norm is 'x', expected one of", lambda f, x: f.fft(x, norm="x")),
     (ArgumentValueError, "n has size 0, expected", lambda f, x: f.fft(x, 0)),
-    (ArgumentValueError, "s has size -1, expected", lambda f, x: f.fftn(x, (3, -1))),
+    (ArgumentValueError, "s has size -2, expected", lambda f, x: f.fftn(x, (3, -2))),
     (ArgumentValueError, "names an axis twice", lambda f, x: f.fftn(x, axes=(0, -2))),
     (ArgumentValueError, "expected one axis", lambda f, x: f.fft(x, axis=(0, 1))),
     (ArgumentValueError, "transforms 2 axes, got", lambda f, x: f.rfft2(x, axes=(0,))),
