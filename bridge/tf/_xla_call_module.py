@@ -7,6 +7,7 @@ XLA. So arguments are checked here, and versions are asked from TensorFlow.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import importlib
@@ -143,6 +144,16 @@ def checked(
     ]
 
 
+class _PureOperation(tf.Operation):
+    """The operation in a graph, which TensorFlow takes for one with effects: ours have none.
+
+    A ``tf.function`` runs those one after the other, whether or not anything needs their results:
+    also in the trace of a body that it vectorizes.
+    """
+
+    _is_stateful = False
+
+
 class CallModule:
     """One artifact as a function of flat tensors."""
 
@@ -203,7 +214,7 @@ class CallModule:
                 None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
             )
         call, version = _operation()
-        return list(
+        outs = list(
             call(
                 [*self._constants, *tensors],
                 version=version,
@@ -218,3 +229,8 @@ class CallModule:
                 use_shardy_partitioner=False,
             )
         )
+        if not tf.executing_eagerly():
+            # Where TensorFlow does not allow it, the operation runs as it says of itself.
+            with contextlib.suppress(TypeError):
+                outs[0].op.__class__ = _PureOperation
+        return outs

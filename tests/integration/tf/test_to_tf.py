@@ -200,3 +200,19 @@ def test_not_a_function() -> None:
     """Said when converted, not when called."""
     with pytest.raises(TypeError, match="to_tf: got 3"):
         tb.tf.to_tf(3)  # pyright: ignore[reportArgumentType]  (the error under test)
+
+
+def test_functions_run_what_they_need() -> None:
+    """A call whose result nobody reads is left out, and calls do not wait for each other."""
+    f = tb.tf.to_tf(lambda x: x * 2)
+
+    @tf.function(autograph=False)
+    def function(x: Any) -> Any:
+        f(x + 1)
+        return f(x), f(x)
+
+    concrete = function.get_concrete_function(tf.ones(2))
+    assert not concrete.function_def.control_ret
+    calls = [o for o in concrete.graph.get_operations() if o.type == "XlaCallModule"]
+    assert [list(o.control_inputs) for o in calls] == [[], [], []]
+    assert function(tf.ones(2))[1].numpy().tolist() == [2.0, 2.0]

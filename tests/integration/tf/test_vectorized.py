@@ -142,3 +142,17 @@ def test_what_cannot_be_vectorized_is_looped_over() -> None:
     np.testing.assert_allclose(mapped(fun, X), X * 2)
     assert [] != loops_of(run.get_concrete_function())
     np.testing.assert_allclose(run(X), X * 2)
+
+
+def test_no_iterations_and_no_traces() -> None:
+    """The body of a loop that was vectorized does not run: there may be no element for it."""
+    row = tb.tf.to_tf(lambda x, w: tnp.tanh(x @ w))
+    w = tf.ones((3, 2))
+    mapped = tf.function(
+        lambda x: tf.vectorized_map(lambda r: row(r, w), x, fallback_to_while_loop=False),
+        input_signature=[tf.TensorSpec((None, 3))],
+        autograph=False,
+    )
+    for rows in (0, 2):
+        assert mapped(tf.ones((rows, 3))).shape == (rows, 2)
+    assert not mapped.get_concrete_function().function_def.control_ret
