@@ -138,38 +138,38 @@ def _scan(
     if isinstance(length, int) and length == 0:
         empty = [b.full([0, *b.shape(a)], 0, carrier(a.dtype)) for a in stacked]
         return [*carry, *empty]
-    # torch's loop wants something to carry, and something to go along.
-    idle = not carry
+    # torch's loop wants something to carry, and something to go along. Inductor wants two results.
+    n_idle = int(not carry or n_outs == 1)
     steps = not rows
-    if idle:
-        carry = (b.full([], 0.0, torch.float32),)
     if steps:
         rows = [b.arange(b.size(length))]
     if reverse:
         rows = [b.call(aten.flip.default, x, [0]) for x in rows]
-    n_carry, n_rows = len(carry), len(rows)
     as_floats = any([has_tangent(a) for a in jaxpr.in_avals])
-    if as_floats and not idle:
+    if as_floats:
         carry = [_held(b, x, a) for x, a in zip(carry, out_avals[:num_carry], strict=True)]
 
+    carry = [*[b.full([], 0.0, torch.float32)] * n_idle, *carry]
+    n_carry, n_rows = len(carry), len(rows)
+
     def body(inner: Builder, values: list[Any]) -> list[Any]:
-        mine = values[:n_carry]
+        mine = values[n_idle:n_carry]
         slices = values[n_carry : n_carry + n_rows]
         more = values[n_carry + n_rows :]
-        if as_floats and not idle:
+        if as_floats:
             mine = [_free(inner, x, a) for x, a in zip(mine, out_avals[:num_carry], strict=True)]
-        own = [*more[:num_consts], *([] if idle else mine), *([] if steps else slices)]
+        own = [*more[:num_consts], *mine, *([] if steps else slices)]
         outs = inner.inline(jaxpr, own)
         if as_floats:
             outs = [_held(inner, x, a) for x, a in zip(outs, out_avals, strict=True)]
             outs = _connected(inner, jaxpr, own, outs, every=True)
-        return [*(mine if idle else []), *outs]
+        return [*values[:n_idle], *outs]
 
     combine = b.subgraph(body, n_carry + n_rows + len(consts), "step")
     carry = [b.own(x) for x in carry]
     rows = [b.own(x) for x in rows]
-    outs = b.call_all(hop.scan, n_outs + idle, combine, list(carry), rows, (*consts, *b.more))
-    results = outs[1:] if idle else outs
+    outs = b.call_all(hop.scan, n_idle + n_outs, combine, list(carry), rows, (*consts, *b.more))
+    results = outs[n_idle:]
     if as_floats:
         results = [_free(b, x, a) for x, a in zip(results, out_avals, strict=True)]
     ys = results[num_carry:]

@@ -325,6 +325,9 @@ def shared_attention() -> list[Case]:
     return [
         case("scaled_dot_product_attention", r(2, 4, 5, 8), r(1, 4, 7, 8), r(1, 4, 7, 8)),
         case("scaled_dot_product_attention", r(1, 1, 5, 8), r(2, 4, 7, 8), r(2, 4, 7, 8)),
+        case("scaled_dot_product_attention", r(2, 4, 5, 8), r(2, 1, 7, 8), r(2, 4, 7, 8), r(5, 7)),
+        case("scaled_dot_product_attention", r(2, 4, 5, 8), r(2, 4, 7, 8), r(1, 1, 7, 8)),
+        case("scaled_dot_product_attention", r(2, 4, 5, 8), r(2, 1, 7, 8), r(2, 4, 7, 3)),
     ]
 
 

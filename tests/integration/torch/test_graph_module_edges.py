@@ -50,3 +50,24 @@ def test_modules_with_loops_and_branches_are_pickled():
 
     torch.testing.assert_close(again(x), module(x))
     torch.testing.assert_close(pickle.loads(pickle.dumps(again))(x), module(x))
+
+
+def test_loops_with_one_result_are_written_with_two():
+    """Inductor fails on loops of torch with a single one."""
+
+    def fun(w, x):
+        return lax.scan(lambda h, _: (tnp.tanh(h @ w), None), x, None, length=4)[0]
+
+    w = (torch.arange(9.0).reshape(3, 3) / 9 - 0.4).requires_grad_()
+    x = torch.ones(2, 3, requires_grad=True)
+    module = to_graph_module(fun, (w.detach(), x.detach()))
+
+    (step,) = [m for name, m in module.named_children() if name.startswith("step")]
+    (returned,) = [node for node in step.graph.nodes if node.op == "output"]
+    assert len(returned.args[0]) == 2
+    wanted = tb.torch.wrap(fun)(w, x)
+    torch.testing.assert_close(module(w, x), wanted)
+    seed = torch.arange(6.0).reshape(2, 3)
+    torch.testing.assert_close(
+        torch.autograd.grad(module(w, x), (w, x), seed), torch.autograd.grad(wanted, (w, x), seed)
+    )

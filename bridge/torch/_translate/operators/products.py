@@ -70,6 +70,10 @@ def _seeing(
         n = max([x.shape[0] if isinstance(x.shape[0], int) else 0 for x in (q, k, v)])
         if any([type(x.shape[0]) is int and x.shape[0] < n for x in (q, k, v)]):
             q, k, v = [tnp.broadcast_to(x, (n, *x.shape[1:])) for x in (q, k, v)]
+        if k.shape[1] == 1 != v.shape[1]:
+            k = tnp.broadcast_to(k, (k.shape[0], v.shape[1], *k.shape[2:]))
+        if v.shape[1] == 1 != k.shape[1]:
+            v = tnp.broadcast_to(v, (v.shape[0], k.shape[1], *v.shape[2:]))
         if k.shape[1] == v.shape[1] and q.shape[1] == 1:
             q = tnp.broadcast_to(q, (q.shape[0], k.shape[1], *q.shape[2:]))
         query, keys, values = [tnp.swapaxes(x, 1, 2) for x in (q, k, v)]
@@ -96,8 +100,12 @@ def _explicit(
     scale: Any,
 ) -> Any:
     """The softmax written out: with dropout, and where a query may see no key at all."""
-    if q.ndim > 2 and k.shape[-3] != q.shape[-3]:
-        k, v = [tnp.repeat(x, q.shape[-3] // k.shape[-3], axis=-3) for x in (k, v)]
+    k, v = [
+        tnp.repeat(x, q.shape[-3] // x.shape[-3], axis=-3)
+        if q.ndim > 2 and x.shape[-3] != q.shape[-3] and 1 not in (x.shape[-3], q.shape[-3])
+        else x  # one for all
+        for x in (k, v)
+    ]
     factor = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     scores = tnp.matmul(wide(q), tnp.swapaxes(wide(k), -1, -2))
     scores *= cast(factor, scores.dtype)
