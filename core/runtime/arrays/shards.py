@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from tracebridge.core._jaxlib.xla import buffer_to_numpy, rewrap
-from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.aval import ShapedArray, stored
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
 from tracebridge.core.util.public_path import public_path
 
@@ -72,7 +72,7 @@ def shard_buffers(buf: Any, aval: ShapedArray, sharding: Sharding) -> list[Any]:
     """The buffers of the parts that this process holds, in the order of their devices."""
     if type(sharding) is SingleDeviceSharding:
         return [buf]
-    part = shard_aval(aval, sharding)
+    part = stored(shard_aval(aval, sharding))
     mine = [d for d in sharding.device_tuple if d in sharding.addressable_devices]
     kind = sharding.memory_kind
     # Buffers that C++ hands out have no aval yet.
@@ -100,7 +100,8 @@ def gather(buf: Any, aval: ShapedArray, sharding: Sharding) -> np.ndarray[Any, A
     whole = np.empty(aval.shape, aval.dtype)
     indices = sharding.addressable_devices_indices_map(aval.shape).values()
     copied: set[str] = set()
-    for part, index in zip(raw, indices, strict=True):
+    # XLA keeps arrays without elements whole on each device, whatever it is told.
+    for part, index in zip(raw, indices, strict=True) if whole.size else ():
         # Slices have no hash before Python 3.12.
         if str(index) not in copied:
             copied.add(str(index))

@@ -20,10 +20,10 @@ from tracebridge.core._jaxlib.xla import (
 )
 from tracebridge.core.config.transfer_guards import guards_in_force
 from tracebridge.core.dtypes.canonicalize import canonicalize
-from tracebridge.core.dtypes.dtypes import float0
+from tracebridge.core.dtypes.dtypes import float0, is_extended
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
-from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.aval import ShapedArray, stored
 from tracebridge.core.ir.typeof import register_value_type
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.runtime.arrays.array import Array, new_array, share
@@ -183,6 +183,12 @@ def reshard(array: Array, placement: Sharding, *, committed: bool) -> Array:
     only parts that no device has as they are wanted go through the host.
     """
     aval, source = array.aval, array._sig.sharding
+    if is_extended(aval.dtype):
+        # What stores the elements has more axes, which stay whole.
+        sig = array._sig
+        kept = signature(stored(aval), source, sig.committed, sig.borrowed)
+        moved = reshard(new_array(array._buf, kept), placement, committed=committed)
+        return new_array(moved._buf, signature(aval, placement, committed, moved._sig.borrowed))
     ndim = aval.ndim
     if guards_in_force[0]:
         check_transfer("device_to_device", f"{aval.str_short()} at {source}", placement)

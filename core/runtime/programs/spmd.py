@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 import numpy as np
 
@@ -61,7 +61,35 @@ def _program(
 ) -> SpmdProgram:
     everywhere = placement.replicated
     constants = [move(c, everywhere, committed=False)._buf for c in lowered.hoisted]
-    return Program(loaded, lowered, placement, out_avals, out_shardings, constants, donated)
+    program = Program(loaded, lowered, placement, out_avals, out_shardings, constants, donated)
+    waits = placement.device.platform == "cpu" and placement.mesh.size > 1
+    if waits and type(program.executable) is not EffectfulExecutable:
+        program.executable = PromptExecutable(program.executable)
+    return program
+
+
+@final
+class PromptExecutable:
+    """An executable over several devices of the CPU, whose calls last until all are done.
+
+    Devices that begin the next call keep threads for which those wait that have not ended the
+    last one: without waits a sequence of calls with collectives stops for ever, and XLA ends the
+    process. Attributes besides ``execute_sharded`` are the executable's own.
+    """
+
+    __slots__ = ("executable",)
+
+    def __init__(self, executable: Any) -> None:
+        self.executable = executable
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.executable, name)
+
+    def execute_sharded(self, buffers: Sequence[Any]) -> Any:
+        """Run the program; the results are to be consumed at once."""
+        results = self.executable.execute_sharded(buffers, with_tokens=True)
+        results.consume_token().block_until_ready()
+        return results
 
 
 def compile_replicas(
@@ -161,17 +189,18 @@ def _annotate(
         if op.operation.name == "func.func" and op.attributes["sym_name"].value == "main"
     ]
     define_mesh(module, mesh)
-    n = len(main.attributes["function_type"].value.inputs)
-    entries = [placement.replicated] * (n - len(lowered.kept))
+    function_type = main.attributes["function_type"].value
+    ranks = [ir.RankedTensorType(t).rank for t in function_type.inputs]
+    out_ranks = [ir.RankedTensorType(t).rank for t in function_type.results]
+    entries = [placement.replicated] * (len(ranks) - len(lowered.kept))
     entries += [placement.in_shardings[i] for i in lowered.kept]
-    ranks = [ir.RankedTensorType(t).rank for t in main.attributes["function_type"].value.inputs]
     rows = [_sdy(s, rank) for s, rank in zip(entries, ranks, strict=True)]
     main.attributes["arg_attrs"] = ir.ArrayAttr.get(rows)
     chosen = _chosen(placement, out_avals, whole)
     main.attributes["res_attrs"] = ir.ArrayAttr.get(
         [
-            ir.DictAttr.get({}) if s is None else _sdy(s, aval.ndim)
-            for s, aval in zip(chosen, out_avals, strict=True)
+            ir.DictAttr.get({}) if s is None else _sdy(s, rank)
+            for s, rank in zip(chosen, out_ranks, strict=False)
         ]
         # The last results are the tokens of ordered effects.
         + [_sdy(placement.replicated, 1)] * len(ordered_effects(lowered.effects))

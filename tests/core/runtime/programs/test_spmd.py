@@ -133,3 +133,39 @@ def test_three_thousand_fresh_functions() -> None:
     assert len(EXECUTABLES) <= executables + 2
     assert len(gc.get_objects()) <= objects + 700
     assert resident() <= memory + 4
+
+
+@pytest.mark.parametrize("make", [mapped, split], ids=["pmap", "jit"])
+def test_many_calls_in_a_row(make: Callable[..., Any]) -> None:
+    """Calls that nobody waits for do not take each other's threads: XLA would end the process."""
+    f = make(1.5)
+    out = f(X)
+    for _ in range(200):
+        again = f(X)
+
+    assert_allclose(again, out)
+    assert all(shard.data._buf.is_ready() for shard in f(X).addressable_shards)
+
+
+@pytest.mark.parametrize("spec", [(), ("x",), (("x", "y"),)], ids=str)
+def test_keys_over_a_mesh(spec: tuple[Any, ...]) -> None:
+    """Random keys go to the devices of a mesh, through programs, and back."""
+    keys = tb.random.split(tb.random.key(0), 8)
+    words = np.asarray(tb.random.key_data(keys))
+    spread = tb.device_put(keys, ns(*spec))
+    same = tb.jit(lambda k: k, out_shardings=ns(*spec))(keys)
+    parts = spread.addressable_shards
+
+    assert ns(*spec) == spread.sharding
+    assert_allclose(tb.random.key_data(spread), words)
+    assert_allclose(tb.random.key_data(same), words)
+    assert_allclose(tb.random.key_data(parts[0].data), words[parts[0].index])
+    assert_allclose(tb.random.key_data(tb.device_put(same, tb.devices()[1])), words)
+
+
+def test_results_without_elements() -> None:
+    """They are read as they are said to be split, though XLA does not split them."""
+    out = tb.jit(lambda x: x * 2, out_shardings=ns("x", "y"))(np.zeros((0, 8), "f4"))
+
+    assert (0, 8) == np.asarray(out).shape
+    assert (0, 8) == np.asarray(tb.jit(lambda x: x + 1)(out)).shape
