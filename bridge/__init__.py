@@ -83,6 +83,8 @@ if TYPE_CHECKING:
     from tracebridge._api.devices.devices import process_index as process_index
     from tracebridge._api.devices.devices import process_indices as process_indices
     from tracebridge._api.devices.reshard import reshard as reshard
+    from tracebridge._api.devices.shard_map import shard_map as shard_map
+    from tracebridge._api.devices.shard_map import smap as smap
     from tracebridge._api.devices.sharded_arrays import (
         device_put_replicated as device_put_replicated,
     )
@@ -203,6 +205,7 @@ _NAMES_BY_MODULE = {
     "_api.args.names": "named_call named_scope",
     "_api.vectorize.pmap": "pmap",
     "_api.devices.reshard": "reshard",
+    "_api.devices.shard_map": "shard_map smap",
     "_api.devices.sharded_arrays": (
         "device_put_replicated device_put_sharded make_array_from_callback "
         "make_array_from_process_local_data make_array_from_single_device_arrays make_mesh"

@@ -23,6 +23,7 @@ PUBLIC_FILES = frozenset(
         "experimental/layout.py",
         "experimental/mesh_utils.py",
         "experimental/multihost_utils.py",
+        "experimental/shard_map.py",
         "extend/backend.py",
         "extend/core/primitives.py",
         "extend/linear_util.py",

@@ -117,8 +117,10 @@ class Traced(Stage):
         """The traced program as text."""
         return str(self._traced.whole)
 
-    def _place(self, step: str) -> tuple[Any, bool]:
+    def _place(self, step: str, *, inside: bool = True) -> tuple[Any, bool]:
         """Where the program runs, and whether an argument says so.
+
+        ``inside``: whether operations of the program have a say.
 
         Raises:
             UnexpectedTracerError: the function closes over values of a trace that is running.
@@ -136,7 +138,8 @@ class Traced(Stage):
         ]
         sigs += captured_signatures(f"jit({self._name}).{step}", self._traced.refs, fallback)
         avals = [s.aval for s in sigs]
-        wishes = self._jitted.wishes(self._args, self._traced, avals, sigs)
+        find = self._jitted.wishes if inside else self._jitted.option_wishes
+        wishes = find(self._args, self._traced, avals, sigs)
         return choose_placement(sigs, self._name, None if placed is None else placed(), wishes)
 
     def lower(self, lowering_platforms: Sequence[str] | None = None) -> Lowered:
@@ -319,7 +322,8 @@ def program_for_export(traced: Traced) -> Jaxpr:
     if traced._traced.refs is not None:
         msg = f"export of {name}: the program reads or writes references (Ref)"
         raise ExportError(msg, hint="pass their contents, and return what they become")
-    if is_spread(traced._place("export")[0]):
+    # On one device constraints change nothing, and shard_map computes all blocks.
+    if is_spread(traced._place("export", inside=False)[0]):
         raise ExportError(
             f"export of {name}: the arguments or shardings of jit split the program over several "
             "devices, but exported programs run on one",

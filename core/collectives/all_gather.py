@@ -44,6 +44,7 @@ class AllGather(Collective):
 
     name = "all_gather"
     makes_nan = False
+    unites = True
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
         (x,) = avals

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from tracebridge.core.tree import tree
 
 if TYPE_CHECKING:
     from tracebridge.core._jaxlib.mlir import IrValue
-    from tracebridge.core.ir.application import Params
+    from tracebridge.core.ir.application import Application, Params
     from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
     from tracebridge.core.ir.value import Operand, Value
 
@@ -96,6 +96,15 @@ class Collective(Primitive):
         """Axes of vmap are gone before lowering; those of pmap are replicas of the program."""
         groups = replica_groups(ctx, self.name, params["axes"], params.get("axis_index_groups"))
         return self.communicate(ctx, operands[0], groups, **params)
+
+    # Whether all elements get the same.
+    unites: ClassVar[bool] = False
+
+    def varying(self, app: Application, ins: Sequence[Any], walk: Any) -> Sequence[Any]:
+        own = walk.names.intersection(app.params["axes"])
+        if self.unites and app.params.get("axis_index_groups") is None:
+            return [ins[0] - own]
+        return [ins[0] | own]
 
     def communicate(
         self, ctx: LoweringContext, x: object, groups: np.ndarray[Any, Any], **params: object

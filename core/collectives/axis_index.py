@@ -14,6 +14,7 @@ from tracebridge.core.ir.aval import ShapedArray
 
 if TYPE_CHECKING:
     from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.application import Application
     from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
     from tracebridge.core.ir.value import Value
 
@@ -34,6 +35,9 @@ class AxisIndex(Collective):
         self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: object
     ) -> tuple[Any, Any]:
         return lax.broadcasted_iota(_I32, (ctx.size,), 0), 0
+
+    def varying(self, app: Application, ins: Sequence[Any], walk: Any) -> Sequence[Any]:
+        return [walk.names.intersection(app.params["axes"])]
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         del operands

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 class _AllReduce(Collective):
     """Parameters ``axes`` and ``axis_index_groups`` (a tuple of tuples, or None)."""
 
+    unites = True
     # The StableHLO operation that combines two elements.
     combine: ClassVar[str]
     # Whether complex numbers have it: a sum of them, no maximum.

@@ -2,6 +2,8 @@
 
 The named axes of pmap are a grid of replicas, outermost first (``ctx.axis_env``). A program may
 run on more replicas than the axes at an equation have elements; those beyond compute the same.
+Inside a shard_map (``ctx.manual``) the grid is the mesh, and its elements are partitions of one
+program, which operations with a channel reach.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tracebridge.core._jaxlib import mlir
 from tracebridge.core.errors.transform_errors import UnboundAxisNameError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.mlir.attrs import i64
@@ -66,10 +69,28 @@ def replica_groups(
     )
 
 
+def position_name(name: object) -> str:
+    """What a shard_map calls the ``i32`` scalar with the position along an axis of the mesh."""
+    return f"position along {name!r}"
+
+
+def _channel(ctx: LoweringContext, *, numbers: bool = True) -> dict[str, Any]:
+    """Attributes of operations between partitions; ``numbers``: its groups may be either."""
+    if not ctx.manual:
+        return {}
+    ctx.channels += 1
+    parse = mlir.ir.Attribute.parse
+    handle = parse(f"#stablehlo.channel_handle<handle = {ctx.channels}, type = 1>")
+    more = {"use_global_device_ids": mlir.ir.UnitAttr.get()} if numbers else {}
+    return {"channel_handle": handle, **more}
+
+
 def axis_position(ctx: LoweringContext, name: object) -> Any:
     """The position of this replica along an axis, an ``i32`` scalar."""
     sizes = _grid(ctx).shape
     at = _position(ctx, name, "axis_index")
+    if ctx.manual:
+        return ctx.dim(position_name(name))
     scalar = ShapedArray((), _U32)
     index = ctx.op1("stablehlo.replica_id", [], scalar)
     stride = math.prod(sizes[at + 1 :])
@@ -84,7 +105,7 @@ def all_reduce(
 ) -> Any:
     """``stablehlo.all_reduce`` by the operation ``combine``."""
     scalar = aval.update(shape=())
-    attributes = {"replica_groups": ctx.dense_i64(groups)}
+    attributes = {"replica_groups": ctx.dense_i64(groups), **_channel(ctx)}
     operation = ctx.op("stablehlo.all_reduce", [x], [aval], attributes, regions=1)
     _combining_block(ctx, operation, scalar, combine)
     return operation.results[0]
@@ -101,6 +122,7 @@ def reduce_scatter(
     attributes = {
         "replica_groups": ctx.dense_i64(groups),
         "scatter_dimension": i64(dimension),
+        **_channel(ctx),
     }
     operation = ctx.op("stablehlo.reduce_scatter", [x], [aval], attributes, regions=1)
     _combining_block(ctx, operation, aval.update(shape=()), "stablehlo.add")
@@ -125,6 +147,7 @@ def all_gather(
     attributes = {
         "replica_groups": ctx.dense_i64(groups),
         "all_gather_dim": i64(dimension),
+        **_channel(ctx),
     }
     return ctx.op1("stablehlo.all_gather", [x], aval, attributes)
 
@@ -142,6 +165,7 @@ def all_to_all(
         "split_dimension": i64(dimension),
         "concat_dimension": i64(dimension),
         "split_count": i64(groups.shape[1]),
+        **_channel(ctx, numbers=False),
     }
     operation = ctx.op("stablehlo.all_to_all", [x], [aval], attributes)
     return operation.results[0]
@@ -152,5 +176,5 @@ def permute(
 ) -> Any:
     """``stablehlo.collective_permute``; replicas that receive nothing get zeros."""
     table = np.asarray(pairs, np.int64).reshape(-1, 2)
-    attributes = {"source_target_pairs": ctx.dense_i64(table)}
+    attributes = {"source_target_pairs": ctx.dense_i64(table), **_channel(ctx, numbers=False)}
     return ctx.op1("stablehlo.collective_permute", [x], aval, attributes)

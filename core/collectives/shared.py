@@ -16,6 +16,7 @@ from tracebridge.core.ir.aval import ShapedArray
 
 if TYPE_CHECKING:
     from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.application import Application
     from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
     from tracebridge.core.ir.value import Value
 
@@ -28,6 +29,9 @@ class _BesideValue(Collective):
 
     def abstract_eval(self, *avals: ShapedArray, **params: object) -> ShapedArray:
         return avals[0]
+
+    def varying(self, app: Application, ins: Sequence[Any], walk: Any) -> Sequence[Any]:
+        return walk.by_default(app, ins)
 
     def batch(
         self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any

@@ -287,6 +287,10 @@ class Primitive(abc.ABC):
         del ctx, args, dims, params
         raise MissingRuleError(self.name, "batch")
 
+    def varying(self, app: Application, ins: Sequence[Any], walk: Any) -> Sequence[Any]:
+        """Along which named axes each result may differ (interpreters/varying.py)."""
+        return walk.by_default(app, ins)
+
     # parts of equations with several results -----------------------------------------------------
 
     def dce(

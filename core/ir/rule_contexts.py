@@ -47,6 +47,8 @@ class LoweringContext(Protocol):
     axis_env: tuple[tuple[Any, int], ...]
     n_replicas: int
     mesh: Mesh | None
+    manual: tuple[Any, ...]
+    channels: int
     callbacks: list[Any]
     inspections: list[Any]
     keepalives: list[Any]
@@ -246,6 +248,17 @@ class LoweringContext(Protocol):
 
         It is traced once for ``key`` and these types, and emitted once per module.
         """
+        ...
+
+    def fill_function(
+        self,
+        function: Any,
+        in_types: Sequence[object],
+        jaxpr: Jaxpr,
+        dims: Sequence[str] = (),
+        end: str = "func.return",
+    ) -> None:
+        """Emit ``jaxpr`` as the region of an operation, with a block of its own."""
         ...
 
     def inline_jaxpr(self, jaxpr: Jaxpr, operands: Sequence[IrValue]) -> list[IrValue]:

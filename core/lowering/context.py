@@ -101,9 +101,11 @@ class LoweringContext(Builder):
         "avals_out",
         "axis_env",
         "callbacks",
+        "channels",
         "inspections",
         "keepalives",
         "locations",
+        "manual",
         "merged",
         "mesh",
         "module",
@@ -132,6 +134,11 @@ class LoweringContext(Builder):
         self.n_replicas = 1
         # The mesh that XLA splits the program over, if any.
         self.mesh: Mesh | None = None
+        # Inside a part of it that is written for one device: the axes of the mesh by which it is
+        # one. Then ``axis_env`` has all axes of the mesh.
+        self.manual: tuple[Any, ...] = ()
+        # How many operations between the partitions of such a program there are.
+        self.channels = 0
         # Where operations come from, if the text of the module is to tell it.
         self.locations: Locations | None = None
         # Host functions that the program calls, in the order of their index.
@@ -277,7 +284,7 @@ class LoweringContext(Builder):
 
     def call_jaxpr(self, jaxpr: Jaxpr, operands: Sequence[Any], name: str) -> list[Any]:
         """Emit ``jaxpr`` once per module as a private function and call it."""
-        key = (jaxpr, self.axis_env) if self.axis_env else jaxpr
+        key = self._key_of(jaxpr)
         known = self._calls.get(key)
         if known is None:
             effects = ordered_effects(jaxpr.effects)
@@ -314,12 +321,15 @@ class LoweringContext(Builder):
 
     def function_of(self, jaxpr: Jaxpr, name: str) -> str:
         """The symbol of ``jaxpr`` as a private function, emitted once per module."""
-        # Collectives in it depend on the axes.
-        key = (jaxpr, self.axis_env) if self.axis_env else jaxpr
+        key = self._key_of(jaxpr)
         symbol = self._functions.get(key)
         if symbol is None:
             symbol = self._functions[key] = self._emit_function(jaxpr, name)
         return symbol
+
+    def _key_of(self, jaxpr: Jaxpr) -> Hashable:
+        """Collectives in a function depend on the axes."""
+        return (jaxpr, self.axis_env, self.manual) if self.axis_env else jaxpr
 
     def _dim_operands(self) -> list[tuple[str, Any]]:
         """Names and values of the dimension variables that functions take as leading arguments."""
@@ -346,9 +356,17 @@ class LoweringContext(Builder):
         return symbol
 
     def fill_function(
-        self, function: Any, in_types: Sequence[object], jaxpr: Jaxpr, dims: Sequence[str] = ()
+        self,
+        function: Any,
+        in_types: Sequence[object],
+        jaxpr: Jaxpr,
+        dims: Sequence[str] = (),
+        end: str = "func.return",
     ) -> None:
-        """Emit ``jaxpr`` as the body of a function of dimensions, tokens and its inputs."""
+        """Emit ``jaxpr`` as the body of a function of dimensions, tokens and its inputs.
+
+        ``end`` is the operation that gives the results. Dimensions may be arrays of one element.
+        """
         ir = mlir.ir
         block = function.regions[0].blocks.append(
             *in_types, arg_locs=[ir.Location.unknown()] * len(in_types)
@@ -359,11 +377,12 @@ class LoweringContext(Builder):
         n_dims, n_first = len(dims), len(dims) + len(effects)
         self.tokens = dict(zip(effects, arguments[n_dims:n_first], strict=True))
         self._constants = {}
-        self._dims = dict(zip(dims, arguments, strict=False))
         self._const_values = {}
         with ir.InsertionPoint(block):
+            scalars = [self.reshape(v, _INDEX) if v.type.rank else v for v in arguments[:n_dims]]
+            self._dims = dict(zip(dims, scalars, strict=True))
             outs = self.inline_jaxpr(jaxpr, arguments[n_first:])
-            self.finish([*take(self, effects), *outs], "func.return")
+            self.finish([*take(self, effects), *outs], end)
         self._constants, self._dims, self._const_values, self.tokens = outer
 
     def unique_name(self, name: str) -> str:

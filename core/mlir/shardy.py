@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from tracebridge.core._jaxlib import mlir
 from tracebridge.core.errors.runtime_errors import DevicePlacementError
+from tracebridge.core.errors.transform_errors import AxisSpecError
 from tracebridge.core.mlir.attrs import string
 from tracebridge.core.sharding.equivalent import over_mesh
-from tracebridge.core.sharding.partition_spec import PartitionSpec
+from tracebridge.core.sharding.partition_spec import PartitionSpec, entry_names
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tracebridge.core.ir.rule_contexts import LoweringContext
     from tracebridge.core.sharding.mesh import Mesh
     from tracebridge.core.sharding.named import NamedSharding
@@ -45,7 +48,7 @@ def define_mesh(module: Any, mesh: Mesh) -> None:
 
 def on_first_device(ctx: LoweringContext, n_results: int) -> dict[str, Any]:
     """Attributes of an operation that only the first device of the mesh carries out."""
-    if ctx.mesh is None or ctx.mesh.size == 1:
+    if ctx.mesh is None or ctx.mesh.size == 1 or ctx.manual:
         return {}
     ir = mlir.ir
     names = [
@@ -81,14 +84,66 @@ def _names(labels: list[str], axes: tuple[int, ...]) -> str:
     return "{" + ", ".join([f'"{labels[a]}"' for a in axes]) + "}"
 
 
+def manual_computation(
+    ctx: LoweringContext,
+    operands: Sequence[Any],
+    in_axes: Sequence[Sequence[Sequence[object]]],
+    out_axes: Sequence[Sequence[Sequence[object]]],
+    out_types: Sequence[Any],
+    names: Sequence[object],
+) -> Any:
+    """The operation whose region, still empty, each device runs on its parts of the operands.
+
+    ``in_axes`` and ``out_axes`` hold for each axis of an array the names of the axes of the mesh
+    that split it; ``names`` are those that do, the others are left to XLA.
+    """
+    mesh: Any = ctx.mesh
+    labels = dict(zip(mesh.axis_names, _labels(mesh), strict=True))
+    rest = len(names) < len(mesh.axis_names)
+
+    def dim(axes: Sequence[object]) -> str:
+        parts = [f'"{labels[a]}"' for a in axes] + (["?"] if rest else [])
+        return "{" + ", ".join(parts) + "}"
+
+    def per_value(rows: Sequence[Sequence[Sequence[object]]], types: Sequence[Any]) -> Any:
+        # Arrays of keys have more axes than their avals say.
+        whole = [[*row, *[()] * (t.rank - len(row))] for row, t in zip(rows, types, strict=True)]
+        each = [f"<@mesh, [{', '.join([dim(axes) for axes in row])}]>" for row in whole]
+        return mlir.ir.Attribute.parse(f"#sdy.sharding_per_value<[{', '.join(each)}]>")
+
+    manual = ", ".join([f'"{labels[n]}"' for n in names])
+    return ctx.create(
+        "sdy.manual_computation",
+        results=list(out_types),
+        operands=list(operands),
+        attributes={
+            "in_shardings": per_value(in_axes, [v.type for v in operands]),
+            "out_shardings": per_value(out_axes, out_types),
+            "manual_axes": mlir.ir.Attribute.parse(f"#sdy<manual_axes{{{manual}}}>"),
+        },
+        regions=1,
+    )
+
+
 def split_operand(call: str, ctx: LoweringContext, x: Any, sharding: NamedSharding) -> Any:
     """The operand ``x`` of an equation, constrained to ``sharding`` in a program over a mesh.
 
     Raises:
         DevicePlacementError: the sharding is about other devices.
     """
-    ndim = ctx.avals_in[0].ndim
+    ndim = mlir.ir.RankedTensorType(x.type).rank
     mesh = ctx.mesh
+    if ctx.manual and mesh is not None:
+        named = [n for entry in sharding.spec for n in entry_names(entry)]
+        taken = [n for n in named if n in ctx.manual]
+        if taken and len(ctx.manual) < len(mesh.axis_names):
+            raise AxisSpecError(
+                f"{call}: {sharding.spec} names the axis {taken[0]!r}, of which each device has "
+                "its own part inside this shard_map",
+                hint="name only axes that the shard_map leaves to the compiler",
+            )
+        if len(ctx.manual) == len(mesh.axis_names):
+            return x
     axes_of_dims = None if mesh is None else over_mesh(mesh, sharding.on_mesh(mesh), ndim)
     if axes_of_dims is None:
         msg = f"{call}: {sharding} is about other devices than the program, which runs on "

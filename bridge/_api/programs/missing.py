@@ -7,7 +7,7 @@ from __future__ import annotations
 
 _BY_CALLBACK = "call it through tracebridge.pure_callback, with a rule of tracebridge.custom_jvp"
 _BESIDE = "beside the traced function"
-_DEVICES = "tracebridge.pmap, or tracebridge.jit with in_shardings and out_shardings"
+_DEVICES = "tracebridge.shard_map, which finds out by itself over which axes values vary"
 _PRIMITIVES = "a primitive of your own, see tracebridge.extend.core"
 
 # Module -> (names, what to use). A name that ends with a star is the beginning of names.
@@ -21,7 +21,6 @@ _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
         ("jax2tf_associative_scan_reductions", "tracebridge.tf.save: it needs no such option"),
         ("softmax_custom_jvp", "tracebridge.nn.softmax: it has that derivative"),
         ("distributed thread_guard", "the devices of one process: tracebridge.devices()"),
-        ("shard_map smap", _DEVICES),
     ),
     "tracebridge.lax": (
         ("pcast", _DEVICES),
@@ -37,7 +36,6 @@ _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
     "tracebridge.experimental": (
         ("sparse", f"scipy.sparse: {_BY_CALLBACK}"),
         ("pallas", "tracebridge.jit of plain operations, which XLA fuses"),
-        ("shard_map", _DEVICES),
     ),
 }  # fmt: skip
 

@@ -195,6 +195,12 @@ class Cond(Choice):
         emit = [functools.partial(ctx.inline_jaxpr, b, args) for b in params["branches"]]
         return tokens.case(ctx, self.effects(**params), index, ctx.avals_out, emit)
 
+    def varying(self, app: Application, ins: Sequence[Any], walk: Any) -> Sequence[Any]:
+        branches = app.params["branches"]
+        walk.agree("cond", ins[0], branches)
+        rows = [walk.walk(branch, ins[1:]) for branch in branches]
+        return [ins[0].union(*sets) for sets in zip(*rows, strict=True)]
+
     def by_steps(self, walk: Callable[..., Any], arrays: Sequence[Any], **params: Any) -> None:
         """Give the chosen branch to ``walk(jaxpr, arrays)``, which looks for a NaN."""
         walk(params["branches"][int(arrays[0])], arrays[1:])

@@ -206,8 +206,11 @@ def argument_names(tree: Any, parameters: tuple[str, ...] = ()) -> tuple[str, ..
     return tuple(names)
 
 
-def leaf_values(args: Arguments, name: str) -> list[Any]:
-    """The leaves as values; names the argument that is none."""
+def leaf_values(args: Arguments, name: str, call: str = "") -> list[Any]:
+    """The leaves as values; names the argument that is none.
+
+    ``call``: what messages call a function that is no ``jit`` and has no static arguments.
+    """
     values: list[Any] = []
     for i, leaf in enumerate(args.leaves):
         if type(leaf) is Array:
@@ -217,14 +220,18 @@ def leaf_values(args: Arguments, name: str) -> list[Any]:
             values.append(as_value(leaf))
         except UnsupportedDtypeError as error:
             msg = (
-                f"jit({name}): argument {argument_names(args.tree, args.parameters)[i]} is "
+                f"{call or f'jit({name})'}: argument "
+                f"{argument_names(args.tree, args.parameters)[i]} is "
                 f"{shown(leaf)} of type {type(leaf).__name__}; expected arrays, numbers, and trees "
                 "of them"
             )
             raise UnsupportedDtypeError(
                 msg,
                 hint=way_out_of(
-                    leaf, "mark it static (static_argnums, static_argnames) if it is a constant"
+                    leaf,
+                    "bind constants with functools.partial"
+                    if call
+                    else "mark it static (static_argnums, static_argnames) if it is a constant",
                 ),
             ) from error
     return values

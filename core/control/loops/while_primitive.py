@@ -184,6 +184,21 @@ class While(HigherOrderPrimitive):
         )
         return results, [0 if b else None for b in carry]
 
+    def varying(self, app: Application, ins: Sequence[Any], walk: Any) -> Sequence[Any]:
+        params = app.params
+        cond_consts, body_consts, init = groups(params, ins)
+        going: Any = frozenset()
+
+        def step(carry: list[Any]) -> list[Any]:
+            nonlocal going
+            (going,) = walk.walk(params["cond_jaxpr"], [*cond_consts, *carry])
+            # Where devices stop at different times, they differ.
+            return [n | going for n in walk.walk(params["body_jaxpr"], [*body_consts, *carry])]
+
+        carry = walk.until_stable(step, init)
+        walk.agree("while_loop", going, [params["cond_jaxpr"], params["body_jaxpr"]])
+        return carry
+
     # parts ---------------------------------------------------------------------------------------
 
     def dce(self, used_outs: Flags, app: Application) -> tuple[Any, list[bool], list[bool]]:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from tracebridge.core import lax
 from tracebridge.core.collectives.all_gather import all_gather_p
 from tracebridge.core.collectives.axis_index import axis_index_p
-from tracebridge.core.collectives.psum import psum_p
 from tracebridge.core.config.state import enter_scope, leave_scope, with_axis
 from tracebridge.core.interpreters.batching import batch_jaxpr
 from tracebridge.core.interpreters.staging import stage
@@ -24,9 +23,6 @@ from tracebridge.core.lax.batch_util import broadcast_batch, move_batch_axis
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Params
     from tracebridge.core.ir.value import Value
-
-
-Axes = tuple[int | None, ...]
 
 
 @contextmanager
@@ -41,33 +37,6 @@ def axis_scope(params: Params) -> Iterator[None]:
 
 def _run(jaxpr: Jaxpr, values: Sequence[Any]) -> list[Any]:
     return eval_jaxpr(jaxpr, current_trace().process, values)
-
-
-def summed(jaxpr: Jaxpr, params: Params, n_values: int, ct_axes: Axes, out_axes: Axes) -> Jaxpr:
-    """A transposed Jaxpr that gives sums over the axis where the argument was one for all.
-
-    A result that was the same on all devices shares its cotangent among them.
-    """
-    if None not in (*ct_axes, *out_axes):
-        return jaxpr
-    name, size = params["axis_name"], params["axis_size"]
-    key = ("pmap sums", name, size, n_values, ct_axes, out_axes)
-    cached = jaxpr.cache.get(key)
-    if cached is None:
-
-        def run(*xs: object) -> list[Any]:
-            cts = [
-                lax.div(c, lax.full_like(c, size)) if axis is None else c
-                for c, axis in zip(xs[n_values:], ct_axes, strict=True)
-            ]
-            outs = _run(jaxpr, [*xs[:n_values], *cts])
-            return [
-                psum_p.bind(o, axes=(name,), axis_index_groups=None) if axis is None else o
-                for o, axis in zip(outs, out_axes, strict=True)
-            ]
-
-        cached = jaxpr.cache[key] = stage(run, jaxpr.in_avals, jaxpr.debug, locate=False)
-    return cached
 
 
 def as_vmap(params: Params) -> Jaxpr:

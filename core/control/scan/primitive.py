@@ -125,6 +125,16 @@ class Scan(HigherOrderPrimitive):
     ) -> tuple[Any, Any]:
         return batch_scan(self, ctx, args, dims, params)
 
+    def varying(self, app: Application, ins: Sequence[Any], walk: Any) -> Sequence[Any]:
+        consts, init, xs = groups(app.params, ins)
+        jaxpr, n = app.params["jaxpr"], len(init)
+
+        def step(carry: list[Any]) -> list[Any]:
+            return walk.walk(jaxpr, [*consts, *carry, *xs])[:n]
+
+        carry = walk.until_stable(step, init)
+        return [*carry, *walk.walk(jaxpr, [*consts, *carry, *xs])[n:]]
+
     def dce(
         self, used_outs: tuple[bool, ...], app: Application
     ) -> tuple[Any, list[bool], list[bool]]:

@@ -434,3 +434,12 @@ def test_ordered_callbacks(wrap: Callable[[Any], Any]) -> None:
     assert_allclose(noted, x.sum(0) + 1, rtol=1e-6)
     assert 6.0 == float(doubled)
     assert_allclose(product, 3 * x)
+
+
+def test_a_mapped_axis_of_the_same_name() -> None:
+    """Inside of pmap its own axis has the name, whatever maps it."""
+    mapped = tb.pmap(lambda x: lax.psum(x, "i"), axis_name="i")
+    wide = np.stack([sample(4, 3), 2 * sample(4, 3)])
+    expected = np.repeat(wide.sum(1, keepdims=True), 4, 1)
+
+    assert_allclose(tb.vmap(mapped, axis_name="i")(wide), expected, rtol=1e-5, atol=1e-6)

@@ -1,0 +1,66 @@
+"""How a whole array is spread over the named axes of a mesh, one block for each device."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tracebridge.core.ir.aval import batched_aval
+from tracebridge.core.sharding.partition_spec import PartitionSpec
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.aval import ShapedArray
+
+
+class Place(NamedTuple):
+    """For each axis of the whole array the mesh axes that split it, the first one slowest.
+
+    ``stacked`` is the axis of the whole array that blocks do not have, if there is one.
+    """
+
+    axes: tuple[tuple[Any, ...], ...]
+    stacked: int | None = None
+
+    @property
+    def names(self) -> frozenset[Any]:
+        """The mesh axes whose devices have different blocks."""
+        return frozenset([name for names in self.axes for name in names])
+
+    @property
+    def spec(self) -> PartitionSpec:
+        """The specification of the whole array."""
+        n = len(self.axes)
+        while n and not self.axes[n - 1]:
+            n -= 1
+        return PartitionSpec(*self.axes[:n])
+
+    def __repr__(self) -> str:
+        entries = [repr(e) for e in self.spec]
+        stacked = [] if self.stacked is None else [f"stacked={self.stacked}"]
+        return f"P({', '.join(entries + stacked)})"
+
+    def whole(self, block: ShapedArray, sizes: Mapping[Any, int]) -> ShapedArray:
+        """The aval of the whole array of which one device has a block."""
+        part = block if self.stacked is None else batched_aval(block, 1, self.stacked)
+        pairs = zip(part.shape, self.axes, strict=True)
+        return part.update(shape=tuple([n * count(axes, sizes) for n, axes in pairs]))
+
+    def part_shape(self, shape: Sequence[Any], sizes: Mapping[Any, int]) -> tuple[Any, ...]:
+        """The shape of a device's part of a whole array."""
+        return tuple([n // count(axes, sizes) for n, axes in zip(shape, self.axes, strict=True)])
+
+    def behind(self, names: Sequence[Any]) -> Place:
+        """The place with one more axis in front, split by ``names``."""
+        stacked = None if self.stacked is None else self.stacked + 1
+        return Place((tuple(names), *self.axes), stacked)
+
+
+def count(axes: Sequence[Any], sizes: Mapping[Any, int]) -> int:
+    """Into how many parts mesh axes split an axis."""
+    return math.prod([sizes[name] for name in axes])
+
+
+def stacked_over(names: Sequence[Any], block: ShapedArray) -> Place:
+    """The place of values of which each device has its own: blocks beside each other in front."""
+    return Place((tuple(names), *[()] * block.ndim), 0)
