@@ -7,6 +7,7 @@ from typing import Any
 
 from tracebridge._api.devices.shard_map import shard_map as _shard_map
 from tracebridge.core.sharding.abstract_mesh import AbstractMesh
+from tracebridge.core.sharding.context import get_abstract_mesh as _mesh_in_force
 from tracebridge.core.sharding.mesh import Mesh
 
 __all__ = ["shard_map"]
@@ -37,7 +38,8 @@ def shard_map(
     >>> double(tb.numpy.arange(3)).tolist()
     [0, 2, 4]
     """
-    names = frozenset() if mesh is None or not auto else frozenset(mesh.axis_names) - auto
+    known = _mesh_in_force() if mesh is None else mesh
+    names = frozenset(known.axis_names) - auto if auto else frozenset[Any]()
     return _shard_map(
         f,
         mesh=mesh,

@@ -55,6 +55,9 @@ def test_ways_to_say_it() -> None:
             assert_allclose(tb.shard_map(total, in_specs=GRID, out_specs=P("x"))(X), TOTAL,
                             rtol=1e-5)  # fmt: skip
     assert_allclose(older(total, mesh(), GRID, P("x"), check_rep=False)(X), TOTAL, rtol=1e-5)
+    with mesh():
+        here = older(total, None, P(None, "y"), P(), auto=frozenset({"x"}))(X)
+    assert_allclose(here, TOTAL, rtol=1e-5)
     assert_allclose(older(total, mesh(), P(None, "y"), P(), auto=frozenset({"x"}))(X), TOTAL,
                     rtol=1e-5)  # fmt: skip
 
