@@ -322,7 +322,7 @@ def program_for_export(traced: Traced) -> Jaxpr:
     if traced._traced.refs is not None:
         msg = f"export of {name}: the program reads or writes references (Ref)"
         raise ExportError(msg, hint="pass their contents, and return what they become")
-    # On one device constraints change nothing, and shard_map computes all blocks.
+    # What is inside has its say when it is lowered: shard_map computes all blocks on one device.
     if is_spread(traced._place("export", inside=False)[0]):
         raise ExportError(
             f"export of {name}: the arguments or shardings of jit split the program over several "
