@@ -20,9 +20,9 @@ from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.name_stack import scopes_of
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lowering.blocks import on_blocks
+from tracebridge.core.lowering.functions import emit_function
 from tracebridge.core.lowering.recipes import recipe_of
 from tracebridge.core.lowering.tokens import case, put, take, token_type
-from tracebridge.core.mlir.attrs import string
 from tracebridge.core.mlir.builders import Builder
 from tracebridge.core.mlir.types import tensor_type
 from tracebridge.core.util.caching import BoundedCache
@@ -324,7 +324,7 @@ class LoweringContext(Builder):
         key = self._key_of(jaxpr)
         symbol = self._functions.get(key)
         if symbol is None:
-            symbol = self._functions[key] = self._emit_function(jaxpr, name)
+            symbol = self._functions[key] = emit_function(self, jaxpr, name, self._dim_operands())
         return symbol
 
     def _key_of(self, jaxpr: Jaxpr) -> Hashable:
@@ -334,26 +334,6 @@ class LoweringContext(Builder):
     def _dim_operands(self) -> list[tuple[str, Any]]:
         """Names and values of the dimension variables that functions take as leading arguments."""
         return sorted(self.dims_by_name().items())
-
-    def _emit_function(self, jaxpr: Jaxpr, name: str) -> str:
-        ir = mlir.ir
-        symbol = self.unique_name(name)
-        dims = self._dim_operands()
-        tokens = [token_type() for _ in ordered_effects(jaxpr.effects)]
-        in_types = [*[v.type for _, v in dims], *tokens, *[tensor_type(a) for a in jaxpr.in_avals]]
-        out_types = [*tokens, *[tensor_type(a) for a in jaxpr.out_avals]]
-        with ir.InsertionPoint(self.module.body):
-            function = self.create(
-                "func.func",
-                attributes={
-                    "sym_name": string(symbol),
-                    "sym_visibility": string("private"),
-                    "function_type": ir.TypeAttr.get(ir.FunctionType.get(in_types, out_types)),
-                },
-                regions=1,
-            )
-        self.fill_function(function, in_types, jaxpr, [n for n, _ in dims])
-        return symbol
 
     def fill_function(
         self,
