@@ -18,6 +18,7 @@ from tracebridge.core.collectives.axes import (
 from tracebridge.core.collectives.replicas import all_gather as all_gather_op
 from tracebridge.core.collectives.replicas import reduce_scatter as scatter_op
 from tracebridge.core.dtypes.dtypes import is_bool
+from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.errors.transform_errors import AxisSpecError
@@ -171,6 +172,7 @@ def all_gather(
     axis_index_groups: object = None,
     axis: int = 0,
     tiled: bool = False,
+    to: str = "varying",
 ) -> Any:
     """The values of all elements of a named axis, along a new array axis.
 
@@ -181,17 +183,23 @@ def all_gather(
             is on its own.
         axis: where the new axis goes.
         tiled: concatenate along the existing axis ``axis`` instead.
+        to: ``"varying"`` or ``"invarying"``, what a type would say of the result; without effect,
+            since ``shard_map`` finds out by itself what varies.
 
     Returns:
         Pytree like ``x``, equal for all elements.
 
     Raises:
         UnboundAxisNameError: no surrounding transformation binds the name.
+        ArgumentValueError: another *to*.
 
     >>> import tracebridge as tb
     >>> tb.vmap(lambda x: tb.lax.all_gather(x, "i"), axis_name="i")(tb.numpy.arange(2)).tolist()
     [[0, 1], [0, 1]]
     """
+    if to not in ("varying", "invarying"):
+        msg = f"all_gather: to is {to!r}"
+        raise ArgumentValueError(msg, expected="'varying' or 'invarying'")
     names, sizes, groups = _sizes("all_gather", axis_name, axis_index_groups)
 
     def gather(value: Value) -> Any:

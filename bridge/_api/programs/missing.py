@@ -25,6 +25,7 @@ _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
     "tracebridge.lax": (
         ("pcast", _DEVICES),
         ("precv psend", "tracebridge.lax.ppermute: it sends and receives"),
+        ("ragged_all_to_all_p", "tracebridge.lax.ragged_all_to_all"),
         ("*_p", _PRIMITIVES),
     ),
     "tracebridge.extend.core": (

@@ -11,6 +11,7 @@ import pytest
 import tracebridge as tb
 from tests.quick_compiles import check_grads
 from tracebridge import lax
+from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import AxisError, ShapeMismatchError
 from tracebridge.core.errors.transform_errors import AxisSpecError, UnboundAxisNameError
@@ -65,6 +66,16 @@ def test_all_gather_concatenates(axis: int) -> None:
         x,
         np.broadcast_to(whole, (3, *whole.shape)),
     )
+
+
+def test_all_gather_takes_what_types_would_say() -> None:
+    """Without effect; what is no such word is named."""
+    x = np.arange(3.0, dtype=np.float32)
+    gather = tb.vmap(lambda x: lax.all_gather(x, "i", to="invarying"), axis_name="i")
+    np.testing.assert_array_equal(np.tile(x, (3, 1)), gather(x))
+
+    with pytest.raises(ArgumentValueError, match="all_gather: to is 'all'\n.*'invarying'"):
+        lax.all_gather(x, "i", to="all")
 
 
 @pytest.mark.parametrize("axis", [0, 1])
