@@ -328,8 +328,10 @@ class LoweringContext(Builder):
         return symbol
 
     def _key_of(self, jaxpr: Jaxpr) -> Hashable:
-        """Collectives in a function depend on the axes."""
-        return (jaxpr, self.axis_env, self.manual) if self.axis_env else jaxpr
+        """Collectives in a function depend on the axes; it may take positions along them."""
+        if not self.axis_env:
+            return jaxpr
+        return jaxpr, self.axis_env, self.manual, tuple(sorted(self.dims_by_name()))
 
     def _dim_operands(self) -> list[tuple[str, Any]]:
         """Names and values of the dimension variables that functions take as leading arguments."""

@@ -488,3 +488,19 @@ def test_unused_parts_go() -> None:
 
     assert_allclose(total, np.full((8, 8), 2.0))
     assert "sdy.manual_computation" in text
+
+
+def test_functions_of_a_module_are_called_from_different_places() -> None:
+    """One jitted function, inside of programs that ask for positions, that do not, and outside."""
+    double = tb.jit(lambda b: tnp.sin(b) * 2)
+    placed = over(lambda b: double(b) + lax.axis_index("x"), GRID, GRID)
+    plain = over(lambda b: double(b) + lax.psum(b, "x"), GRID, GRID)
+    expected = 2 * np.sin(X)
+    rows = np.repeat([0, 1], 4)[:, None]
+    sums = np.tile(X[:4] + X[4:], (2, 1))
+
+    for x in (
+        tb.jit(lambda x: (placed(x), plain(x), double(x)))(X),
+        tb.jit(lambda x: (placed(x), plain(x), double(x))[::-1])(X)[::-1],
+    ):
+        assert_allclose(x, (expected + rows, expected + sums, expected), **TOL)
