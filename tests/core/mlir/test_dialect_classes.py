@@ -8,7 +8,7 @@ import sys
 import tracebridge as tb
 import tracebridge.numpy as tnp
 
-lowered = tb.jit(lambda x: tnp.where(x @ x > 1, x, 0)).lower(tnp.ones((2, 2)))
+lowered = tb.jit(lambda x: tnp.where(x @ x > 1, x, 0)).lower(tnp.ones((16, 16)))
 assert "jaxlib.mlir.dialects.stablehlo" not in sys.modules
 assert "jaxlib.mlir.dialects._stablehlo_ops_gen" not in sys.modules
 module = lowered.compiler_ir("stablehlo")
