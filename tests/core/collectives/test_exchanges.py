@@ -74,7 +74,7 @@ def test_all_gather_takes_what_types_would_say() -> None:
     gather = tb.vmap(lambda x: lax.all_gather(x, "i", to="invarying"), axis_name="i")
     np.testing.assert_array_equal(np.tile(x, (3, 1)), gather(x))
 
-    with pytest.raises(ArgumentValueError, match="all_gather: to is 'all'\n.*'invarying'"):
+    with pytest.raises(ArgumentValueError, match=r"all_gather: to is 'all'\n.*'invarying'"):
         lax.all_gather(x, "i", to="all")
 
 
