@@ -339,11 +339,7 @@ def _in_full(node: Node, saved: Sequence[torch.Tensor], grads: Sequence[Any]) ->
     """The backward pass of a node whose leaves are tensors, whatever it is given."""
     if is_compiling():
         return tuple(_graph_backward(node.in_graph, saved, None, grads))
-    try:
-        results = _gradients_of(node, saved, None, grads)[1:]
-    except Exception as error:
-        hide_internal_frames(error)
-        raise
+    results = _gradients_of(node, saved, None, grads)[1:]
     if not grad_enabled() and not is_special():
         leaves = [*saved, *[grads[i] for i in node.sources]]
         if all([x is not None and is_ready(x) for x in leaves]):

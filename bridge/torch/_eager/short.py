@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
+from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.util.caching import BoundedCache
 from tracebridge.interop.torch_adapter import modes_active
 from tracebridge.torch._eager.nodes import Node
@@ -76,19 +77,24 @@ def _compile_factory(
         f"        return ({', '.join([f'outs[{i}]' for i in range(n_out)])},)",
         f"    def backward(ctx, {', '.join([f'g{i}' for i in range(n_out)])}):",
         "        saved = ctx.saved_tensors",
-        "        if not (is_compiling() or grad_enabled() or modes_active()",
-        "                or forward_ad._current_level >= 0):",
-        *([f"            {', '.join(saved)}, = saved"] if saved else []),
-        "            for check, backward_run in guarded:",
-        f"                if check({leaves}):",
-        f"                    {found}, = backward_run(({leaves},))",
-        f"                    return {gradients},",
-        f"        return in_full(node, saved, ({', '.join([f'g{i}' for i in range(n_out)])},))",
+        "        try:",
+        "            if not (is_compiling() or grad_enabled() or modes_active()",
+        "                    or forward_ad._current_level >= 0):",
+        *([f"                {', '.join(saved)}, = saved"] if saved else []),
+        "                for check, backward_run in guarded:",
+        f"                    if check({leaves}):",
+        f"                        {found}, = backward_run(({leaves},))",
+        f"                        return {gradients},",
+        f"            return in_full(node, saved, ({', '.join([f'g{i}' for i in range(n_out)])},))",
+        "        except Exception as error:",
+        "            hide_internal_frames(error)",
+        "            raise",
         "    return forward, backward",
     ]
     scope: dict[str, Any] = {
         "forward_ad": forward_ad,
         "grad_enabled": torch.is_grad_enabled,
+        "hide_internal_frames": hide_internal_frames,
         "is_compiling": torch.compiler.is_dynamo_compiling,
         "modes_active": modes_active,
     }

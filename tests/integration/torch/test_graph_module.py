@@ -154,13 +154,15 @@ random_gamma_grad regularized_incomplete_beta schur tridiagonal tridiagonal_solv
 # Those without counterpart: the error names them.
 WITHOUT = {
     "devices": "all_gather all_to_all axis_index pmap pmax pmin ppermute psum psum_shared "
-    "reduce_scatter inspect_sharding",
+    "reduce_scatter inspect_sharding shard_map",
     "functions of the host": "debug_callback ffi_call foreign_call foreign_tangent io_callback "
     "pure_callback",
     "bits that depend on the platform": "rng_bit_generator rng_uniform",
     "any computation chooses": "select_and_scatter",
     "a program of a file": "exported_call",
-    "made by derivatives or lowerings, or to be handled before": "check custom_lin guarded",
+    "made by derivatives or lowerings, or to be handled before": (
+        "check chosen composed custom_lin guarded"
+    ),
 }
 
 
