@@ -82,7 +82,8 @@ _WIDE = 1 << 14  # XLA's loop over the rows of wider matrices is 10 to 40 times 
 # Chains that are written to memory before they are summed: their length with broadcasts in them,
 # up to which size (larger temporary arrays are mapped anew each time), the size for any length.
 _STEPS = 3
-_MOST_WRITTEN = 1 << 22
+_MOST_WRITTEN = 1 << 22  # for sums of rows
+_MOST_FOR_COLUMNS = 1 << 21  # the energy of 1000 bodies, twice as slow above this in its derivative
 _SMALL = 1 << 17
 
 # Operations that XLA fuses into what reads them, so that their results need not be in memory.
@@ -126,8 +127,8 @@ def lower_sum(ctx: LoweringContext, x: IrValue, *, axes: tuple[int, ...]) -> Any
         return _by_generated_code(ctx, x, aval.update(shape=shape), summed)
     elif summed == (0,) and n > 1 and last >= _SHORT:
         block = _block(shape[0], _COLUMN_BLOCK)
-        always = shape[0] <= _MOST_ROWS
-        if block and (last > _WIDE or _is_best_in_memory(x, aval.size, always=always)):
+        always, most = shape[0] <= _MOST_ROWS, _MOST_FOR_COLUMNS
+        if block and (last > _WIDE or _is_best_in_memory(x, aval.size, always=always, most=most)):
             return _of_columns(ctx, x, (shape[0] // block, block, last))
     return lax.reduce_sum_p.lower(ctx, x, axes=axes)
 
@@ -147,7 +148,7 @@ def _joined(shape: Sequence[int], axes: Sequence[int]) -> tuple[tuple[int, ...],
     return tuple(sizes), tuple([i for i, summed in enumerate(kinds) if summed])
 
 
-def _is_best_in_memory(x: IrValue, size: int, *, always: bool, most: int = _MOST_WRITTEN) -> bool:
+def _is_best_in_memory(x: IrValue, size: int, *, always: bool, most: int) -> bool:
     """Whether a sum takes least time if ``x`` is in memory; ``always``: so if it is there already.
 
     The library writes what it cannot fuse: choices, and chains of operations with broadcasts.
