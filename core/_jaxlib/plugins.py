@@ -25,6 +25,7 @@ from typing import Any
 from jaxlib import _jax, utils, xla_client
 
 from tracebridge.core._jaxlib import xla
+from tracebridge.core._jaxlib.announcements import announced_modules
 from tracebridge.core._jaxlib.version import JAXLIB_VERSION, parse_version
 
 GROUP = "jax_plugins"
@@ -78,9 +79,7 @@ def _package_folder(module: str) -> Path | None:
 
 def _plugin_modules() -> list[str]:
     """Return module names announced by entry points or lying in the namespace package."""
-    from importlib.metadata import entry_points  # noqa: PLC0415 - 10 ms, at the first device
-
-    names = {entry.value for entry in entry_points(group=GROUP)}
+    names = announced_modules(GROUP)
     try:
         spec = importlib.util.find_spec(GROUP)
     except (ImportError, ValueError):

@@ -5,7 +5,7 @@ The names of the peer library are taken too (`jax_enable_x64`), so that code can
 
 from __future__ import annotations
 
-import difflib
+import importlib
 from typing import Any
 
 from tracebridge.core.config import flags, values, wide
@@ -33,6 +33,7 @@ def resolve_name(name: str) -> str:
     plain = _PEER_NAMES.get(plain, plain)
     if plain in OPTIONS:
         return plain
+    difflib = importlib.import_module("difflib")  # for errors only
     close = difflib.get_close_matches(plain, OPTIONS, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(close)}?" if close else f"one of {', '.join(OPTIONS)}"
     raise UnknownOptionError(f"there is no option {name!r}", hint=hint)

@@ -14,97 +14,55 @@ import platform
 import tempfile
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from tracebridge.core._jaxlib.version import JAXLIB_VERSION
 from tracebridge.core._jaxlib.xla import (
-    NO_EMITTERS,
     DeviceList,
     XlaRuntimeError,
-    compile_and_load,
     deserialize_executable,
     serialize_executable,
-    with_flag,
 )
 from tracebridge.core.config import env
 from tracebridge.core.config.values import option
 from tracebridge.core.runtime.backends.monitoring import CACHE_HIT, CACHE_MISS, record_event
-from tracebridge.core.runtime.programs.library_fusions import SAFE_FUSIONS, has_wrong_fusions
-from tracebridge.core.runtime.programs.memory_maps import make_room_for_program
 
 _SUFFIX = ".executable"
 _CHECKED = b"without wrong fusions"  # earlier versions kept programs that had them
 _DIGEST_SIZE = hashlib.sha256().digest_size
 
 
-def compile_or_load(
+def load_or_make(
+    folder: Path,
+    make: Callable[[], Any],
     client: Any,
-    module: Any,
     devices: Sequence[Any],
     options: Any,
-    *,
-    bytecode: bytes | None,
-    host_callbacks: Sequence[Any] = (),
+    bytecode: bytes,
 ) -> Any:
-    """Compile a module for devices, or load what an equal one became before.
+    """The executable that an equal program became before, or what ``make`` compiles and we keep.
 
     Args:
+        folder: of the files.
+        make: compiles the program.
         client: of the devices.
-        module: the StableHLO program; whoever calls has entered its context.
         devices: those that run it.
         options: XLA's compile options.
-        bytecode: of the module; None for a program that no other process may run.
-        host_callbacks: functions of this process that the program calls.
+        bytecode: the StableHLO program.
     """
-    if client.platform == "cpu":
-        make_room_for_program()
-    folder = option("compilation_cache_dir")
-    if not folder or bytecode is None or host_callbacks:
-        return _compile(client, module, DeviceList(devices), options, host_callbacks)
-    file = Path(folder) / (_key(client, bytecode, devices, options) + _SUFFIX)
+    file = folder / (_key(client, bytecode, devices, options) + _SUFFIX)
     executable = _load(file, client, devices, options)
     if executable is not None:
         record_event(CACHE_HIT)
         return executable
     record_event(CACHE_MISS)
     start = time.perf_counter()
-    executable = _compile(client, module, DeviceList(devices), options)
+    executable = make()
     if time.perf_counter() - start >= option("persistent_cache_min_compile_time_secs"):
         _store(file, client, executable)
     return executable
-
-
-def _compile(
-    client: Any,
-    module: Any,
-    devices: DeviceList,
-    options: Any,
-    host_callbacks: Sequence[Any] = (),
-) -> Any:
-    """Compile a module; again if XLA's library for CPUs got what it does wrong."""
-    executable = _compile_with(client, module, devices, options, host_callbacks)
-    if client.platform != "cpu" or not has_wrong_fusions(executable.get_hlo_text()):
-        return executable
-    del executable
-    options = with_flag(options, *SAFE_FUSIONS)
-    return _compile_with(client, module, devices, options, host_callbacks)
-
-
-def _compile_with(
-    client: Any, module: Any, devices: DeviceList, options: Any, host_callbacks: Sequence[Any]
-) -> Any:
-    """Compile a module; again if the quick way of making code failed, which knows fewer dtypes."""
-    try:
-        return compile_and_load(client, module, devices, options, host_callbacks)
-    except XlaRuntimeError:
-        quick = [flag for flag in NO_EMITTERS if flag in options.env_option_overrides]
-        if not quick:
-            raise
-    for name, _ in quick:
-        options = with_flag(options, name, True)
-    return compile_and_load(client, module, devices, options, host_callbacks)
 
 
 def _key(client: Any, bytecode: bytes, devices: Sequence[Any], options: Any) -> str:
