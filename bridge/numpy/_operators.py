@@ -15,6 +15,7 @@ from tracebridge.numpy import elementwise_arithmetic as m
 from tracebridge.numpy import elementwise_logic as logic
 from tracebridge.numpy import elementwise_round as rounding
 from tracebridge.numpy import linear_products
+from tracebridge.numpy._universal import without_keywords
 from tracebridge.numpy.elementwise_powers import power
 
 
@@ -22,6 +23,7 @@ def _operator(
     function: Callable[[Any, Any], Any], refused: tuple[type, ...] = ()
 ) -> Callable[[Any, Any], Any]:
     """A binary operator: NotImplemented for operands that are no arrays, but for ``refused``."""
+    function = without_keywords(function)
 
     def run(x: Value, y: Value) -> Any:
         try:
@@ -53,6 +55,7 @@ def _equality(
 
 def _reflected(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """``other op x`` for a staged ``function(other, x)``."""
+    function = without_keywords(function)
 
     def run(x: Value, y: Value) -> Any:
         try:
@@ -117,7 +120,7 @@ OPERATORS: dict[str, Any] = {
     "le": _operator(logic.less_equal),
     "gt": _operator(logic.greater),
     "ge": _operator(logic.greater_equal),
-    "neg": m.negative,
+    "neg": without_keywords(m.negative),
     "pos": m.positive,
     "abs": m.absolute,
     "invert": _invert_fast,

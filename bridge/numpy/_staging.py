@@ -26,17 +26,17 @@ def unary_function(
     implementation: Callable[[Value], Value], name: str, doc: str
 ) -> Callable[[Any], Array]:
     """The public function of one array that ``implementation`` (on values) describes."""
-    return _named(unary(StagedFunction(implementation, name)), name, doc)
+    return named(unary(StagedFunction(implementation, name)), name, doc)
 
 
 def binary_function(
     implementation: Callable[[Any, Any], Any], name: str, doc: str
 ) -> Callable[[Any, Any], Array]:
     """The public function of two arrays that ``implementation`` (on values) describes."""
-    return _named(binary(StagedFunction(implementation, name)), name, doc)
+    return named(binary(StagedFunction(implementation, name)), name, doc)
 
 
-def _named(function: Any, name: str, doc: str) -> Any:
+def named(function: Any, name: str, doc: str) -> Any:
     function.__name__ = function.__qualname__ = name
     function.__module__ = "tracebridge.numpy"
     function.__doc__ = doc

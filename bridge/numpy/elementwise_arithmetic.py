@@ -33,6 +33,7 @@ from tracebridge.numpy._promote import (
     select,
 )
 from tracebridge.numpy._staging import binary_function, unary_function
+from tracebridge.numpy._universal import universal_binary, universal_unary
 
 # functions of one array --------------------------------------------------------------------------
 
@@ -68,7 +69,7 @@ def _reciprocal(x: Value) -> Any:
     return lax.div(1.0, x)
 
 
-negative = unary_function(
+negative = universal_unary(
     _negative,
     "negative",
     """``-x``, elementwise.
@@ -154,7 +155,7 @@ def _multiply(x: Value, y: Value) -> Any:
     return lax.bitwise_and(x, y) if is_bool(x.aval.dtype) else lax.mul(x, y)
 
 
-add = binary_function(
+add = universal_binary(
     promoted_operands("add", _add),
     "add",
     """``x1 + x2``, elementwise with broadcasting.
@@ -164,7 +165,7 @@ add = binary_function(
     [1.5, 2.5]
     """,
 )
-subtract = binary_function(
+subtract = universal_binary(
     promoted_operands("subtract", lambda x, y: lax.sub(x, y)),
     "subtract",
     """``x1 - x2``, elementwise with broadcasting.
@@ -174,7 +175,7 @@ subtract = binary_function(
     [0, 1]
     """,
 )
-multiply = binary_function(
+multiply = universal_binary(
     promoted_operands("multiply", _multiply),
     "multiply",
     """``x1 * x2``, elementwise with broadcasting.

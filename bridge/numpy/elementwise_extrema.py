@@ -18,8 +18,9 @@ from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import broadcast_operands, promote_dtypes, promoted_operands, select
 from tracebridge.numpy._ranges import integer_limits, side_of
 from tracebridge.numpy._staging import binary_function
+from tracebridge.numpy._universal import universal_binary
 
-maximum = binary_function(
+maximum = universal_binary(
     promoted_operands("maximum", lambda x, y: lax.max(x, y)),
     "maximum",
     """The larger, elementwise; NaN if either is.
@@ -29,7 +30,7 @@ maximum = binary_function(
     [3, 5]
     """,
 )
-minimum = binary_function(
+minimum = universal_binary(
     promoted_operands("minimum", lambda x, y: lax.min(x, y)),
     "minimum",
     """The smaller, elementwise; NaN if either is.

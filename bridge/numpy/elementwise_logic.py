@@ -35,6 +35,7 @@ from tracebridge.numpy._promote import (
     promoted_operands,
 )
 from tracebridge.numpy._staging import binary_function, unary_function
+from tracebridge.numpy._universal import universal_binary
 from tracebridge.numpy.elementwise_extrema import lexicographic
 
 _BOOL = np.dtype(np.bool_)
@@ -161,7 +162,7 @@ greater_equal = _comparison(
     """,
 )
 
-bitwise_and = binary_function(
+bitwise_and = universal_binary(
     lambda x, y: lax.bitwise_and(*_integers("bitwise_and", x, y)),
     "bitwise_and",
     """``x1 & x2``, elementwise, of integers or bools.
@@ -171,7 +172,7 @@ bitwise_and = binary_function(
     2
     """,
 )
-bitwise_or = binary_function(
+bitwise_or = universal_binary(
     lambda x, y: lax.bitwise_or(*_integers("bitwise_or", x, y)),
     "bitwise_or",
     """``x1 | x2``, elementwise, of integers or bools.
@@ -181,7 +182,7 @@ bitwise_or = binary_function(
     7
     """,
 )
-bitwise_xor = binary_function(
+bitwise_xor = universal_binary(
     lambda x, y: lax.bitwise_xor(*_integers("bitwise_xor", x, y)),
     "bitwise_xor",
     """``x1 ^ x2``, elementwise, of integers or bools.
@@ -261,7 +262,7 @@ def _logical(name: str, operation: Any) -> Any:
     return run
 
 
-logical_and = binary_function(
+logical_and = universal_binary(
     _logical("logical_and", lambda x, y: lax.bitwise_and(x, y)),
     "logical_and",
     """Whether both are not zero, elementwise.
@@ -271,7 +272,7 @@ logical_and = binary_function(
     False
     """,
 )
-logical_or = binary_function(
+logical_or = universal_binary(
     _logical("logical_or", lambda x, y: lax.bitwise_or(x, y)),
     "logical_or",
     """Whether one is not zero, elementwise.
@@ -281,7 +282,7 @@ logical_or = binary_function(
     True
     """,
 )
-logical_xor = binary_function(
+logical_xor = universal_binary(
     _logical("logical_xor", lambda x, y: lax.bitwise_xor(x, y)),
     "logical_xor",
     """Whether exactly one is not zero, elementwise.

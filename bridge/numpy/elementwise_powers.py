@@ -26,6 +26,7 @@ from tracebridge.numpy._promote import (
     promote_numeric,
 )
 from tracebridge.numpy._staging import binary_function
+from tracebridge.numpy._universal import universal_binary
 
 
 def _power(x: Value, y: Value) -> Any:
@@ -178,7 +179,7 @@ def _logaddexp(x: Value, y: Value) -> Any:
     return lax.add(big, lax.log1p(lax.exp(delta)))
 
 
-logaddexp = binary_function(
+logaddexp = universal_binary(
     _logaddexp,
     "logaddexp",
     """``log(exp(x1) + exp(x2))`` without overflow, elementwise.
@@ -198,7 +199,7 @@ def _logaddexp2(x: Value, y: Value) -> Any:
     return lax.add(big, lax.mul(lax.log1p(lax.exp2(delta)), 1.0 / math.log(2.0)))
 
 
-logaddexp2 = binary_function(
+logaddexp2 = universal_binary(
     _logaddexp2,
     "logaddexp2",
     """``log2(2**x1 + 2**x2)`` without overflow, elementwise.

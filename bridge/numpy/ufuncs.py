@@ -13,7 +13,6 @@ import numpy as np
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_bool, is_integer
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, index_of
-from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import api_boundary, hide_internal_frames
 from tracebridge.core.errors.shape_errors import RankError
 from tracebridge.core.ir.value import Value
@@ -25,6 +24,7 @@ from tracebridge.numpy import elementwise_logic as logic
 from tracebridge.numpy import reductions
 from tracebridge.numpy._promote import check_no_out, normalize_axis
 from tracebridge.numpy._staging import static_dtype, value_of
+from tracebridge.numpy._universal import apply_where
 from tracebridge.numpy.cumulative import cumprod, cumsum
 from tracebridge.numpy.elementwise_extrema import maximum, minimum
 from tracebridge.numpy.elementwise_powers import logaddexp, logaddexp2
@@ -132,8 +132,17 @@ class ufunc(metaclass=_UfuncType):
     def __repr__(self) -> str:
         return f"<ufunc {self.__name__!r}>"
 
-    def __call__(self, *args: ArrayLike, out: None = None, where: None = None) -> Any:
+    def __call__(self, *args: ArrayLike, out: None = None, where: ArrayLike | None = None) -> Any:
         """The function of broadcast arrays.
+
+        Args:
+            *args: arrays.
+            out: must be ``None``: arrays are immutable.
+            where: boolean array that is broadcast with the operands: elements where it is false
+                are 0, and depend on nothing. NumPy takes those of ``out``, or whatever is there.
+
+        Raises:
+            TypeError: a wrong number of arguments, or ``where`` is not boolean.
 
         >>> import tracebridge.numpy as tnp
         >>> tnp.frompyfunc(lambda x: x + 1, 1, 1)(tnp.arange(2)).tolist()
@@ -141,12 +150,11 @@ class ufunc(metaclass=_UfuncType):
         """
         try:
             check_no_out(self.__name__, out)
-            if where is not None:
-                msg = f"{self.__name__}: where= is not supported; use tracebridge.numpy.where"
-                raise UnsupportedDtypeError(msg)
             if len(args) != self.nin:
                 msg = f"{self.__name__}: got {len(args)} arguments, expected {self.nin}"
                 raise ArgumentTypeError(msg)
+            if where is not None:
+                return apply_where(self.__name__, self._call, args, where)
             return self._call(*args)
         except Exception as error:
             hide_internal_frames(error)

@@ -88,6 +88,57 @@ def test_unary_at():
     ).tolist()
 
 
+def masked_arguments(name):
+    """Operands, one without axes, and a mask with an axis more."""
+    x = operand(name)
+    return ((x,) if name == "negative" else (x, x[0, 1])), np.stack([x > 1, x < 1])
+
+
+@pytest.mark.parametrize("name", [*UFUNCS, "negative"])
+def test_masked_calls(name):
+    """Elements outside of the mask are 0, where NumPy's would be those of ``out``."""
+    function, reference = getattr(tnp, name), getattr(np, name)
+    args, mask = masked_arguments(name)
+    plain = function(*args)
+    expected = np.zeros(mask.shape, plain.dtype)
+    reference(*args, out=expected, where=mask)
+
+    for made in (function, tb.jit(function), tb.jit(lambda *a, where: function(*a, where=where))):
+        actual = made(*args, out=None, where=mask) if made is function else made(*args, where=mask)
+        assert_allclose(actual, expected, rtol=1e-5)
+        assert plain.dtype == actual.dtype
+    assert_allclose(function(*args, out=None, where=None), plain)
+    assert_allclose(tb.vmap(lambda m: function(*args, where=m))(mask), expected, rtol=1e-5)
+    assert (2, 0) == function(*[np.ones((2, 0), a.dtype) for a in args], where=True).shape
+
+
+def test_masked_calls_keep_weak_types():
+    """A mask changes neither the dtype nor its weakness, and takes part in broadcasting."""
+    assert tnp.add(1.0, 2, where=np.array([True, False])).tolist() == [3.0, 0.0]
+    assert tnp.add(1.0, 2, where=True).weak_type
+    assert "bfloat16" == str(tnp.multiply(tnp.ones(2, "bfloat16"), 2.5, where=True).dtype)
+
+
+def test_masked_elements_have_no_derivatives():
+    """Not even those that are infinite or undefined there."""
+    x, y = np.array([np.inf, 2.0, np.nan], np.float32), np.array([3.0, 5.0, 7.0], np.float32)
+    mask = np.array([False, True, False])
+    for name in ("multiply", "logaddexp", "subtract"):
+        f = getattr(tnp, name)
+        dx, dy = tb.grad(lambda a, b, f=f: f(a, b, where=mask).sum(), (0, 1))(x, y)
+        ex, ey = tb.grad(lambda a, b, f=f: f(a, b), (0, 1))(2.0, 5.0)
+
+        assert_allclose((dx, dy), (np.array([0, ex, 0]), np.array([0, ey, 0])))
+    inverse = tnp.frompyfunc(lambda v: (1 / v, v), 1, 2)
+    assert [[0.0, 0.5], [0.0, 2.0]] == np.asarray(
+        inverse(tnp.array([0.0, 2.0]), where=np.array([False, True]))
+    ).tolist()
+    assert_allclose(
+        tb.grad(lambda v: inverse(v, where=v > 0)[0].sum())(tnp.array([0.0, 2.0])),
+        np.array([0, -0.25]),
+    )
+
+
 @pytest.mark.parametrize("name", [*UFUNCS, "negative"])
 def test_attributes(name):
     """nin, nout and identity are NumPy's; plain functions are no universal ones."""
@@ -167,7 +218,10 @@ def test_keywords_of_the_class_replace_methods():
     [
         (lambda: ours(X), TypeError, "got 1 arguments, expected 2"),
         (lambda: ours(X, X, out=X), UnsupportedArgumentError, "out="),
-        (lambda: ours(X, X, where=X > 0), UnsupportedDtypeError, "where="),
+        (lambda: ours(X, X, where=X), UnsupportedDtypeError, r"where=.*f32.*bool"),
+        (lambda: tnp.add(X, X, out=X), UnsupportedArgumentError, "add: out="),
+        (lambda: tnp.add(X, X, where=1), UnsupportedDtypeError, "add: where=.*i32.*bool"),
+        (lambda: tnp.add(X, X, where=X[:, :2] > 0), ValueError, "add.*cannot be broadcast"),
         (lambda: ours.reduce(X, (0, 1)), ValueError, r"axis=\(0, 1\), expected one axis"),
         (lambda: ours.reduce(X, 2), AxisError, "axis 2"),
         (lambda: ours.reduce(X[:0]), ValueError, "no identity"),
