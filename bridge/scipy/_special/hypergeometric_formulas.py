@@ -21,11 +21,13 @@ from tracebridge.core.control.custom.symbolic_zeros import SymbolicZero
 from tracebridge.core.control.loops.while_loop import while_loop
 from tracebridge.core.control.scan.forward import scan
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.scipy._special import double_double as dd
 
 _EPS = 2.0**-53
 _F64 = np.dtype(np.float64)
 _MOST_TERMS = 4000
 _ASYMPTOTIC_TERMS = 60
+_CANCELLED = 1e-14  # relative errors from which sums are taken again, with twice the digits
 
 
 def in_float64(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -118,6 +120,30 @@ def _series_1f1(active: Array, a: Array, b: Array, x: Array, first: Array) -> tu
     return total, size
 
 
+def _long_series_1f1(active: Array, a: dd.Double, b: Array, x: Array, first: Array) -> Any:
+    """``_series_1f1`` with twice the digits, ``a`` too."""
+
+    def step(k: Array, high: Array, low: Array, bound: Array, *sums: Array) -> Any:
+        numbers = dd.double(tnp.zeros_like(x) + k)
+        upper = dd.add(a, numbers)
+        below = dd.multiply(dd.add(dd.double(b), numbers), dd.double(numbers[0] + 1.0))
+        pole = below[0] == 0
+        below = tnp.where(pole, 1.0, below[0]), tnp.where(pole, 0.0, below[1])
+        term = dd.divide(dd.multiply((high, low), dd.multiply(upper, dd.double(x))), below)
+        term = tnp.where(pole, 0.0, term[0]), tnp.where(pole, 0.0, term[1])
+        ratio = tnp.abs(x / below[0]) * _no_less(upper[0])
+        bound = tnp.minimum(bound * ratio, 1e300)
+        total, size = dd.add(sums[:2], term), sums[2] + tnp.abs(term[0])
+        falls = (ratio < 0.9) & (k > -b) & (k > -a[0])
+        return (bound <= dd.EPS * size) & falls, *term, bound, *total, size
+
+    start = dd.double(tnp.zeros_like(x) + first)
+    *_, high, low, size = _repeat(
+        active, step, [*start, tnp.abs(start[0]), *start, tnp.abs(start[0])]
+    )
+    return high + low, size
+
+
 def _reciprocal_gamma(x: Array) -> tuple[Any, Any]:
     """The sign of ``1 / gamma(x)``, 0 at poles, and the logarithm of its size."""
     pole = _is_whole_below_1(x)
@@ -190,7 +216,33 @@ def _scaled_1f1(a: Array, b: Array, x: Array, direct: Array) -> tuple[Any, Any]:
     value = tnp.where(better, values[1], values[0] * half)
     error = tnp.minimum(errors[0], errors[1])
     expanded = error_a < error
-    return tnp.where(expanded | ~near, value_a, value), tnp.minimum(error, error_a)
+    value, error = tnp.where(expanded | ~near, value_a, value), tnp.minimum(error, error_a)
+    cancelled = near & ~(error <= _CANCELLED * tnp.abs(value))
+    turn = cancelled & ~_is_whole_below_1(b)
+    active = tnp.stack([cancelled, turn])
+    longer, longer_error = _long_1f1(active, a, b, tnp.where(direct, -x, x), half)
+    better = longer_error < error
+    return tnp.where(better, longer, value), tnp.where(better, longer_error, error)
+
+
+def _long_1f1(active: Array, a: Array, b: Array, x: Array, half: Array) -> tuple[Any, Any]:
+    """The series and Kummer's with twice the digits, where they are ``active``."""
+    one = tnp.ones_like(x)
+    turned = dd.add(dd.double(b), dd.negative(dd.double(a)))
+    high = tnp.where(active, tnp.stack([a, turned[0]]), 1.0)
+    low = tnp.where(active, tnp.stack([tnp.zeros_like(a), turned[1]]), 0.0)
+    values, sizes = _long_series_1f1(
+        active,
+        (high, low),
+        tnp.where(active, tnp.stack([b, b]), 1.0),
+        tnp.where(active, tnp.stack([x, -x]), 0.5),
+        tnp.stack([half, one]),
+    )
+    factors = tnp.stack([half, one])
+    errors = tnp.abs(values) * (4.0 * _EPS) + sizes * dd.EPS
+    errors = tnp.where(active, errors * factors, math.inf)
+    better = errors[1] < errors[0]
+    return tnp.where(better, values[1], values[0] * half), tnp.minimum(errors[0], errors[1])
 
 
 def _hyp1f1(a: Array, b: Array, x: Array) -> Any:

@@ -27,9 +27,10 @@ def rows(*ranges: tuple[float, float]) -> Host:
 POSITIVE, SMALL, ANY = (0.1, 6.0), (-3.0, 3.0), (-6.0, 6.0)
 CONFLUENT = {
     "positive": (rows(POSITIVE, POSITIVE, (0, 50)), 80),
-    "negative": (rows(POSITIVE, POSITIVE, (-60, 0)), 1e5),
+    "negative": (rows(POSITIVE, POSITIVE, (-60, 0)), 100),
     "far": (rows(ANY, POSITIVE, (-600, 600)), 1e3),
-    "mixed": (rows(ANY, ANY, (-20, 20)), 1e6),
+    "mixed": (rows(ANY, ANY, (-20, 20)), 100),
+    "cancelling": (rows((-20, 20), (-20, 20), (-60, 60)), 200),
 }
 BESIDE_1 = np.concatenate([rows(ANY, SMALL, POSITIVE), 1 - 10 ** rows((-14, -1))])
 WHOLE = np.concatenate([np.floor(rows((1, 5), (5, 8), (8, 12))), 1 - 10 ** rows((-10, 0))])
@@ -54,7 +55,7 @@ def worst(actual: Host, exact: Any, points: Host) -> float:
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", ["hyp1f1", "hyp2f1"])
 def test_values(name: str, dtype: Any) -> None:
-    """Results of float32 are exact; float64 loses what cancels, within bounds."""
+    """Results of float32 are exact; float64 loses what cancels in 2F1, within bounds."""
     f, exact = getattr(ours, name), getattr(mp, name)
     cases = CONFLUENT if name == "hyp1f1" else GAUSS
     points = np.concatenate([p for p, _ in cases.values()], axis=1).astype(dtype)
@@ -96,7 +97,12 @@ def test_edges() -> None:
 
 
 SLOPES = {
-    "hyp1f1": ([1.5, -2, 0.7, 3, 0], [2.5, 1.5, 3, 0.4, 1.3], [1.5, 3, -30, 50, 2]),
+    # Of the last two terms of plain sums seven and nine digits would be left.
+    "hyp1f1": (
+        [1.5, -2, 0.7, 3, 0, 17.75, -16.25],
+        [2.5, 1.5, 3, 0.4, 1.3, -5.75, 2],
+        [1.5, 3, -30, 50, 2, -41.75, 38.5],
+    ),
     "hyp2f1": (
         [1.5, -2, 0.7, 3, 1],
         [2.5, 1.5, 3, 0.4, 1],
