@@ -12,6 +12,7 @@ import numpy as np
 import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
 from tracebridge._api.custom.custom_jvp import custom_jvp
+from tracebridge._api.derivatives.jvp import jvp
 from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
@@ -162,6 +163,29 @@ def _pseudo_inverse_jvp(primals: Any, tangents: Any) -> Any:
     return p, moved + matmul(back - matmul(p, matmul(x, back)), last)
 
 
+@custom_jvp
+def _least_squares(x: Any, y: Any, bound: Any) -> tuple[Any, Any]:
+    """The solution by singular values above ``bound`` times the largest, and these."""
+    u, s, vh = svd(x, full_matrices=False)
+    keep = s > bound * s[0]
+    inverse = tnp.where(keep, 1 / tnp.where(keep, s, 1), 0).astype(x.aval.dtype)
+    return adjoint(vh) @ (inverse[:, None] * (adjoint(u) @ y)), s
+
+
+@_least_squares.defjvp
+def _least_squares_jvp(primals: Any, tangents: Any) -> Any:
+    """For a constant rank, likewise."""
+    x, y, bound = primals
+    dx, dy, _ = tangents
+    solution, _ = _least_squares(x, y, bound)
+    p = _pseudo_inverse(x, bound)
+    s, ds = jvp(lambda x: svd(x, compute_uv=False), (x,), (dx,))
+    missed, back = y - x @ solution, adjoint(dx)
+    moved = p @ (dy - dx @ solution + adjoint(p) @ (back @ missed))
+    turned = back @ (adjoint(p) @ solution)
+    return (solution, s), (moved + turned - p @ (x @ turned), ds)
+
+
 def _lstsq(a: Any, b: Any, rcond: float | None, numpy_resid: bool) -> list[Any]:
     a, b = promote_inexact(a, b)
     is_vector = b.aval.ndim == 1
@@ -175,15 +199,13 @@ def _lstsq(a: Any, b: Any, rcond: float | None, numpy_resid: bool) -> list[Any]:
     kind = real_dtype(x.aval.dtype)
     eps = float(np.finfo(kind).eps)
     least = eps * max(m, n) if rcond is None or rcond < 0 else max(rcond, eps)
-    u, s, vh = svd(x, full_matrices=False)
-    if s.aval.shape[-1] == 0:
+    if 0 in x.aval.shape:
         solution, rank = tnp.zeros((n, y.aval.shape[1]), x.aval.dtype), tnp.zeros((), np.int32)
-        left = tnp.sum(tnp.abs(y) ** 2, 0)
+        s, left = tnp.zeros((0,), kind), tnp.sum(tnp.abs(y) ** 2, 0)
     else:
-        keep = s > least * lax.stop_gradient(s[0])
-        inverse = tnp.where(keep, 1 / tnp.where(keep, s, 1), 0).astype(x.aval.dtype)
-        solution = adjoint(vh) @ (inverse[:, None] * (adjoint(u) @ y))
-        rank = tnp.sum(keep, dtype=np.int32)
+        bound = tnp.asarray(least, kind)
+        solution, s = _least_squares(x, y, bound)
+        rank = tnp.sum(s > bound * s[0], dtype=np.int32)
         left = tnp.sum(tnp.abs(y - x @ solution) ** 2, 0)
     if numpy_resid and m <= n:
         left = tnp.zeros((0,), kind)

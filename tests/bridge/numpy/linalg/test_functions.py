@@ -128,7 +128,7 @@ def test_derivatives_of_determinants(dtype: Any) -> None:
 
 @pytest.mark.parametrize("dtype", INEXACT)
 def test_derivatives_of_systems(dtype: Any) -> None:
-    """inv, solve, pinv (of equal singular values too), lstsq."""
+    """inv, solve, pinv and lstsq, of equal singular values too."""
     la = tnp.linalg
     unitary = np.linalg.qr(matrix(dtype, 3, 3))[0]
     with enable_x64():
@@ -137,6 +137,18 @@ def test_derivatives_of_systems(dtype: Any) -> None:
         for a in (matrix(dtype, 4, 3), matrix(dtype, 2, 3), unitary):
             check(la.pinv, (a,))
         check(lambda a, b: la.lstsq(a, b)[:2], (matrix(dtype, 5, 3), matrix(dtype, 5)))
+        check(lambda a, b: la.lstsq(a, b)[3], (matrix(dtype, 3, 3), matrix(dtype, 3)), 1)
+        for a in (unitary[:, :2], unitary[:2]):
+            check(lambda a, b: la.lstsq(a, b)[0], (a, matrix(dtype, len(a), seed=3)))
+
+
+def test_derivatives_of_lstsq_at_a_lower_rank() -> None:
+    """Along directions that keep the rank, where the solution of least norm is smooth."""
+    a, w, b = matrix(np.float64, 4, 2), matrix(np.float64, 2, 3, seed=1), matrix(np.float64, 4)
+    a = np.linalg.qr(a)[0]
+    w = np.linalg.qr(w.T)[0].T
+    with enable_x64():
+        check(lambda a, w, b: tnp.linalg.lstsq(a @ w, b, rcond=1e-8)[0], (a, w, b))
 
 
 @pytest.mark.parametrize("dtype", INEXACT)
