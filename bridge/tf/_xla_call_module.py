@@ -13,7 +13,7 @@ import hashlib
 import importlib
 import operator
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -38,6 +38,8 @@ _OF_OPERATIONS = ("_set_attr", "_set_type_list_attr", "_set_shape_list_attr", "_
 _OPS = "tensorflow.compiler.tf2xla.ops.gen_xla_ops"
 _XLA = "tensorflow.compiler.tf2xla.python.xla"
 _STABLEHLO = "tensorflow.compiler.mlir.stablehlo.stablehlo"
+_EXECUTE = "tensorflow.python.eager.execute"
+_CONTEXT = "tensorflow.python.eager.context"
 
 
 @functools.cache
@@ -60,6 +62,21 @@ def _operation() -> tuple[Any, int]:
             hint="install a newer TensorFlow",
         )
     return call, min(newest, _NEWEST)
+
+
+@functools.cache
+def _executor() -> tuple[Any, Callable[[], Any]] | None:
+    """The module that runs operations whose attributes are prepared, and the context for it.
+
+    None where this TensorFlow has moved them: then the operation prepares its attributes in each
+    call, for a third of the time that it takes.
+    """
+    try:
+        execute = importlib.import_module(_EXECUTE)
+        context = importlib.import_module(_CONTEXT).context
+    except (ImportError, AttributeError):
+        return None
+    return (execute, context) if callable(getattr(execute, "execute", None)) else None
 
 
 @functools.cache
@@ -157,8 +174,8 @@ class _PureOperation(tf.Operation):
 class CallModule:
     """One artifact as a function of flat tensors."""
 
-    __slots__ = ("_constants", "_data", "_disabled", "_functions", "_in", "_name", "_names",
-                 "_platforms", "_shapes", "_types")  # fmt: skip
+    __slots__ = ("_attributes", "_constants", "_data", "_disabled", "_functions", "_in", "_name",
+                 "_names", "_platforms", "_shapes", "_types")  # fmt: skip
 
     def __init__(
         self, program: Any, names: Sequence[str], disabled_checks: Sequence[str] = ()
@@ -177,6 +194,30 @@ class CallModule:
         self._shapes = [tf_shape(a.shape) for a in program.out_avals]
         with tf.init_scope():
             self._constants = [_constant(c._to_numpy()) for c in program.constants]
+        self._attributes = self._prepared()
+
+    def _prepared(self) -> tuple[Any, ...] | None:
+        """Names and values of the attributes; None for the operation to prepare them.
+
+        Functions that the program calls have to be known to whoever runs it.
+        """
+        if self._functions or not self._types or _executor() is None:
+            return None
+        inputs = [*[c.dtype for c in self._constants], *[dtype for dtype, _ in self._in]]
+        values = {
+            "version": _operation()[1],
+            "module": self._data,
+            "Sout": [list(shape) for shape in self._shapes],
+            "Tout": [dtype.as_datatype_enum for dtype in self._types],
+            "Tin": [dtype.as_datatype_enum for dtype in inputs],
+            "dim_args_spec": [],
+            "platforms": [p.encode() for p in self._platforms],
+            "function_list": [],
+            "has_token_input_output": False,
+            "disabled_checks": [c.encode() for c in self._disabled],
+            "use_shardy_partitioner": False,
+        }
+        return tuple([part for pair in values.items() for part in pair])
 
     def __call__(self, tensors: Sequence[Any]) -> list[Any]:
         """The results at ``tensors``.
@@ -207,14 +248,38 @@ class CallModule:
 
     def run(self, tensors: Sequence[Any]) -> list[Any]:
         """The results at ``tensors``, which fit."""
+        if tf.executing_eagerly():
+            return self.run_now(tensors)
+        for function in self._functions:
+            function.add_to_graph(tf.compat.v1.get_default_graph())
+        outs = self._operation(tensors)
+        if outs:
+            # Where TensorFlow does not allow it, the operation runs as it says of itself.
+            with contextlib.suppress(TypeError):
+                outs[0].op.__class__ = _PureOperation
+        return outs
+
+    def run_now(self, tensors: Sequence[Any]) -> list[Any]:
+        """The results at eager ``tensors``, which fit."""
+        executor = None if self._attributes is None else _executor()
+        if executor is None:
+            for function in self._functions:
+                function.add_to_graph(None)
+            return self._operation(tensors)
+        execute, context = executor
+        return execute.execute(
+            b"XlaCallModule",
+            len(self._types),
+            inputs=[*self._constants, *tensors],
+            attrs=self._attributes,
+            ctx=context(),
+        )
+
+    def _operation(self, tensors: Sequence[Any]) -> list[Any]:
         if not self._types:
             return []
-        for function in self._functions:
-            function.add_to_graph(
-                None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
-            )
         call, version = _operation()
-        outs = list(
+        return list(
             call(
                 [*self._constants, *tensors],
                 version=version,
@@ -229,8 +294,3 @@ class CallModule:
                 use_shardy_partitioner=False,
             )
         )
-        if not tf.executing_eagerly():
-            # Where TensorFlow does not allow it, the operation runs as it says of itself.
-            with contextlib.suppress(TypeError):
-                outs[0].op.__class__ = _PureOperation
-        return outs

@@ -7,7 +7,7 @@ slow as alone: the general path costs half of what the operation does.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import tensorflow as tf
@@ -32,31 +32,37 @@ def with_short_path(
 
     ``find``: the program that ``general`` has run for these tensors.
     """
-    known: BoundedCache[tuple[CallModule, Traced]] = BoundedCache(
+    known: BoundedCache[tuple[CallModule, Callable[[list[Any]], Any]]] = BoundedCache(
         f"eager calls of {name}", _MAX_CALLS
     )
 
-    def run(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if kwargs or {*map(type, args)} != _EAGER or not _is_plain():
-            return general(*args, **kwargs)
-        # There is one object of each dtype.
-        parts = [part for x in args for part in (x.shape, id(x.dtype))]
-        key = (tracing_key(), *parts)
-        found = known.get(key)
-        if found is None:
-            outs = general(*args)
-            traced = find(args)
-            if traced is not None and isinstance(module := traced.program.module, XlaModule):
-                known.set(key, (module.operation, traced))
-            return outs
-        end_thread()  # what the executor calls back cannot leave it later
-        operation, traced = found
-        return traced.result(operation.run(args))
+    def first(args: tuple[Any, ...], key: Hashable) -> Any:
+        outs = general(*args)
+        traced = find(args)
+        if traced is not None and isinstance(module := traced.program.module, XlaModule):
+            known.set(key, (module.operation, traced.result))
+        return outs
 
+    # One function: each further one would be read into the caches again.
     @functools.wraps(general)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
-            return run(args, kwargs)
+            # Nobody but the caller wants to know of the call.
+            if kwargs or not args or not tf.executing_eagerly() or not is_eager() or could_record():
+                return general(*args, **kwargs)
+            parts: list[Any] = [tracing_key()]
+            for x in args:
+                if type(x) is not _EagerTensor:
+                    return general(*args)
+                parts.append(x.shape)
+                parts.append(id(x.dtype))  # there is one object of each dtype
+            key = tuple(parts)
+            found = known.get(key)
+            if found is None:
+                return first(args, key)
+            end_thread()  # what the executor calls back cannot leave it later
+            operation, result = found
+            return result(operation.run_now(args))
         except Exception as error:
             hide_internal_frames(error)
             raise
@@ -64,9 +70,4 @@ def with_short_path(
     return call
 
 
-def _is_plain() -> bool:
-    """Whether nobody but the caller wants to know of a call."""
-    return tf.executing_eagerly() and is_eager() and not could_record()
-
-
-_EAGER = {tf.__internal__.EagerTensor}
+_EagerTensor = tf.__internal__.EagerTensor

@@ -13,7 +13,7 @@ import tracebridge.numpy as tnp
 from tracebridge.core.config.scopes import scope
 from tracebridge.core.util.caching import clear_all
 from tracebridge.testing import assert_allclose
-from tracebridge.tf import to_tf
+from tracebridge.tf import _xla_call_module, to_tf
 from tracebridge.tf.convert import _Converted
 
 pytestmark = pytest.mark.tf
@@ -91,3 +91,31 @@ def test_a_program_of_native_operations(general: list[Any]) -> None:
     for _ in range(2):
         assert_allclose(f(X).numpy(), np.sin(X))
     assert len(general) == 2
+
+
+def test_attributes_that_are_prepared_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where TensorFlow has moved what takes prepared ones, eager calls give the same."""
+    big = np.arange(5000.0, dtype=np.float32)[:, None]
+    seen: list[Any] = []
+
+    def values() -> Any:
+        functions = [
+            to_tf(lambda x: {"a": (x * 2, x.astype("int32")), "b": x + big}),
+            to_tf(lambda x: x.sum(), polymorphic_shapes="b"),
+            to_tf(lambda x: (x[:0], ())),
+            to_tf(lambda x: 0 * x, disabled_checks=("platform",), platforms=("tpu",)),
+            to_tf(tb.grad(lambda x: tnp.sin(x).sum())),
+        ]
+        return [f(x) for f in functions for x in (X, X, tf.ones(3))]
+
+    def counted(*args: Any, **attributes: Any) -> Any:
+        seen.append(attributes)
+        return call(*args, **attributes)
+
+    call, version = _xla_call_module._operation()
+    monkeypatch.setattr(_xla_call_module, "_operation", lambda: (counted, version))
+    prepared = values()
+    assert not seen
+    monkeypatch.setattr(_xla_call_module, "_executor", lambda: None)
+    tf.nest.map_structure(np.testing.assert_array_equal, prepared, values())
+    assert 15 == len(seen)
