@@ -23,8 +23,6 @@ _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
         ("distributed thread_guard", "the devices of one process: tracebridge.devices()"),
     ),
     "tracebridge.lax": (
-        ("pcast", _DEVICES),
-        ("precv psend", "tracebridge.lax.ppermute: it sends and receives"),
         ("ragged_all_to_all_p", "tracebridge.lax.ragged_all_to_all"),
         ("*_p", _PRIMITIVES),
     ),

@@ -23,6 +23,7 @@ _SAME = (
     "sharding_constraint",
     "stored",
     "mark_shared",
+    "pcast",
     "random_wrap",
     "random_unwrap",
     "key_use",

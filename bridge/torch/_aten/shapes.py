@@ -26,6 +26,7 @@ _SAME = (
     "sharding_constraint",
     "stored",
     "mark_shared",
+    "pcast",
     "random_wrap",
     "random_unwrap",
 )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import tracebridge.core.lax as lax
 from tracebridge.core.collectives.all_gather import all_gather_p, reduce_scatter_p
+from tracebridge.core.collectives.casts import pcast_p
 from tracebridge.core.collectives.permute import all_to_all_p, ppermute_p
 from tracebridge.core.collectives.psum import psum_p
 from tracebridge.core.ir.application import Application
@@ -246,6 +247,7 @@ _LINEAR: tuple[Primitive, ...] = (
     ppermute_p,
     all_gather_p,
     all_to_all_p,
+    pcast_p,
     reduce_scatter_p,
     lax.device_put_p,
 )

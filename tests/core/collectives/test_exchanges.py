@@ -230,3 +230,45 @@ def test_errors() -> None:
         mapped(lambda x: lax.all_gather(x, "i", axis_index_groups=[[0, 1]]))
     with pytest.raises(AxisSpecError, match="got no axis name"):
         mapped(lambda x: lax.all_gather(x, ()))
+
+
+def test_psend_and_precv_are_ppermute() -> None:
+    """Of trees, through a barrier and a loop, with zeros where nothing arrives."""
+    x, pairs = sample(3, 4), [(0, 1), (1, 2)]
+
+    def exchange(x: Any) -> Any:
+        sent = lax.optimization_barrier(lax.psend({"a": x}, "i", pairs))
+        sent = lax.fori_loop(0, 2, lambda _, s: s, sent)
+        return lax.precv(sent, {"a": tb.ShapeDtypeStruct((4,), x.dtype)}, "i", pairs[::-1])["a"]
+
+    every_way(exchange, x, np.stack([0 * x[0], x[0], x[1]]))
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "text"),
+    [
+        ({"token": lax.create_token()}, TypeError, "precv: the token is of type Array: nothing"),
+        ({"perm": [(1, 0)]}, ValueError, r"\(\(1, 0\),\)\) for <sent over 'i' along \[\(0, 1\)\]>"),
+        ({"axis_name": "j"}, ValueError, r"\('j',\)"),
+        ({"out_shape": tb.ShapeDtypeStruct((2,), "f4")}, ShapeMismatchError, r"\['float32\[\]'\]"),
+        ({"out_shape": tb.ShapeDtypeStruct((), "i4")}, ShapeMismatchError, "int32"),
+    ],
+)
+def test_precv_takes_what_was_sent(change: Any, error: Any, text: str) -> None:
+    """The message says what is on its way."""
+
+    def exchange(x: Any) -> Any:
+        kept = {"token": lax.psend(x, "i", [(0, 1)]), "out_shape": x, "axis_name": "i"}
+        return lax.precv(**{**kept, "perm": [(0, 1)], **change})
+
+    with pytest.raises(error, match=text):
+        tb.vmap(exchange, axis_name="i")(np.zeros(2, np.float32))
+
+
+def test_pcast_computes_nothing() -> None:
+    """Values and derivatives stay, over any axes, and the axis must be there."""
+    every_way(lambda x: lax.pcast(x, "i", to="varying"), sample(3, 4), sample(3, 4))
+    with pytest.raises(UnboundAxisNameError, match="pcast"):
+        lax.pcast(1.0, "i", to="varying")
+    with pytest.raises(ArgumentValueError, match="to='wide', expected one of 'varying'"):
+        tb.vmap(lambda x: lax.pcast(x, "i", to="wide"), axis_name="i")(np.zeros(2))

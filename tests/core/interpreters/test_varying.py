@@ -80,6 +80,17 @@ CASES: dict[str, tuple[Fun, str]] = {
         lambda b: tb.pure_callback(lambda v: v, tb.ShapeDtypeStruct((), "f4"), same(b)),
         "",
     ),
+    "pcast": (lambda b: lax.pcast(same(b), "y", to="varying"), "y"),
+    "pcast of a sum's parts": (lambda b: lax.psum(lax.pcast(b, "y", to="unreduced"), "y"), "x"),
+    "pcast to what it is": (lambda b: lax.pcast(lax.psum(b, "y"), "y", to="reduced"), "x"),
+    "pcast in a branch": (
+        lambda b: lax.cond(b.sum() > 0, lambda: lax.pcast(1.0, ("x", "y"), to="varying"), b.sum),
+        "xy",
+    ),
+    "precv": (
+        lambda b: lax.precv(lax.psend(same(b), "y", RING), tb.typeof(same(b)), "y", RING),
+        "y",
+    ),
     "pmap inside": (lambda b: tb.pmap(lambda r: lax.psum(r, "y"), axis_name="y")(b[:1]), "xy"),
 }
 
@@ -116,3 +127,19 @@ def test_devices_that_would_wait_for_ever(f: Fun, what: str) -> None:
 
     with pytest.raises(AxisSpecError, match=expected):
         tb.make_jaxpr(mapped)(X)
+
+
+def test_pcast_to_reduced_is_checked() -> None:
+    """A value that varies over the axis is refused, and by nobody without the check."""
+
+    def f(b: Any) -> Any:
+        return lax.pcast(b, ("x", "y"), to="reduced")
+
+    mapped = tb.shard_map(f, mesh=MESH, in_specs=P("x"), out_specs=P("x"))
+    expected = (
+        r"shard_map\(.*\): pcast to 'reduced' got f32\[4,8\] on each device, which varies over 'x'"
+    )
+
+    with pytest.raises(AxisSpecError, match=expected):
+        tb.make_jaxpr(mapped)(X)
+    tb.make_jaxpr(tb.shard_map(f, mesh=MESH, in_specs=P("x"), out_specs=P(), check_vma=False))(X)

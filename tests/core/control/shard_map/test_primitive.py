@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import pytest
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
+from tests.core.control.shard_map.grids import TOL, Fun, Host, X, mesh, over, sample
 from tests.quick_compiles import check_grads
 from tracebridge import P, lax
 from tracebridge.core.errors.runtime_errors import DevicePlacementError
@@ -17,34 +17,11 @@ from tracebridge.core.errors.transform_errors import AxisSizeError, AxisSpecErro
 from tracebridge.experimental import io_callback
 from tracebridge.testing import assert_allclose
 
-Host = np.ndarray[Any, Any]
-Fun = Callable[..., Any]
-
 pytestmark = pytest.mark.skipif(
     "tb.local_device_count() < 8", reason="needs 8 devices (TRACEBRIDGE_NUM_CPU_DEVICES=8)"
 )
 GRID = P("x", "y")
 GROUPS = [[0, 2], [3, 1]]
-TOL = {"rtol": 2e-4, "atol": 2e-5}
-
-
-def mesh(*sizes: int) -> Any:
-    """The first devices in a grid with the axes x, y, ..."""
-    n = int(np.prod(sizes))
-    return tb.make_mesh(sizes, tuple("xyz"[: len(sizes)]), devices=tb.devices()[:n])
-
-
-def over(f: Fun, ins: Any, outs: Any, sizes: tuple[int, ...] = (2, 4), **options: Any) -> Fun:
-    """``f`` over a grid of devices."""
-    return tb.shard_map(f, mesh=mesh(*sizes), in_specs=ins, out_specs=outs, **options)
-
-
-def sample(*shape: int, seed: int = 0) -> Host:
-    """Random numbers, the same each time."""
-    return np.random.default_rng(seed).normal(size=shape).astype("f4")
-
-
-X = sample(8, 8)
 
 
 def blocks(x: Any, sizes: tuple[int, int] = (2, 4)) -> Any:
@@ -180,89 +157,6 @@ def test_rules_of_users_inside() -> None:
 
     assert_allclose(mapped(X), np.tile(2 * (X[:4] + X[4:]), (2, 1)), **TOL)
     assert_allclose(tb.grad(lambda x: mapped(x)[:4].sum())(X), np.full((8, 8), 7.0))
-
-
-def mlp(w: Any, x: Any) -> Any:
-    """Results of a small network."""
-    return tnp.tanh(x @ w["a"]) @ w["b"]
-
-
-WEIGHTS = {"a": sample(4, 8, seed=2), "b": sample(8, 3, seed=3)}
-INPUTS, TARGETS = sample(16, 4, seed=4), sample(16, 3, seed=5)
-
-
-def loss(w: Any, x: Any, y: Any) -> Any:
-    """The mean error."""
-    return tnp.mean((mlp(w, x) - y) ** 2)
-
-
-def test_gradient_of_a_data_parallel_loss() -> None:
-    """Arguments that all devices have get the gradient of the program of whole arrays."""
-    parallel = over(
-        lambda w, x, y: lax.pmean(loss(w, x, y), ("x", "y")),
-        (P(), P(("x", "y")), P(("x", "y"))),
-        P(),
-    )
-    args = WEIGHTS, INPUTS, TARGETS
-
-    assert_allclose(
-        tb.jit(tb.value_and_grad(parallel, (0, 1)))(*args),
-        tb.value_and_grad(loss, (0, 1))(*args),
-        **TOL,
-    )
-
-
-def test_data_parallel_training() -> None:
-    """Steps with the mean of the gradients of the devices are steps with the whole gradient."""
-
-    def step(w: Any, x: Any, y: Any) -> Any:
-        gradient = lax.pmean(tb.grad(loss)(w, x, y), "x")
-        return tb.tree.map(lambda a, g: a - 0.1 * g, w, gradient)
-
-    parallel = tb.jit(over(step, (P(), P("x"), P("x")), P(), (8,)))
-    w = v = WEIGHTS
-    for _ in range(3):
-        w = parallel(w, INPUTS, TARGETS)
-        v = tb.tree.map(lambda a, g: a - 0.1 * g, v, tb.grad(loss)(v, INPUTS, TARGETS))
-
-    assert_allclose(w, v, **TOL)
-
-
-def test_tensor_parallel_matmul() -> None:
-    """Two layers, split by columns and by rows: one psum, and the gradients of whole arrays."""
-    parallel = over(
-        lambda w, x: lax.psum(mlp(w, x), "y"),
-        ({"a": P(None, "y"), "b": P("y")}, P("x")),
-        P("x"),
-    )
-
-    def total(f: Fun) -> Fun:
-        return lambda w, x: tnp.sum(tnp.sin(f(w, x)))
-
-    assert_allclose(parallel(WEIGHTS, INPUTS), mlp(WEIGHTS, INPUTS), **TOL)
-    assert_allclose(
-        tb.jit(tb.grad(total(parallel), (0, 1)))(WEIGHTS, INPUTS),
-        tb.grad(total(mlp), (0, 1))(WEIGHTS, INPUTS),
-        **TOL,
-    )
-
-
-def test_ring_reduction() -> None:
-    """Blocks that go around the ring add up to the sum, with its derivatives."""
-
-    def ring(b: Any) -> Any:
-        def step(_: Any, state: Any) -> Any:
-            total, moving = state
-            moving = lax.ppermute(moving, "x", [(i, (i + 1) % 8) for i in range(8)])
-            return total + moving, moving
-
-        return lax.fori_loop(0, 7, step, (b, b))[0]
-
-    f = over(ring, P("x"), P("x"), (8,))
-    expected = np.tile(X.sum(0), (8, 1))
-
-    assert_allclose(f(X), expected, **TOL)
-    assert_allclose(tb.grad(lambda x: tnp.sum(f(x)[:2]))(X), np.full((8, 8), 2.0), **TOL)
 
 
 def test_gradients_by_finite_differences() -> None:
