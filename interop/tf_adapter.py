@@ -7,7 +7,7 @@ memory is handed over.
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import Any, cast, final
 
 import numpy as np
 import tensorflow as tf
@@ -28,20 +28,29 @@ ROWS = DtypeRows(
 )
 # TensorFlow's DLPack importer knows none of these; they cross as NumPy arrays, by a copy.
 _NOT_BY_CAPSULE = frozenset({"float8_e4m3fn", "float8_e5m2"})
+# What Keras derives its variables from: also tensors of TensorFlow itself are such.
+_OfOthers: Any = tf.__internal__.types.Tensor
 
 
 @final
 class TensorFlowAdapter(TensorAdapter):
-    """Eager tensors and variables. Variables give their present value."""
+    """Eager tensors and variables, also of Keras. Variables give their present value."""
 
     name = "TensorFlow"
 
     def accepts(self, cls: type) -> bool:
-        return issubclass(cls, tf.Tensor | tf.Variable | tf.SparseTensor | tf.RaggedTensor)
+        return issubclass(
+            cls, tf.Tensor | tf.Variable | tf.SparseTensor | tf.RaggedTensor | _OfOthers
+        )
 
     def import_(self, x: object, *, device: object = None, copy: bool | None = None) -> Array:
-        if isinstance(x, tf.Variable) and x.trainable:
-            refuse_to_freeze(f"the trainable variable {x.name!r}", "x.value()")
+        if getattr(x, "trainable", False):
+            known: Any = x
+            own = isinstance(x, tf.Variable)
+            name = known.name if own else known.path
+            refuse_to_freeze(
+                f"the trainable variable {name!r}", "x.value()" if own else "x.numpy()"
+            )
         tensor = _eager(x)
         ours = ROWS.ours(tensor.dtype.name)
         if "GPU" in tensor.device:
@@ -66,6 +75,8 @@ def _eager(x: object) -> Any:
     """An eager, dense tensor with values."""
     if isinstance(x, tf.Variable):
         x = x.value()
+    elif isinstance(x, _OfOthers) and not isinstance(x, tf.Tensor):
+        x = tf.convert_to_tensor(cast("Any", x))
     if isinstance(x, tf.Tensor) and not tf.is_symbolic_tensor(x):
         return x
     if isinstance(x, tf.SparseTensor | tf.RaggedTensor):

@@ -9,8 +9,10 @@ import numpy as np
 import tensorflow as tf
 
 from tracebridge._api.args.argnums import check_callable
+from tracebridge._api.args.values import short_repr
 from tracebridge.core.control.calls.traced_call import argument_names
 from tracebridge.core.errors.filtering import api_boundary
+from tracebridge.core.errors.transform_errors import ArgumentSpecError
 from tracebridge.core.ir.debug_info import name_of, parameter_names
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.tree.tree import flatten
@@ -40,6 +42,7 @@ def eval_polymorphic_shape(
 
     Raises:
         InconclusiveDimensionError: when called: the program depends on relations of unknown sizes.
+        ArgumentSpecError: when called: an argument is sparse or ragged.
 
     >>> import numpy as np
     >>> import tracebridge as tb
@@ -56,10 +59,19 @@ def eval_polymorphic_shape(
         names = argument_names(tree, parameter_names(fun))
         specs = shape_rules.spread_specs(call, polymorphic_shapes, flatten(args)[1])
         specs += [None] * (len(leaves) - len(specs))
+        for leaf, name in zip(leaves, names, strict=True):
+            if not is_dense(leaf):
+                raise ArgumentSpecError(
+                    f"{call}: {name} is {short_repr(leaf)} of type {type(leaf).__name__}",
+                    expected="what has a shape and a dtype, and is dense",
+                )
         types = [spec_of(leaf) for leaf in leaves]
         ranks = [cast("int | None", t.shape.rank) for t in types]
         sizes = [None if n is None else tuple(t.shape) for t, n in zip(types, ranks, strict=True)]
-        dtypes = [(our_dtype(t.dtype), False) for t in types]
+        dtypes = [
+            (our_dtype(t.dtype, f"{call}: {name}"), False)
+            for t, name in zip(types, names, strict=True)
+        ]
         constraints = tuple(polymorphic_constraints)
         request = Request(call, fun, tree, names, dtypes, sizes, specs, constraints)
         traced = request.trace()
@@ -68,6 +80,13 @@ def eval_polymorphic_shape(
         return traced.out_tree.unflatten([t if "," in t or not t else f"{t}," for t in texts])
 
     return api_boundary(shapes)
+
+
+def is_dense(x: Any) -> bool:
+    """Whether a shape and a dtype say what ``x`` is: not of sparse and ragged tensors."""
+    if isinstance(x, tf.TypeSpec):
+        return isinstance(x, tf.TensorSpec)
+    return not isinstance(x, tf.SparseTensor | tf.RaggedTensor | tf.IndexedSlices)
 
 
 def spec_of(x: Any) -> tf.TensorSpec:

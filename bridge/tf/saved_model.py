@@ -25,7 +25,7 @@ from tracebridge.tf.artifacts import writer
 from tracebridge.tf.convert import our_dtype, unwrap
 from tracebridge.tf.endpoints import Endpoint, identifier, saved_object
 from tracebridge.tf.keeping import Write
-from tracebridge.tf.polymorphic import spec_of
+from tracebridge.tf.polymorphic import is_dense, spec_of
 from tracebridge.tf.signature import input_parameters
 from tracebridge.tf.tracing import Request, Traced
 
@@ -273,7 +273,7 @@ def _specs(call: str, signature: Any) -> tuple[Any, ...]:
             expected="a list with one tf.TensorSpec (or a tree of them) for each input",
         )
     for leaf in flatten(signature)[0]:
-        if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
+        if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype") or not is_dense(leaf):
             raise ArgumentSpecError(
                 f"{call}: signature contains {short_repr(leaf)} of type {type(leaf).__name__}",
                 expected="tf.TensorSpec, with None for sizes that may change; or ShapeDtypeStruct, "

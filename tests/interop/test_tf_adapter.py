@@ -138,3 +138,18 @@ def test_trainable_variables_are_not_frozen():
                 transform(lambda x, c=convert: x * c(v))(x)
             transform(lambda x, c=convert: x * c(v.value()))(x)
         assert [1.0, 2.0] == convert(v).tolist() == convert(fixed).tolist()
+
+
+def test_weights_of_keras_are_not_frozen():
+    """They are variables too, and Arrays outside of traces."""
+    keras = pytest.importorskip("keras")
+    weight = keras.Variable([1.0, 2.0], name="kernel")
+    fixed = keras.Variable([1, 2], trainable=False, dtype="int32")
+
+    for convert in (tnp.asarray, tnp.array):
+        for transform in (tb.jit, tb.vmap, lambda f: tb.grad(lambda x: tnp.sum(f(x)))):
+            with pytest.raises(ExchangeError, match="variable 'kernel', which a function closes"):
+                transform(lambda x, c=convert: x * c(weight))(tnp.ones(2))
+            transform(lambda x, c=convert: x * c(weight.numpy()) * c(fixed))(tnp.ones(2))
+        assert [1.0, 2.0] == convert(weight).tolist()
+        assert ("int32", [1, 2]) == (convert(fixed).dtype.name, convert(fixed).tolist())

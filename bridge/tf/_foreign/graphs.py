@@ -13,6 +13,7 @@ from tracebridge.core.config.state import enter_scope, leave_scope, outside_of_t
 from tracebridge.core.dtypes.canonicalize import canonicalize, narrowed
 from tracebridge.core.errors.exchange_errors import UnsupportedExchangeDtypeError
 from tracebridge.core.errors.runtime_errors import CallbackError
+from tracebridge.core.errors.tracer_errors import TracerArrayConversionError
 from tracebridge.core.errors.transform_errors import ArgumentSpecError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.interop.tf_adapter import ROWS
@@ -161,7 +162,7 @@ class Graph:
                 raise
             except Exception as error:
                 msg = f"{self._name}: the function raised {first_line(error)}"
-                raise CallbackError(msg) from error
+                raise CallbackError(msg, hint=_way_out(error)) from error
 
     def _first(self, found: list[Any], tensors: Tensors) -> list[Any]:
         """The results, which are put into ``found`` too: in the types of ``out_avals`` if known."""
@@ -322,10 +323,19 @@ def _fitted(name: str, index: int, y: Any, aval: ShapedArray) -> Any:
     return y if y.shape.is_fully_defined() else tf.ensure_shape(y, shape)
 
 
+def _way_out(error: BaseException) -> str:
+    """What to do about an error of the function."""
+    # Autograph makes an error of its own, with the text.
+    if isinstance(error, TracerArrayConversionError) or "on a traced value" in str(error):
+        return "pass traced values that the function uses as arguments of it"
+    return ""
+
+
 def first_line(error: BaseException) -> str:
     """What happened, without the traceback that TensorFlow writes into messages."""
     lines = [line for line in str(error).splitlines() if line.strip()]
-    # An error of a function inside begins with "in user code:" and ends with what happened.
-    inside = bool(lines) and lines[0].startswith("in user code")
-    text = lines[-1].strip() if inside else (lines[0] if lines else "")
-    return text if inside else f"{type(error).__name__}: {text}"
+    # An error of a function inside begins with "in user code:"; frames, and what happened, follow.
+    if lines and lines[0].startswith("in user code"):
+        named = [line for line in lines if re.match(r"    \w[\w.]*: ", line)]
+        return (named[-1] if named else lines[-1]).strip()
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"

@@ -353,3 +353,17 @@ def test_threads() -> None:
 
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         assert all(pool.map(work, range(32)))
+
+
+@pytest.mark.parametrize("function", [lambda f: f, tf.function])
+def test_traced_values_that_a_function_closes_over(function: Any) -> None:
+    """They are to be arguments."""
+
+    def scaled(x: Any) -> Any:
+        return call_tf(function(lambda y: y * x))(x)
+
+    with pytest.raises(
+        CallbackError, match=r"raised [a-zA-Z]*: .*on a traced value"
+    ) as raised:
+        tb.jit(scaled)(np.ones(2, np.float32))
+    assert "pass traced values that the function uses as arguments" in str(raised.value)

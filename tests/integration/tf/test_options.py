@@ -148,6 +148,24 @@ def test_specs_of_other_kinds(tmp_path: Path) -> None:
         tb.tf.save(lambda x: x, tmp_path, [3])
 
 
+@pytest.mark.parametrize(
+    "spec",
+    [
+        tf.RaggedTensorSpec((2, None)),
+        tf.SparseTensorSpec((2, 2)),
+        tf.ragged.constant([[1.0]]),
+        tf.sparse.from_dense([1.0]),
+    ],
+    ids=lambda spec: type(spec).__name__,
+)
+def test_specs_that_are_not_dense(spec: Any, tmp_path: Path) -> None:
+    """They have shapes and dtypes, which say less than all."""
+    with pytest.raises(ArgumentSpecError, match=f"of type {type(spec).__name__}"):
+        tb.tf.save(lambda x: x["a"], tmp_path, [{"a": spec}])
+    with pytest.raises(ArgumentSpecError, match=rf"x\['a'\] is .* of type {type(spec).__name__}"):
+        tb.tf.eval_polymorphic_shape(lambda x: x["a"])({"a": spec})
+
+
 def test_tensors_that_programs_cannot_have_are_named() -> None:
     """Strings by their argument, variables by the reason why they are arguments."""
     f = tb.tf.to_tf(lambda x, words: x)
@@ -155,6 +173,8 @@ def test_tensors_that_programs_cannot_have_are_named() -> None:
         f(X, tf.constant("some"))
     with pytest.raises(UnsupportedExchangeDtypeError, match="dtype string"):
         tb.tf.save(lambda x: x, "unused", [tf.TensorSpec((), tf.string)])
+    with pytest.raises(UnsupportedExchangeDtypeError, match="x is a tensor of dtype string"):
+        tb.tf.eval_polymorphic_shape(lambda x: x)(tf.TensorSpec((), tf.string))
 
     scale = tf.Variable(2.0)
     with pytest.raises(UnsupportedDtypeError, match="would keep its values of today"):
