@@ -32,38 +32,49 @@ from tracebridge.torch._crossing.structure import (
 )
 from tracebridge.torch._eager.through_operator import captured
 from tracebridge.torch._graphs import operator as call_operator
+from tracebridge.torch._graphs.own_guards import drop_own_guards
 from tracebridge.torch._graphs.roots import STATIC, family_of, resolve
 
 
 def graph_call(root: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A call of the wrapped function ``root`` as one operator in a graph."""
+    # Each function that these lines name is a guard of the graph: the common case names few.
     nums, names = _static_of(root)
-    n = len(args)
-    static_nums = [i if i >= 0 else i + n for i in nums]
     leaves: list[Any] = []
-    positional = [
-        (STATIC, constant(args[i])) if i in static_nums else describe(args[i], leaves)
-        for i in range(n)
-    ]
-    keywords = [
-        (k, (STATIC, constant(kwargs[k])) if k in names else describe(kwargs[k], leaves))
-        for k in sorted(kwargs)
-    ]
+    if nums:
+        n = len(args)
+        static_nums = [i if i >= 0 else i + n for i in nums]
+        positional = [
+            (STATIC, constant(args[i])) if i in static_nums else describe(args[i], leaves)
+            for i in range(n)
+        ]
+    else:
+        positional = [describe(x, leaves) for x in args]
+    keywords: list[Any] = []
+    if kwargs:
+        keywords = [
+            (k, (STATIC, constant(kwargs[k])) if k in names else describe(kwargs[k], leaves))
+            for k in sorted(kwargs)
+        ]
     wide = width_beside([x.dtype for x in leaves if isinstance(x, torch.Tensor)])
     leaves = [host_tensor(x, wide) if isinstance(x, np.ndarray) else x for x in leaves]
     kinds = [_kind(x) for x in leaves]
-    xs = number_tensors(leaves, kinds)
+    numbers = [k for k in kinds if k != TENSOR]
+    xs = leaves if leaves and not numbers else number_tensors(leaves, kinds)
     if torch.compiler.is_dynamo_compiling():
         comptime(_note_traced)
     else:
         _note(xs)
-    handle, program = graph_handle(root, tuple(positional), tuple(keywords), _OPTIONS_OF_PROCESS[0])
+    handle, program, ranks = graph_handle(root, positional, keywords, _OPTIONS_OF_PROCESS[0])
     if program:
         outs = call_operator.CALL_SAVED(xs, handle, program)
     else:
         outs = call_operator.CALL(xs, handle)
-    ranks = tuple([(str(x.dtype), x.ndim) for x in xs])
-    return rebuild(result_structure(handle, ranks, len(outs)), iter(outs))
+    structure = result_structure(handle, ranks, len(outs))
+    results = outs[0] if structure == FLOAT else rebuild(structure, iter(outs))
+    if torch.compiler.is_dynamo_compiling():
+        comptime(drop_own_guards)
+    return results
 
 
 @torch._dynamo.assume_constant_result
@@ -112,18 +123,18 @@ def _option_changed(name: str, value: Any) -> None:
 
 @torch._dynamo.assume_constant_result
 def graph_handle(
-    root: str, positional: tuple[Any, ...], keywords: tuple[Any, ...], options: str
-) -> tuple[str, str]:
-    """The handle of a call, and its program if the graph is to hold it.
+    root: str, positional: Sequence[Any], keywords: Sequence[Any], options: str
+) -> tuple[str, str, tuple[Any, ...]]:
+    """The handle of a call, its program if the graph is to hold it, and what its inputs are.
 
     The family is made and lives on, since a graph names it.
     """
     del options  # for the guard
     xs, _NOTED.xs = _NOTED.xs, None
-    family = family_of(root, positional, keywords)
+    family = family_of(root, tuple(positional), tuple(keywords))
     if torch.compiler.is_exporting():
         _check_exportable(family.name)
-    return captured(family, xs)
+    return *captured(family, xs), tuple([(str(x.dtype), x.ndim) for x in xs])
 
 
 def _check_exportable(name: str) -> None:

@@ -51,7 +51,6 @@ from tracebridge.torch._crossing.dense import BATCHED, ready
 from tracebridge.torch._crossing.numbers import aval_of
 from tracebridge.torch._crossing.symbolic import has_symbolic
 from tracebridge.torch._eager import autograd
-from tracebridge.torch._eager.entry import CallTable
 from tracebridge.torch._eager.through_operator import avals_for_trace
 from tracebridge.torch._eager.visible import flops_of, named_apply, profiler, run_seen
 from tracebridge.torch._graphs.distributed import (
@@ -59,6 +58,7 @@ from tracebridge.torch._graphs.distributed import (
     is_distributed,
     rule_for_dtensors,
 )
+from tracebridge.torch._graphs.known import KNOWN, guarded, shorten
 from tracebridge.torch._graphs.roots import resolve
 from tracebridge.torch._graphs.saved import ensure_known, program_for_graph
 
@@ -72,12 +72,14 @@ _library.define(
     tags=(torch.Tag.pt2_compliant_tag, torch.Tag.cudagraph_unsafe),
 )
 CALL = torch.ops.tracebridge.call.default
+shorten(CALL)
 # The same with the program, for graphs that leave the process.
 _library.define(
     "call_saved(Tensor[] xs, str h, str program) -> Tensor[]",
     tags=(torch.Tag.pt2_compliant_tag, torch.Tag.cudagraph_unsafe),
 )
 CALL_SAVED = torch.ops.tracebridge.call_saved.default
+shorten(CALL_SAVED)
 # A copy that no compiler of torch takes for needless: the original is written to afterwards.
 _library.define("snapshot(Tensor x) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
 SNAPSHOT = torch.ops.tracebridge.snapshot.default
@@ -98,14 +100,10 @@ def _kernel(xs: Sequence[torch.Tensor], h: str) -> list[torch.Tensor]:
         return list(autograd.apply_plain(family, dense))
 
 
-# Executables of calls in graphs by handle, dtypes and shapes.
-_KNOWN = CallTable("graphs")
-
-
 def _enter(xs: Sequence[torch.Tensor], h: str, program: str = "") -> list[torch.Tensor]:
     """The rule of the key Autograd: plain tensors that want nothing go straight to the program."""
     if forward_ad._current_level < 0 and not modes_active():
-        found = _guarded(xs, h)
+        found = guarded(xs, h)
         if found is not None and (found[1] is None or not torch.is_grad_enabled()):
             return found[2].run(xs)
     if autograd.is_special() or not all([is_ready(x) for x in xs]):
@@ -117,7 +115,7 @@ def _enter(xs: Sequence[torch.Tensor], h: str, program: str = "") -> list[torch.
 
 def _enter_below(xs: Sequence[torch.Tensor], h: str) -> list[torch.Tensor]:
     """The rule of the keys of devices."""
-    found = _guarded(xs, h)
+    found = guarded(xs, h)
     if found is not None:
         return found[2].run(xs)
     if all([is_ready(x) for x in xs]):
@@ -125,22 +123,13 @@ def _enter_below(xs: Sequence[torch.Tensor], h: str) -> list[torch.Tensor]:
     return _under_settings(_kernel, xs, h)
 
 
-def _guarded(xs: Sequence[torch.Tensor], h: str) -> Any:
-    """What is known of a call of these plain tensors, by one look at them; or None."""
-    if state() is None and not profiler._is_profiler_enabled:
-        for found in _KNOWN.guarded.get(h, ()):
-            if found[0](*xs):
-                return found
-    return None
-
-
 def _run(xs: Sequence[torch.Tensor], h: str) -> list[torch.Tensor]:
     """The program of a handle on dense plain tensors of the CPU."""
     key = (h, *[(x.dtype, x.shape) for x in xs]) if state() is None else None
     if key is not None:
-        found = _KNOWN.known.get(key)
+        found = KNOWN.known.get(key)
         if found is not None and not profiler._is_profiler_enabled:
-            _KNOWN.guard(h, xs, found)
+            KNOWN.guard(h, xs, found)
             return found[0].run(xs)
     settings = settings_of_graph(h)
     with settings:
@@ -150,7 +139,7 @@ def _run(xs: Sequence[torch.Tensor], h: str) -> list[torch.Tensor]:
         outs = list(compiled.run(xs))
     # Handles that no graph names belong to functions that may go.
     if key is not None and is_pinned(h) and settings is NO_CHANGE and fast_path_allowed():
-        _KNOWN.add(key, (compiled, None))
+        KNOWN.add(key, (compiled, None))
     return outs
 
 

@@ -11,7 +11,7 @@ import torch
 import tracebridge as tb
 import tracebridge.numpy as tnp
 from tracebridge.torch import wrap
-from tracebridge.torch._graphs import operator
+from tracebridge.torch._graphs import known
 
 pytestmark = [
     pytest.mark.torch,
@@ -119,12 +119,12 @@ def test_known_calls_of_graphs():
     want = X.tanh() * 2 + 1
     assert torch.allclose(compiled(X), want)
 
-    before = len(operator._KNOWN)
+    before = len(known.KNOWN)
     assert before
     assert torch.allclose(compiled(X), want)
-    assert len(operator._KNOWN) == before
+    assert len(known.KNOWN) == before
     tb.clear_caches()
-    assert not len(operator._KNOWN)
+    assert not len(known.KNOWN)
     assert torch.allclose(compiled(X), want)
     assert torch.allclose(compiled(X.t()), want.t())  # no dense memory
     x = X.clone().requires_grad_()
