@@ -76,7 +76,7 @@ _SHORT = 16  # nor are rows up to this length
 _MOST_ROWS = 4096  # more are no faster to sum up as a product with ones
 _LARGE, _LEAST_IN_LARGE = 1 << 20, 64  # longer rows of more elements are best in the library
 _MOST_APART = 1 << 21  # elements of products that are read again from the shared cache
-_ROW_BLOCK, _COLUMN_BLOCK, _LEAST_BLOCK = 1024, 256, 31
+_ROW_BLOCK, COLUMN_BLOCK, _LEAST_BLOCK = 1024, 256, 31
 _WIDE = 1 << 14  # XLA's loop over the rows of wider matrices is 10 to 40 times slower
 
 # Chains that are written to memory before they are summed: their length with broadcasts in them,
@@ -109,7 +109,7 @@ def lower_sum(ctx: LoweringContext, x: IrValue, *, axes: tuple[int, ...]) -> Any
     shape, summed = _joined(aval.shape, axes)
     last, n = shape[-1], len(shape)
     if n > 1 and summed == (n - 1,):
-        block = _block(last, _ROW_BLOCK)
+        block = block_length(last, _ROW_BLOCK)
         # Short rows are not worth writing: a chain of 12 steps over rows of 16 takes 69, or 290.
         most = _MOST_WRITTEN if last > _SHORT else 0
         small = aval.size <= _LARGE or last < _LEAST_IN_LARGE
@@ -126,7 +126,7 @@ def lower_sum(ctx: LoweringContext, x: IrValue, *, axes: tuple[int, ...]) -> Any
     elif summed == (n - 2,) and last <= _NARROW and sum(aval.shape[i] > 1 for i in axes) == 1:
         return _by_generated_code(ctx, x, aval.update(shape=shape), summed)
     elif summed == (0,) and n > 1 and last >= _SHORT:
-        block = _block(shape[0], _COLUMN_BLOCK)
+        block = block_length(shape[0], COLUMN_BLOCK)
         always, most = shape[0] <= _MOST_ROWS, _MOST_FOR_COLUMNS
         if block and (last > _WIDE or _is_best_in_memory(x, aval.size, always=always, most=most)):
             return _of_columns(ctx, x, (shape[0] // block, block, last))
@@ -174,7 +174,7 @@ def _is_best_in_memory(x: IrValue, size: int, *, always: bool, most: int) -> boo
     return always if not steps else spread and size <= min(_SMALL, most)
 
 
-def _block(length: int, most: int) -> int:
+def block_length(length: int, most: int) -> int:
     """The length of parts that are summed on their own; 0 if there is no good one.
 
     A product adds up one element after the other, which loses digits: 4096 times 0.1 is wrong by

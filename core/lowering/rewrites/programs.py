@@ -10,6 +10,7 @@
 | ``reduce_sum`` | of functions that others read too, as in softmax | these are computed once |
 | ``reduce_sum`` | of short chains that others read a part of | the sum of a copy |
 | ``reduce_sum`` | over what ``take_along_axis`` puts back | what it puts back |
+| ``reduce_sum`` | of products that others sum up with other weights | ``shared_products.py`` |
 | ``gather`` | few elements of a chain that others read too | the chain of these elements |
 | ``transpose`` | the operand is joined along a new axis | a concatenation along another axis |
 | ``sin``, ``cos``, ``tan`` | the same of the same operand is there | that one |
@@ -49,6 +50,7 @@ from tracebridge.core.lowering.rewrites.factors import (
 from tracebridge.core.lowering.rewrites.guarded import guarded_p
 from tracebridge.core.lowering.rewrites.own_copies import OwnCopy, may_have_copy
 from tracebridge.core.lowering.rewrites.picks import Pick, may_be_pick
+from tracebridge.core.lowering.rewrites.shared_products import with_shared_products
 from tracebridge.core.lowering.rewrites.spikes import SpikeSum, is_comparison
 from tracebridge.core.lowering.rewrites.waves import with_guarded_waves
 
@@ -85,6 +87,8 @@ def rewritten(jaxpr: Jaxpr) -> Jaxpr:
     if "rewritten" not in jaxpr.cache:
         found = {app.primitive for app, _ in jaxpr.equations}
         new = _with_picks(jaxpr) if lax.gather_p in found else None
+        if lax.reduce_sum_p in found:
+            new = with_shared_products(new or jaxpr) or new
         if new is not None or not found.isdisjoint(_REWRITES):
             new = _Pass(new or jaxpr, _REWRITES).result() or new
             new = with_guarded_waves(new or jaxpr) or new
