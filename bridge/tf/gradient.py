@@ -23,6 +23,7 @@ from tracebridge.tf.recording import (
     CAN_RECORD,
     could_record,
     not_recording,
+    only_tangents,
     record,
     watched,
     with_tangents,
@@ -46,22 +47,38 @@ def run_differentiable(program: Program, tensors: Sequence[object], pull: Pull) 
     own = pull is pull_all_orders
     active = watched(inputs, program.diff_in) if own else ()
     kept = program.keeping(active) if active else None
+    dots = with_tangents(inputs, program.diff_in)
+    pushed = None if active or not own else _pushed(program, inputs, dots)
     # Made before recording stops: the derivatives of a function of call_tf come from tapes.
     module = program.module if kept is None else kept.forward
-    with not_recording():
-        outs = module(inputs)
+    if pushed is None:
+        with not_recording():
+            outs = module(inputs)
+    else:
+        outs = pushed[: len(program.jaxpr.out_avals)]
     of_all = _gradient_of_all(program, inputs, outs, pull)
     results = outs if kept is None else outs[: len(outs) - kept.n_residuals]
     passed = _known_to_graphs(program, results, inputs, of_all)
-    if not eager and own and kept is None and passed:
+    if not eager and own and kept is None and pushed is None and passed:
         _outside(program, inputs, outs, of_all).attach(passed[0].op)
     results = passed
     gradient = of_all if kept is None else _gradient_of_kept(program, kept, inputs, outs)
     # A custom gradient of TensorFlow would have no tangents.
-    dots = with_tangents(inputs, program.diff_in)
-    tangents = _tangents_of(program, inputs, dots) if own else _zeros_of(results)
+    known = None if pushed is None else pushed[len(outs) :]
+    tangents = _tangents_of(program, inputs, dots, known) if own else _zeros_of(results)
     record(program.name, results, inputs, gradient, tangents if dots else None)
     return results
+
+
+def _pushed(program: Program, inputs: list[Any], dots: tuple[int, ...]) -> list[Any] | None:
+    """Results and their tangents by one pass, where that is all that is asked for."""
+    values = only_tangents(inputs, dots) if dots else None
+    both = None if values is None else program.with_pushforward(dots)
+    if values is None or both is None:
+        return None
+    module = both.module
+    with not_recording():
+        return module([*inputs, *values])
 
 
 def _outside(program: Program, inputs: list[Any], outs: list[Any], of_all: Gradient) -> Outside:
@@ -146,14 +163,18 @@ def _gradient_of_kept(program: Program, kept: Kept, inputs: list[Any], outs: lis
 
 
 def _tangents_of(
-    program: Program, inputs: list[Any], dots: tuple[int, ...]
+    program: Program, inputs: list[Any], dots: tuple[int, ...], known: list[Any] | None = None
 ) -> Callable[..., list[Any]]:
-    """Tangents of results, from those of the inputs ``dots``."""
+    """Tangents of results, from those of the inputs ``dots``, or as they are ``known``."""
 
     @api_boundary
     def tangents(*given: object) -> list[Any]:
         values = [_or_zeros(given[i], inputs[i]) for i in dots]
-        pushed = run_differentiable(program.pushforward(dots), [*inputs, *values], pull_all_orders)
+        pushforward, both = program.pushforward(dots), [*inputs, *values]
+        if known is None:
+            pushed = run_differentiable(pushforward, both, pull_all_orders)
+        else:
+            pushed = _derived(pushforward, known, both)
         found = dict(zip(program.diff_out, pushed, strict=True))
         return [found.get(i) for i in range(len(program.jaxpr.out_avals))]
 

@@ -37,6 +37,7 @@ class Program:
 
     __slots__ = (
         "_derived",
+        "_joint",
         "_kept",
         "_module",
         "_settings",
@@ -65,6 +66,7 @@ class Program:
         self._write = write
         self._module: Module | None = None
         self._kept: dict[tuple[int, ...], Kept | None] = {}
+        self._joint: dict[tuple[int, ...], Program | None] = {}
         self._derived: dict[object, Program] = {}
 
     @property
@@ -97,6 +99,19 @@ class Program:
             functools.partial(_pushforward_of, active=active),
             lambda other: other.pushforward(active),
         )
+
+    def with_pushforward(self, active: tuple[int, ...]) -> Program | None:
+        """Inputs and tangents of the inputs ``active`` to results, and tangents of ``diff_out``.
+
+        None where the program cannot be differentiated so: ``pushforward`` knows more ways.
+        """
+        if active not in self._joint:
+            found = None
+            with contextlib.suppress(Exception), self._settings.again():
+                found = _with_pushforward_of(self, active)
+                found.module  # noqa: B018 - sizes may not be known well enough for one
+            self._joint[active] = found
+        return self._joint[active]
 
     def gradients_of(self, kept: Kept) -> Program:
         """What ``kept.backward`` computes, as a program of all inputs and ``kept.cotangents``."""
@@ -224,10 +239,38 @@ def _pushforward_of(program: Program, active: tuple[int, ...]) -> Program:
         _, pull_again = vjp(pull, tuple([zeros_of(o.aval) for o in outs]))
         return list(pull_again(values[n:])[0])
 
-    avals = [a.strong for a in [*jaxpr.in_avals, *[jaxpr.in_avals[i] for i in active]]]
-    names = [*program.names, *[f"the tangent of argument {i}" for i in active]]
+    avals, names = _with_tangents(program, active)
     try:
         pushed = stage(forward, avals, locate=False)
     except CustomRuleError:  # a function with a rule for the reverse mode only, which is linear
         pushed = stage(by_reverse, avals, locate=False)
     return Program(f"the tangents of {program.name}", pushed, names, program.write)
+
+
+def _with_pushforward_of(program: Program, active: tuple[int, ...]) -> Program:
+    jaxpr = program.jaxpr
+    n = jaxpr.n_in
+
+    def flat(*values: Any) -> list[Any]:
+        inputs = list(values[:n])
+
+        def whole(*xs: Any) -> tuple[Any, ...]:
+            for i, x in zip(active, xs, strict=True):
+                inputs[i] = x
+            return tuple(eval_jaxpr(jaxpr, current_trace().process, inputs))
+
+        outs, dots = jvp(whole, [inputs[i] for i in active], values[n:])
+        return [*outs, *[dots[i] for i in program.diff_out]]
+
+    avals, names = _with_tangents(program, active)
+    both = stage(flat, avals, locate=False)
+    return Program(program.name, both, names, program.write)
+
+
+def _with_tangents(
+    program: Program, active: tuple[int, ...]
+) -> tuple[list[ShapedArray], list[str]]:
+    """Inputs, and the tangents of those that are ``active``: their avals and names."""
+    of_inputs = program.jaxpr.in_avals
+    avals = [a.strong for a in [*of_inputs, *[of_inputs[i] for i in active]]]
+    return avals, [*program.names, *[f"the tangent of argument {i}" for i in active]]

@@ -54,6 +54,20 @@ def with_tangents(tensors: Sequence[Any], candidates: Sequence[int]) -> tuple[in
     return tuple([i for i in candidates if i in found])
 
 
+def only_tangents(tensors: Sequence[Any], dots: Sequence[int]) -> list[Any] | None:
+    """The tangents of the tensors ``dots``, if there is one accumulator that has any.
+
+    With several, the tangents of one have tangents in another.
+    """
+    if not CAN_RECORD:
+        return None
+    levels, tangents = _FUNCTIONS["pack_tangents"](list(tensors))
+    found = [dict(level) for level in levels if level]
+    if len(found) != 1 or set(found[0]) != set(dots):
+        return None
+    return [tangents[found[0][i] - len(tensors)] for i in dots]
+
+
 def not_recording() -> contextlib.AbstractContextManager[None]:
     """Operations inside are recorded by nobody; the gradients of graphs see them."""
     return _FUNCTIONS["stop_recording"]() if CAN_RECORD else contextlib.nullcontext()

@@ -114,6 +114,34 @@ def test_only_what_has_tangents_is_pushed() -> None:
     assert a.jvp(outs[1]) is None
 
 
+def test_values_and_tangents_are_one_pass() -> None:
+    """An operation with both results; maps and tapes by the tangents alone go through it."""
+    run = tf.function(lambda x, dx: push(lambda x: CONVERTED(x, W), x, dx), autograph=False)
+    graph = run.get_concrete_function(X, DX).graph
+    (operation,) = [o for o in graph.get_operations() if o.type == "XlaCallModule"]
+    assert [(4, 2), (4, 2)] == [tuple(o.shape) for o in operation.outputs]
+
+    many = tf.stack([DX, 2 * DX, X])
+    for f in (CONVERTED, tf.function(CONVERTED, autograph=False)):
+
+        def by(dx: Any, f: Fun = f) -> Any:
+            return push(lambda x: f(x, W), X, dx)
+
+        mapped = tf.vectorized_map(by, many, fallback_to_while_loop=f is not CONVERTED)
+        expected = tf.stack([push(lambda x: native(x, W), X, dx) for dx in many])
+        np.testing.assert_allclose(mapped, expected, rtol=1e-4, atol=1e-5)
+
+    def squares(f: Fun, dx: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(dx)
+            y = tf.reduce_sum(push(lambda x: f(x, W), X, dx) ** 2)
+        return tape.gradient(y, dx)
+
+    for form in (lambda f: f, lambda f: tf.function(f, autograph=False)):
+        got = form(lambda dx: squares(CONVERTED, dx))(DX)
+        np.testing.assert_allclose(got, squares(native, DX), rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("dtype", ["bfloat16", "float64", "complex64"])
 def test_dtypes(dtype: str) -> None:
     """Tangents have the dtype of the values; those of complex numbers are not conjugated."""
