@@ -462,8 +462,12 @@ class Wrapped:
             if x.is_nested:
                 check_has_values(x)  # words the error
         outs = autograd.call(family, xs)
-        ranks = [(str(x.dtype), x.ndim) for x in xs]
-        return out_tree_of(family, ranks, len(outs)).unflatten(outs)
+        key = len(outs), *[(x.dtype, x.ndim) for x in xs]
+        tree = family.trees.get(key)
+        if tree is None:
+            ranks = [(str(x.dtype), x.ndim) for x in xs]
+            tree = family.trees[key] = out_tree_of(family, ranks, len(outs))
+        return tree.unflatten(outs)
 
     def step_by_step(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """With the option disable_jit: the function itself, on Arrays.

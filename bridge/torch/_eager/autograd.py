@@ -30,6 +30,7 @@ from tracebridge.torch._crossing.dense import Places, make_dense, ready
 from tracebridge.torch._crossing.execute import placement_for
 from tracebridge.torch._crossing.numbers import aval_of, scalar_tensor
 from tracebridge.torch._crossing.symbolic import aval_of_text
+from tracebridge.torch._eager.guards import MAX_GUARDS, guard_of
 from tracebridge.torch._eager.late import late_leaves
 from tracebridge.torch._eager.nodes import Compiled, Node
 from tracebridge.torch._eager.short import short_apply
@@ -260,16 +261,43 @@ def _backward_again(
 
 def call(family: Family, xs: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
     """Apply a family to tensors, in whatever state torch is."""
-    if is_special() and xs:
-        if transforms_active() and not is_recorded():
-            return apply_transformed(family, xs, call)
-        return apply_operator(xs, family)
+    if transforms_active():
+        if xs:
+            recorded = is_recorded()
+            return apply_operator(xs, family) if recorded else apply_transformed(family, xs, call)
+    elif is_recorded():
+        if xs:
+            return apply_operator(xs, family)
+    elif state() is None and not profiler._is_profiler_enabled:
+        for check, wanted, compiled in family.runs.get(_GUARDED) or ():
+            if check(*xs):
+                if wanted is None or not grad_enabled():
+                    return compiled.run(xs)
+                return apply_node(compiled, wanted, xs)
     if not all([is_ready(x) for x in xs]):
         dense: list[Any] = [ready(x) for x in xs]
         if any([x is None for x in dense]):
             return apply_operator(xs, family)
-        xs = dense
-    return apply_plain(family, xs)
+        return apply_plain(family, dense)
+    compiled = compiled_for_plain(family, xs)
+    if xs and state() is None and not profiler._is_profiler_enabled:
+        _guard(family, compiled, xs)
+    return apply_compiled(compiled, xs)
+
+
+_GUARDED = "guarded"  # among the executables of a family, a list of its first few by a check
+
+
+def _guard(family: Family, compiled: Compiled, xs: Sequence[torch.Tensor]) -> None:
+    """Find a known call of plain tensors such as ``xs`` by one look at them."""
+    known = family.runs.get(_GUARDED)
+    if known is None:
+        known = []
+        family.runs.set(_GUARDED, known)
+    check = guard_of(xs) if len(known) < MAX_GUARDS else None
+    if check is not None:
+        wanted = tuple([x.requires_grad for x in xs])
+        known.append((check, wanted if any(wanted) else None, compiled))
 
 
 def apply_plain(family: Family, xs: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:

@@ -150,7 +150,7 @@ def factory(table, general):
     guarded = table.guarded.setdefault({n}, [])
     def entry({arguments}):
         if (
-            not modes_active() and not function_modes()
+            not transforms_active() and not modes_active() and not function_modes()
             and forward_ad._current_level < 0 and state() is None
         ):
             for check, wanted, compiled, unflatten in guarded:
@@ -162,7 +162,7 @@ def factory(table, general):
                     else:
                         outs = compiled.run(({arguments},))
                     return outs[0] if unflatten is None else unflatten(outs)
-            if {tensors} and not transforms_active() and {plain}:
+            if {tensors} and {plain}:
                 found = calls.get(({key},))
                 if found is not None and {dense}:
                     guard({n}, ({arguments},), found)

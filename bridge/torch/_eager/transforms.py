@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 Tensors = Sequence[torch.Tensor]
 Apply = Callable[[Family, Tensors], Tensors]
 
-_VMAP, _GRAD = functorch.TransformType.Vmap, functorch.TransformType.Grad
+# As numbers: torch's enumeration takes longer to compare two than to look at all tensors.
+_VMAP, _GRAD = functorch.TransformType.Vmap.value, functorch.TransformType.Grad.value
 _innermost = functorch.peek_interpreter_stack
 _unwrap_batched, _add_batch_dim = functorch._unwrap_batched, functorch._add_batch_dim
 # What torch's context managers for these do, in a tenth of the time.
@@ -48,7 +49,7 @@ def apply_transformed(family: Family, xs: Tensors, apply: Apply) -> Tensors:
     ``apply`` is what to do outside of it, where others may be in force.
     """
     interpreter = _innermost()
-    kind, level = interpreter.key(), interpreter.level()
+    kind, level = interpreter.key().value, interpreter.level()
     xs = [functorch.unwrap_if_dead(x) for x in xs]
     if kind == _VMAP:
         return _mapped(family, xs, level, apply)
@@ -69,10 +70,10 @@ def _outside(apply: Apply, family: Family, xs: Tensors) -> Tensors:
 def _mapped(family: Family, xs: Tensors, level: int, apply: Apply) -> Tensors:
     """Under vmap: the batched family; all its results are batched in front."""
     pairs = [_unwrap_batched(x, level) for x in xs]
-    inner, dims = [x for x, _ in pairs], [d for _, d in pairs]
-    if not any([d is not None for d in dims]):
+    inner, dims = [x for x, _ in pairs], tuple([d for _, d in pairs])
+    if dims.count(None) == len(dims):
         return _outside(apply, family, inner)
-    outs = _outside(apply, family.mapped(tuple(dims)), inner)
+    outs = _outside(apply, family.mapped(dims), inner)
     return [_add_batch_dim(o, 0, level) for o in outs]
 
 
@@ -112,7 +113,7 @@ def _lower(family: Family, xs: Tensors, level: int, apply: Apply) -> Tensors:
 class Differentiation:
     """A family at dtypes and shapes, with gradients of some inputs."""
 
-    __slots__ = ("active", "apply", "attached", "family", "paths", "ruled")
+    __slots__ = ("active", "apply", "attached", "family", "paths", "pullbacks", "ruled")
 
     def __init__(self, family: Family, xs: Tensors, wanted: Mask) -> None:
         self.family = family
@@ -122,6 +123,16 @@ class Differentiation:
         self.apply = named_apply(_LevelNode, family.name)
         # What the forward rules of custom_vjp functions do has derivatives of its own.
         self.ruled = family.child(ruled_handle("", self.active)[2:])
+        # By the results that have cotangents: the inputs that get gradients, and of whom.
+        self.pullbacks: dict[Mask, tuple[Mask, Family]] = {}
+
+    def pullback(self, mask: Mask) -> tuple[Mask, Family]:
+        """The inputs that get gradients from cotangents at ``mask``, and the family for that."""
+        found = self.pullbacks.get(mask)
+        if found is None:
+            wanted = reached(self.active, self.paths, mask)
+            found = self.pullbacks[mask] = wanted, self.family.vjp(wanted, mask)
+        return found
 
     def clear(self) -> None:
         """Nothing here waits for a backward pass."""
@@ -160,13 +171,13 @@ class _LevelNode(torch.autograd.Function):
         mask = tuple([g is not None for g in grads])
         if not any(mask):
             return (None,) * (len(here.active) + 3)
-        wanted = reached(here.active, here.paths, mask)
+        wanted, pullback = here.pullback(mask)
         given = [*ctx.saved_tensors, *[g for g in grads if g is not None]]
         # A pullback may be called when its level is over.
         leaves = [functorch.unwrap_if_dead(x) for x in given]
         try:
             with ctx.settings.again():
-                results = iter(ctx.call(here.family.vjp(wanted, mask), leaves))
+                results = iter(ctx.call(pullback, leaves))
         except Exception as error:
             hide_internal_frames(error)
             raise

@@ -60,6 +60,7 @@ class CallFamily(Family):
         "owner",
         "parameters",
         "seen",
+        "trees",
     )
 
     def __init__(
@@ -83,6 +84,8 @@ class CallFamily(Family):
         self.name_ = owner.__name__
         # (dtype, rank) of each input and number of results -> structure of the results.
         self.out_trees: dict[Any, Any] = {}
+        # The same by torch's dtypes, where the leaves are tensors.
+        self.trees: dict[Any, Any] = {}
         # Avals and options -> handle with the fingerprint of the program.
         self.handles: dict[Any, str] = {}
         self.n_compiled = 0
@@ -168,6 +171,7 @@ class CallFamily(Family):
         jaxpr.cache["torch results"] = trees[0]
         ranks = tuple([(str(a.dtype), a.ndim) for a in avals])
         self.out_trees[ranks, len(jaxpr.outs)] = trees[0]
+        self.trees.clear()
         return jaxpr
 
     def argument_names(self) -> tuple[str, ...]:

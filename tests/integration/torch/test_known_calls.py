@@ -47,7 +47,7 @@ def dispatched(call, monkeypatch):
         return looked(xs, h)
 
     with monkeypatch.context() as patch:
-        from tracebridge.torch._graphs import operator  # noqa: PLC0415 - whose name is replaced
+        from tracebridge.torch._graphs import operator
 
         patch.setattr(operator, "guarded", count)
         call()

@@ -145,3 +145,35 @@ def test_calls_outside_of_graphs_keep_nothing():
     gc.collect()
 
     assert dead() is None
+
+
+def test_known_calls_in_levels():
+    """What is below a level finds its program by one look, and is what it was in every respect."""
+    f = wrap(lambda x: {"y": tnp.tanh(x) * 2})
+    imaginary = torch.complex(X, X)
+    cases = [X, X.double(), X.t().contiguous().t(), X[:, :2], imaginary, imaginary.conj(), -X]
+    for x in cases * 2:
+        got = func.vmap(f)(x)
+        assert got["y"].dtype == x.dtype
+        assert torch.allclose(got["y"], torch.tanh(x) * 2, atol=1e-6)
+
+    leaf = X.clone().requires_grad_()
+    for _ in range(2):
+        y = func.vmap(f)(leaf)["y"]
+        assert torch.allclose(torch.autograd.grad(y.sum(), leaf)[0], 2 - y**2 / 2, atol=1e-6)
+        with torch.no_grad():
+            assert not func.vmap(f)(leaf)["y"].requires_grad
+    with torch.profiler.profile() as profile:
+        func.vmap(f)(X)
+    assert any(event.key.startswith("tracebridge::") for event in profile.key_averages())
+    tb.clear_caches()
+    assert torch.equal(func.vmap(f)(X)["y"], f(X)["y"])
+
+
+def test_structures_in_levels():
+    """Results have the structure that the function gave when it was traced for these shapes."""
+    f = wrap(lambda x: [x + 1] if x.shape[0] == 3 else (x + 1,))
+
+    assert isinstance(func.vmap(f)(X), list)
+    assert isinstance(func.vmap(f)(X), list)
+    assert isinstance(func.vmap(f)(X[:, :2]), tuple)
