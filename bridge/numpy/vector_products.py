@@ -7,7 +7,7 @@ __all__ = ["cross", "kron", "matvec", "trace", "vecdot", "vecmat"]
 from typing import Any
 
 import tracebridge.core.lax as lax
-from tracebridge.core.dtypes.dtypes import is_complex
+from tracebridge.core.dtypes.dtypes import is_bool, is_complex
 from tracebridge.core.errors.argument_errors import index_of
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.value import Value
@@ -157,7 +157,8 @@ def _kron(a: Value, b: Value) -> Any:
     wide_b = tuple([d for pair in zip((1,) * n, right, strict=True) for d in pair])
     shape = tuple([d for pair in zip(left, right, strict=True) for d in pair])
     a, b = (broadcast_to(lax.reshape(v, w), shape) for v, w in ((a, wide_a), (b, wide_b)))
-    return lax.reshape(lax.mul(a, b), tuple([x * y for x, y in zip(left, right, strict=True)]))
+    multiply = lax.bitwise_and if is_bool(a.aval.dtype) else lax.mul
+    return lax.reshape(multiply(a, b), tuple([x * y for x, y in zip(left, right, strict=True)]))
 
 
 _kron_staged = StagedFunction(_kron, "kron")

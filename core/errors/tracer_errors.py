@@ -210,7 +210,7 @@ class TracerArrayConversionError(TracebridgeError, TypeError):
         )
 
 
-class TracerIntegerConversionError(TracebridgeError, TypeError):
+class TracerIntegerConversionError(ConcretizationTypeError):
     """Python asked for the integer value of a tracer, e.g. to index a list or for `range`.
 
     A traced value was used where Python needs an integer: to index a list, in `range`, as a size.
@@ -240,7 +240,8 @@ class TracerIntegerConversionError(TracebridgeError, TypeError):
     """
 
     def __init__(self, tracer: Any) -> None:
-        super().__init__(
+        TracebridgeError.__init__(
+            self,
             f"__index__() was called on {describe_tracer(tracer)}: a Python integer is needed, "
             "as in range(x), a_list[x] or a shape",
             where=describe_origin(tracer),

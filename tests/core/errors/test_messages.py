@@ -75,7 +75,7 @@ class FakeTracer:
         (ConcretizationTypeError, (TypeError,)),
         (TracerBoolConversionError, (TypeError, ConcretizationTypeError)),
         (TracerArrayConversionError, (TypeError,)),
-        (TracerIntegerConversionError, (TypeError,)),
+        (TracerIntegerConversionError, (TypeError, ConcretizationTypeError)),
         (NonConcreteBooleanIndexError, (IndexError,)),
         (NonHashableStaticArgumentError, (ValueError,)),
         (ShapeMismatchError, (TypeError, ValueError)),

@@ -35,7 +35,7 @@ PRODUCTS = [
     *case("cross", "f", X(2, 3), X(3), grad=True),
     *case("cross", "i", X(3, 2), X(3, 2), axis=0),
     *case("cross", "f", X(3, 2), X(2, 3), axisa=0, axisc=0),
-    *case("kron", "fci", X(2, 2), X(1, 3), grad=True),
+    *case("kron", "fcib", X(2, 2), X(1, 3), grad=True),
     *case("kron", "f", X(2), X(2, 2)),
     *case("einsum", "f", "ij,jk->ik", X(2, 3), X(3, 4), grad=True),
     *case("einsum", "fi", "ii", X(3, 3), grad=True),
