@@ -170,17 +170,38 @@ PARETO = Distribution(
         "ppf": lambda q, b: tnp.exp(-tnp.log1p(-q) / b),
     },
 )  # fmt: skip
+
+
+def _log_density_of_t(y: Array, n: Array) -> Any:
+    finite = tnp.isfinite(n)
+    n = tnp.where(finite, n, 1)
+    log = -(n + 1) / 2 * tnp.log1p(y * y / n) - 0.5 * tnp.log(n) - f.log_beta(n / 2, 0.5 + 0 * n)
+    return tnp.where(finite, log, -0.5 * (y * y + _LOG_2_PI))
+
+
 T = Distribution(
     "t", "Student's t", ("df",),
-    lambda y, n: (
-        -(n + 1) / 2 * tnp.log1p(y * y / n) - 0.5 * tnp.log(n) - f.log_beta(n / 2, 0.5 + 0 * n)
-    ),
+    _log_density_of_t,
     _positive,
 )  # fmt: skip
 
 
 def _log_mass(a: Array, b: Array) -> Any:
     """Logarithm of the probability of normal numbers in ``[a, b]``, in the tail that is nearer."""
+    width = b - a
+    narrow = (width > 0) & (width * tnp.maximum(tnp.abs(a), 1) < 0.02)
+    short, start = tnp.where(narrow, width, 1), tnp.where(narrow, a, 0)
+    return tnp.where(narrow, _log_narrow_mass(start, short), _log_wide_mass(a, b))
+
+
+def _log_narrow_mass(a: Array, width: Array) -> Any:
+    """By Taylor's series around the middle: of the logarithms at the ends no digit may differ."""
+    middle, square = (a + 0.5 * width) ** 2, width**2
+    more = (middle - 1) / 24 + (middle * (middle - 6) + 3) * square / 1920
+    return tnp.log(width) - 0.5 * (middle + _LOG_2_PI) + tnp.log1p(square * more)
+
+
+def _log_wide_mass(a: Array, b: Array) -> Any:
     turned = a > 0
     low, high = tnp.where(turned, -b, a), tnp.where(turned, -a, b)
     bottom, top = f.log_ndtr(low), f.log_ndtr(high)

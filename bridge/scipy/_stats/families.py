@@ -70,10 +70,11 @@ class Distribution:
             shapes, placed = parameters[:count], parameters[count:]
             loc = placed[0] if "loc" in self.placed else tnp.zeros_like(x)
             scale = placed[1] if "scale" in self.placed else tnp.ones_like(x)
-            good = (scale > 0) & self.valid(*shapes) & ~tnp.isnan(x)
-            return tnp.where(
-                good, body(kind, x, shapes, loc, tnp.where(scale > 0, scale, 1)), math.nan
-            )
+            good = (scale > 0) & self.valid(*shapes)
+            scale = tnp.where(scale > 0, scale, 1)
+            # An infinite place of an infinite argument, too, is none.
+            place = x if kind in ("ppf", "isf") else (x - loc) / scale
+            return tnp.where(good & ~tnp.isnan(place), body(kind, x, shapes, loc, scale), math.nan)
 
         return run
 
