@@ -5,6 +5,7 @@ python tests/benchmarks/tf_worker.py native|tracebridge|jax
 
 from __future__ import annotations
 
+import functools
 import gc
 import importlib
 import json
@@ -24,6 +25,8 @@ import tensorflow as tf
 
 LAYERS, WIDTH, STEPS = 100, 128, 50
 THREADS, REQUESTS, ROUNDS = 8, 100, 5
+WARM_UP = 5
+TURNS = "in turns: "  # before the names of ratios that are measured in one process
 Figures = dict[str, float]
 
 
@@ -125,22 +128,54 @@ def gradient_of(f: Callable[..., Any], watched: int) -> Callable[..., Any]:
     return run
 
 
+def of_layer(f: Callable[..., Any], n: int) -> dict[str, Callable[[], Any]]:
+    """Calls of a layer of ``n`` x ``n``, eager and in graphs."""
+    xs, all_of, one_of = tensors(n), gradient_of(f, 3), gradient_of(f, 1)
+    runs = {
+        "eager": f,
+        "tf.function": tf.function(f),
+        "eager gradient": all_of,
+        "gradient in tf.function": tf.function(all_of),
+        "gradient of one input in tf.function": tf.function(one_of),
+        "gradient, the tape outside of tf.function": gradient_of(tf.function(f), 3),
+    }
+    return {f"{n}x{n} layer, {name}": functools.partial(run, *xs) for name, run in runs.items()}
+
+
+def in_turns(ours: Callable[[], Any], theirs: Callable[[], Any], seconds: float = 2.0) -> float:
+    """The median ratio of the times of two calls that follow each other.
+
+    Other work on the machine and its frequency change times twofold from one process to the next.
+    """
+    ratios: list[float] = []
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end or len(ratios) < WARM_UP + 3:
+        times: list[float] = []
+        for run in (theirs, ours):
+            run()
+            start = time.perf_counter()
+            run()
+            times.append(time.perf_counter() - start)
+        ratios.append(times[1] / times[0])
+    return float(np.median(ratios[WARM_UP:]))
+
+
+def turns(ours: Callable[..., Any], theirs: Callable[..., Any]) -> Figures:
+    """The ratios to TensorFlow's own operations, in one process."""
+    found: Figures = {}
+    for n in (8, 512):
+        native_runs = of_layer(theirs, n)
+        for name, run in of_layer(ours, n).items():
+            found[f"{TURNS}{name}"] = in_turns(run, native_runs[name])
+    return found
+
+
 def calls(functions: dict[str, Callable[..., Any]]) -> Figures:
     """Values and gradients, eager and in graphs."""
     figures: Figures = {}
     for n in (8, 512):
-        xs, f = tensors(n), functions["layer"]
-        graph, all_of, one_of = tf.function(f), gradient_of(f, 3), gradient_of(f, 1)
-        outside = gradient_of(tf.function(f), 3)
-        figures[f"{n}x{n} layer, eager"] = best(lambda f=f, xs=xs: f(*xs))
-        figures[f"{n}x{n} layer, tf.function"] = best(lambda f=graph, xs=xs: f(*xs))
-        figures[f"{n}x{n} layer, eager gradient"] = best(lambda f=all_of, xs=xs: f(*xs))
-        for name, run in (
-            ("gradient in tf.function", tf.function(all_of)),
-            ("gradient of one input in tf.function", tf.function(one_of)),
-            ("gradient, the tape outside of tf.function", outside),
-        ):
-            figures[f"{n}x{n} layer, {name}"] = best(lambda f=run, xs=xs: f(*xs))
+        for name, run in of_layer(functions["layer"], n).items():
+            figures[name] = best(run)
     for name, n in (("norm", 1024), ("recurrence", 64)):
         xs = tensors(n)
         for kind, run in (("", functions[name]), (", gradient", gradient_of(functions[name], 3))):
@@ -246,7 +281,10 @@ def main(way: str) -> None:
     """Measure and print."""
     fixed = native(None) if way == "native" else exported(way, None)
     varying = native(None) if way == "native" else exported(way, "(b, _)")
-    print(json.dumps({**first_calls(fixed), **calls(fixed), **files(varying)}))
+    found = {**first_calls(fixed), **calls(fixed), **files(varying)}
+    if way == "tracebridge":
+        found.update(turns(fixed["layer"], native(None)["layer"]))
+    print(json.dumps(found))
 
 
 if __name__ == "__main__":
