@@ -462,11 +462,11 @@ class Wrapped:
             if x.is_nested:
                 check_has_values(x)  # words the error
         outs = autograd.call(family, xs)
-        key = len(outs), *[(x.dtype, x.ndim) for x in xs]
-        tree = family.trees.get(key)
+        # A program that has run was traced before, and its structure noted.
+        tree = family.only_tree
         if tree is None:
             ranks = [(str(x.dtype), x.ndim) for x in xs]
-            tree = family.trees[key] = out_tree_of(family, ranks, len(outs))
+            tree = out_tree_of(family, ranks, len(outs))
         return tree.unflatten(outs)
 
     def step_by_step(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -31,6 +31,7 @@ Apply = Callable[[Family, Tensors], Tensors]
 # As numbers: torch's enumeration takes longer to compare two than to look at all tensors.
 _VMAP, _GRAD = functorch.TransformType.Vmap.value, functorch.TransformType.Grad.value
 _innermost = functorch.peek_interpreter_stack
+_unwrap_if_dead = functorch.unwrap_if_dead
 _unwrap_batched, _add_batch_dim = functorch._unwrap_batched, functorch._add_batch_dim
 # What torch's context managers for these do, in a tenth of the time.
 _is_allowed = functorch.get_single_level_autograd_function_allowed
@@ -50,9 +51,9 @@ def apply_transformed(family: Family, xs: Tensors, apply: Apply) -> Tensors:
     """
     interpreter = _innermost()
     kind, level = interpreter.key().value, interpreter.level()
-    xs = [functorch.unwrap_if_dead(x) for x in xs]
     if kind == _VMAP:
         return _mapped(family, xs, level, apply)
+    xs = [_unwrap_if_dead(x) for x in xs]
     if kind == _GRAD:
         return _recorded(family, xs, level, apply)
     return apply_operator(xs, family)
@@ -69,8 +70,7 @@ def _outside(apply: Apply, family: Family, xs: Tensors) -> Tensors:
 
 def _mapped(family: Family, xs: Tensors, level: int, apply: Apply) -> Tensors:
     """Under vmap: the batched family; all its results are batched in front."""
-    pairs = [_unwrap_batched(x, level) for x in xs]
-    inner, dims = [x for x, _ in pairs], tuple([d for _, d in pairs])
+    inner, dims = zip(*[_unwrap_batched(_unwrap_if_dead(x), level) for x in xs], strict=True)
     if dims.count(None) == len(dims):
         return _outside(apply, family, inner)
     outs = _outside(apply, family.mapped(dims), inner)
@@ -174,7 +174,7 @@ class _LevelNode(torch.autograd.Function):
         wanted, pullback = here.pullback(mask)
         given = [*ctx.saved_tensors, *[g for g in grads if g is not None]]
         # A pullback may be called when its level is over.
-        leaves = [functorch.unwrap_if_dead(x) for x in given]
+        leaves = [_unwrap_if_dead(x) for x in given]
         try:
             with ctx.settings.again():
                 results = iter(ctx.call(pullback, leaves))

@@ -56,11 +56,11 @@ class CallFamily(Family):
         "kinds",
         "n_compiled",
         "name_",
+        "only_tree",
         "out_trees",
         "owner",
         "parameters",
         "seen",
-        "trees",
     )
 
     def __init__(
@@ -84,8 +84,8 @@ class CallFamily(Family):
         self.name_ = owner.__name__
         # (dtype, rank) of each input and number of results -> structure of the results.
         self.out_trees: dict[Any, Any] = {}
-        # The same by torch's dtypes, where the leaves are tensors.
-        self.trees: dict[Any, Any] = {}
+        # The one structure that all of them have; None while there is none, or several.
+        self.only_tree: Any = None
         # Avals and options -> handle with the fingerprint of the program.
         self.handles: dict[Any, str] = {}
         self.n_compiled = 0
@@ -171,7 +171,8 @@ class CallFamily(Family):
         jaxpr.cache["torch results"] = trees[0]
         ranks = tuple([(str(a.dtype), a.ndim) for a in avals])
         self.out_trees[ranks, len(jaxpr.outs)] = trees[0]
-        self.trees.clear()
+        first = trees[0]
+        self.only_tree = first if all([t == first for t in [*self.out_trees.values()]]) else None
         return jaxpr
 
     def argument_names(self) -> tuple[str, ...]:

@@ -40,11 +40,20 @@ def shorten(operator: Any) -> None:
     if dispatched is None:
         return  # no part of torch's interface: without it all calls are dispatched
 
-    def call(xs: Sequence[torch.Tensor], h: str, *program: str, **named: str) -> Any:
-        if not modes_active() and not function_modes() and forward_ad._current_level < 0:
-            found = guarded(xs, h)
-            if found is not None and (found[1] is None or not _grad_enabled()):
-                return found[2].run(xs)
-        return dispatched(xs, h, *program, **named)
+    # ``guarded``, written out: this is on the way of each call of compiled code.
+    def call(xs: Sequence[torch.Tensor], h: str, program: str | None = None) -> Any:
+        if (
+            not modes_active()
+            and not function_modes()
+            and forward_ad._current_level < 0
+            and state() is None
+            and not profiler._is_profiler_enabled
+        ):
+            for check, wanted, compiled, _ in _guarded(h, ()):
+                if check(*xs):
+                    if wanted is None or not _grad_enabled():
+                        return compiled.run(xs)
+                    break
+        return dispatched(xs, h) if program is None else dispatched(xs, h, program)
 
     operator._op = call
