@@ -18,7 +18,7 @@ def drop_own_guards(context: Any) -> None:
     """Called by Dynamo in the place of the line that names it, at the end of a wrapped call."""
     tx = context._i_will_not_complain_if_bc_breaks_InstructionTranslator()
     # No part of torch's interface. Where it is otherwise the guards stay.
-    guards = getattr(tx.output, "guards", None)
+    guards: Any = getattr(tx.output, "guards", None)
     if not (hasattr(guards, "clear") and hasattr(guards, "update")):
         return
     kept = [g for g in guards if not _is_of_our_code(getattr(g, "originating_source", None))]
