@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final, final
 
 import numpy as np
 import torch
 from torch.fx.node import map_arg
+from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from tracebridge.core.errors.export_errors import ExportError
 from tracebridge.core.errors.transform_errors import ArgumentSpecError, MissingRuleError
@@ -16,6 +18,7 @@ from tracebridge.interop.torch_adapter import DTYPES, torch_adapter
 from tracebridge.random.keys import fold_in
 from tracebridge.torch._translate.control import control_function
 from tracebridge.torch._translate.numbers import cast, is_array
+from tracebridge.torch._translate.operators.shapes import slice_from
 from tracebridge.torch._translate.table import (
     CHECKS,
     DRAWS,
@@ -27,7 +30,6 @@ from tracebridge.torch._translate.table import (
 _DATA_DEPENDENT: Final = frozenset(
     {
         torch.ops.aten.nonzero.default,
-        torch.ops.aten._local_scalar_dense.default,
         torch.ops.aten.masked_select.default,
         torch.ops.aten._unique2.default,
         torch.ops.aten.bincount.default,
@@ -37,6 +39,10 @@ _DATA_DEPENDENT: Final = frozenset(
 
 
 _EFFECT: Final = torch.ops.higher_order.with_effects
+_ITEM: Final = torch.ops.aten._local_scalar_dense.default
+_REPEAT: Final = torch.ops.aten.repeat_interleave.Tensor
+_SLICE: Final = torch.ops.aten.slice.Tensor
+_OF_VALUES: Final = (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT)
 
 
 def _is_check(node: torch.fx.Node) -> bool:
@@ -47,6 +53,34 @@ def _is_check(node: torch.fx.Node) -> bool:
         return node.args[1] in CHECKS
     source = node.args[0] if node.target is operator.getitem else None
     return isinstance(source, torch.fx.Node) and source.target is _EFFECT and _is_check(source)
+
+
+def _sizes_from_values(graph: torch.fx.Graph) -> frozenset[Any]:
+    """The operators ``item`` of a graph on whose results the size of an array depends."""
+    sizes: set[Any] = set()
+    items: list[tuple[torch.fx.Node, Any]] = []
+    for node in graph.nodes:
+        values = node.meta.get("val")
+        if node.target is _ITEM:
+            items.append((node, getattr(getattr(values, "node", None), "expr", None)))
+        for value in values if isinstance(values, list | tuple) else [values]:
+            for n in value.shape if isinstance(value, torch.Tensor) else ():
+                sizes.update(n.node.expr.free_symbols if isinstance(n, torch.SymInt) else ())
+    return frozenset(n for n, e in items if e is not None and sizes & e.free_symbols)
+
+
+def _is_number(argument: Any) -> bool:
+    """Whether an argument is a number that has been computed from values of arrays."""
+    value = argument.meta.get("val") if isinstance(argument, torch.fx.Node) else None
+    expr = value.node.expr if isinstance(value, torch.SymInt) else None
+    return expr is not None and any([symbol_is_type(s, _OF_VALUES) for s in expr.free_symbols])
+
+
+def _depends_on_values(node: torch.fx.Node) -> bool:
+    """Whether the size of the result does."""
+    if node.target is _REPEAT:
+        return node.kwargs.get("output_size") is None
+    return node.target in _DATA_DEPENDENT
 
 
 @final
@@ -81,6 +115,7 @@ class Graph:
         self.draws: list[str] = []
         self._known: dict[torch.fx.Node, Any] = {}
         self._module = module
+        self._sizes_from = _sizes_from_values(module.graph)
         missing: set[str] = set()
         for node in module.graph.nodes:
             if node.op in {"placeholder", "output"} or _is_check(node):
@@ -111,7 +146,7 @@ class Graph:
 
     def _step(self, node: torch.fx.Node) -> Step | None:
         target: Any = node.target
-        if target in _DATA_DEPENDENT:
+        if _depends_on_values(node) or node in self._sizes_from:
             raise ExportError(
                 f"from_module({self.label}): a shape or a choice depends on values: {target}",
                 hint="use torch.where and masks, or call the module by call_torch",
@@ -129,6 +164,8 @@ class Graph:
             self.draws.extend(draws)
             return Step(node, control, len(self.draws) - 1 if draws else -1)
         fun = TABLE.get(target) or number_function(target)
+        if target is _SLICE and any([_is_number(a) for a in node.args]):
+            fun = partial(slice_from, size=node.meta["val"].shape)
         return None if fun is None else Step(node, fun, None)
 
     def __call__(self, values: Sequence[Any], key: Any) -> list[Any]:

@@ -82,6 +82,26 @@ def cast(x: Any, dtype: DType) -> Any:
     return lax.convert_element_type(tnp.asarray(x), dtype)
 
 
+def as_float(x: Any) -> Any:
+    """A size as a float; an element that has been read as an array."""
+    return cast(x, tnp.result_type(float)) if is_array(x) else float(x)
+
+
+def as_int(x: Any) -> Any:
+    """A number cut to an integer, likewise."""
+    return cast(tnp.trunc(x), np.dtype(np.int64)) if is_array(x) else int(x)
+
+
+def negation(x: Any) -> Any:
+    """What is true where ``x`` is not."""
+    return tnp.logical_not(x) if is_array(x) else not x
+
+
+def chosen(which: Any, x: Any, y: Any) -> Any:
+    """One of two numbers."""
+    return tnp.where(which, x, y) if is_array(which) else x if which else y
+
+
 def promoted(*operands: object, floats: bool = False) -> list[Any]:
     """The operands with their common dtype."""
     dtype = common_dtype(*operands, floats=floats)

@@ -24,6 +24,7 @@ from tracebridge.torch._translate.table import KEYED_TABLE, TABLE
 
 _NO_GRAD = torch.ops.higher_order.wrap_with_set_grad_enabled
 _DETACH = torch.ops.aten.detach.default
+_RENORM = torch.ops.aten.embedding_renorm.default
 
 
 def exported(
@@ -66,6 +67,15 @@ def _keep_no_grad(graph: torch.fx.Graph) -> list[torch.fx.Node]:
     return cuts
 
 
+def _trained_through_norms(graph: torch.fx.Graph) -> None:
+    """Let derivatives through the rows of embeddings that torch shortens in place, unseen by it."""
+    for node in graph.find_nodes(op="call_function", target=_RENORM):
+        source = node.args[0]
+        while isinstance(source, torch.fx.Node) and source.target is _DETACH:
+            source = source.args[0]
+        node.args = (source, *node.args[1:])
+
+
 def decomposed(label: str, program: ExportedProgram) -> ExportedProgram:
     """The program in operators that have a translation, as far as torch can take it apart.
 
@@ -79,12 +89,10 @@ def decomposed(label: str, program: ExportedProgram) -> ExportedProgram:
             rules.setdefault(target, rule)
     for target in (*TABLE, *KEYED_TABLE):
         rules.pop(target, None)
-    # Torch takes this one apart wrongly: it counts targets behind the first -1.
-    rules.pop(torch.ops.aten.multilabel_margin_loss_forward.default, None)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return program.run_decompositions(rules)
+            result = program.run_decompositions(rules)
     except Exception as error:
         text = str(error).strip().split("\n\n")[0]
         raise ExportError(
@@ -97,6 +105,8 @@ def decomposed(label: str, program: ExportedProgram) -> ExportedProgram:
             (source,) = cut.all_input_nodes
             cut.replace_all_uses_with(source)
             program.graph.erase_node(cut)
+    _trained_through_norms(result.graph)
+    return result
 
 
 @final
@@ -120,7 +130,7 @@ class Program:
         }
         self._ranges = dict(program.range_constraints)
         self._examples = [n.meta.get("val") for n in self._graph.inputs]
-        self._out_specs = program.graph_signature.output_specs
+        self._out_specs = self._without_shortened_rows(program.graph_signature.output_specs)
         self._mutated: list[str] = []
         # Tokens of effects come first; what they keep in order are checks, which are left out.
         self._n_tokens = sum(s.kind is OutputKind.TOKEN for s in self._out_specs)
@@ -140,6 +150,17 @@ class Program:
         ]
         body = self._run
         self._compiled = jit(_named(body, label))
+
+    def _without_shortened_rows(self, specs: Sequence[Any]) -> list[Any]:
+        """The outputs without rows of embeddings that each call shortens to their largest norm."""
+        pairs = [
+            (spec, result)
+            for spec, result in zip(specs, self._graph.results, strict=True)
+            if spec.kind is not OutputKind.PARAMETER_MUTATION
+            or getattr(result, "target", None) is not _RENORM
+        ]
+        self._graph.results = [result for _, result in pairs]
+        return [spec for spec, _ in pairs]
 
     @property
     def draws(self) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import torch
 
-from tracebridge.torch._translate.numbers import Operator
+from tracebridge.torch._translate.numbers import Operator, as_float, as_int, chosen, negation
 from tracebridge.torch._translate.operators import (
     complex_numbers,
     drawing,
@@ -19,11 +19,13 @@ from tracebridge.torch._translate.operators import (
     linalg,
     normalisation,
     products,
+    pullbacks,
     ranks,
     recurrent,
     reductions,
     sampling,
     shapes,
+    special,
     windows,
 )
 
@@ -53,6 +55,8 @@ TABLE: Final[dict[Any, Operator]] = _overloads(
     ranks.ROWS,
     linalg.ROWS,
     sampling.ROWS,
+    pullbacks.ROWS,
+    special.ROWS,
 )
 KEYED_TABLE: Final[dict[Any, Operator]] = _overloads(
     drawing.KEYED_ROWS, products.KEYED_ROWS, recurrent.KEYED_ROWS
@@ -83,11 +87,12 @@ CHECKS: Final[frozenset[Any]] = frozenset(
 """Operators without a result, which check what the exporter assumed."""
 
 _SYMBOLIC: Final[dict[Any, Callable[..., Any]]] = {
-    torch.sym_float: float,
-    torch.sym_int: int,
+    torch.sym_float: as_float,
+    torch.sym_int: as_int,
+    torch.sym_ite: chosen,
     torch.sym_max: max,
     torch.sym_min: min,
-    torch.sym_not: operator.not_,
+    torch.sym_not: negation,
 }
 
 

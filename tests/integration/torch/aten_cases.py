@@ -72,6 +72,13 @@ def unary() -> list[Case]:
         case("_to_copy", i(3), dtype=torch.float32),
         case("_to_copy", r(3), dtype=torch.bool),
         case("copy", r(2, 3), i(3)),
+        case("alias", r(2)),
+        case("log_sigmoid", r(5)),
+        case("hardsigmoid", torch.tensor([-4.0, -3.0, 1.0, 3.0, 4.0])),
+        case("hardswish", torch.tensor([-4.0, -3.0, 1.0, 3.0, 4.0])),
+        case("clamp_min", r(4), 0.5),
+        case("clamp_max", i(4), 1),
+        case("detach", i(2)),
     ]
 
 
@@ -114,6 +121,9 @@ def binary() -> list[Case]:
         case("pow.Tensor_Tensor", i(4), i(4, low=0)),
         case("where.self", b(3), r(2, 3), torch.tensor(1)),
         case("masked_fill.Scalar", r(2, 3), b(3), 7),
+        case("masked_fill.Tensor", r(2, 3), b(3), torch.tensor(7)),
+        case("remainder.Scalar_Tensor", 7, i(3, low=1)),
+        case("rsub.Tensor", r(3), r(3), alpha=2),
         case("addcmul", r(3), r(3), r(3), value=2),
         case("addcdiv", r(3), r(3), r(3, low=1), value=2),
     ]
@@ -157,6 +167,12 @@ def shapes() -> list[Case]:
         case("reflection_pad3d", r(1, 3, 4, 3), [1, 1, 2, 1, 0, 1]),
         case("replication_pad2d", r(1, 2, 4, 5), [2, 1, 1, 3]),
         case("replication_pad3d", r(1, 3, 4, 3), [1, 1, 2, 1, 0, 1]),
+    ]
+
+
+def making() -> list[Case]:
+    x = r(2, 3, 4)
+    return [
         case("full", [2, 3], 1.5),
         case("full", [2], 3),
         case("full", [2], True),
@@ -172,6 +188,15 @@ def shapes() -> list[Case]:
         case("ones", [2], dtype=torch.int64),
         case("ones_like", i(2)),
         case("new_zeros", i(2), [3]),
+        case("new_ones", r(2), [3], dtype=torch.int32),
+        case("new_full", i(2), [3], 4),
+        case("zeros_like", r(2)),
+        case("fill.Tensor", r(3), torch.tensor(2)),
+        case("arange", 4),
+        case("arange.start", 2, 4.5),
+        case("reshape", x, [-1, 4]),
+        case("_unsafe_view", x, [4, -1]),
+        case("replication_pad1d", r(2, 5), [2, 1]),
     ]
 
 
@@ -196,6 +221,9 @@ def reductions() -> list[Case]:
         case("sum.dim_IntList", b(3, 4), [0]),
         case("sum.dim_IntList", i(4), None, dtype=torch.float32),
         case("mean", x),
+        case("sum", i(3, 4)),
+        case("max", x),
+        case("min", i(3, 4)),
         case("amax", torch.tensor([[1.0, 1.0], [2.0, 3.0]]), [1]),
         case("prod", r(3)),
         case("prod", i(3, low=1)),
@@ -230,6 +258,10 @@ def indexing() -> list[Case]:
         *cases,
         case("embedding", r(5, 2), i(2, 3, low=0, high=5)),
         case("embedding", r(5, 2), torch.tensor([1, 2, 1]), 1),
+        case("embedding", r(5, 2), torch.tensor([1, 2, 1]), 0, True),
+        case("multilabel_margin_loss_forward", x, torch.tensor([[0, 2, -1]] * 3 + [[-1, 2, 1]]), 1),
+        case("multilabel_margin_loss_forward", x[0], torch.tensor([1, -1, 2]), 0),
+        case("multilabel_margin_loss_forward", x, torch.tensor([[0, 1, 2]] * 4), 0),
         case("gather", x, 0, index),
         case("gather", x, 1, i(2, 5, low=0, high=3)),
         case("scatter.src", x, 0, torch.tensor([[0, 1, 2]]), r(1, 3)),
@@ -239,6 +271,8 @@ def indexing() -> list[Case]:
         case("index.Tensor", x, [torch.tensor([0, -1, 2])]),
         case("index.Tensor", r(2, 3, 4), [torch.tensor([0, 1]), None, torch.tensor([1, 2])]),
         case("index.Tensor", r(2, 3, 4), [None, torch.tensor([[0, 1], [2, 2]])]),
+        case("_unsafe_index.Tensor", x, [torch.tensor([0, -1, 2])]),
+        case("_unsafe_index_put", x, [torch.tensor([0, 2])], r(2, 3)),
         case("index_put", x, [torch.tensor([0, 2])], r(2, 3)),
         case("index_put", x, [torch.tensor([0, 0])], r(2, 3), True),
         case("index_put", x, [b(4, 3)], torch.tensor(3.0)),
@@ -279,6 +313,51 @@ def windows() -> list[Case]:
         case("upsample_bilinear2d.vec", x, [9, 4], False, None),
         case("upsample_bilinear2d.vec", x, [9, 4], True, None),
         case("upsample_bilinear2d.vec", x, None, False, [2.0, 1.5]),
+        case("_upsample_bilinear2d_aa", x, [4, 9], False),
+        case("_upsample_bilinear2d_aa", x, [3, 4], False, 0.45, 0.7),
+        case("_upsample_bicubic2d_aa", x, [4, 9], False),
+        case("_upsample_bicubic2d_aa", x, [3, 4], True),
+        case("fractional_max_pool2d", x, [2, 3], [4, 2], r(2, 4, 2, low=0, high=1)),
+        case(
+            "fractional_max_pool3d", r(1, 2, 6, 5, 5), [2] * 3, [4, 1, 3], r(1, 2, 3, low=0, high=1)
+        ),
+        case("upsample_linear1d.vec", r(2, 3, 4), [7], False, None),
+        case("upsample_nearest1d.vec", r(2, 3, 4), [7], None),
+        case("upsample_nearest3d.vec", r(1, 2, 3, 4, 5), [5, 4, 3], None),
+        case("upsample_trilinear3d.vec", r(1, 2, 3, 4, 5), [5, 4, 3], True, None),
+    ]
+
+
+def pullbacks() -> list[Case]:
+    """What torch's autograd calls; their own derivatives are those of the second order."""
+    x, deep = r(2, 4, 7, 6), r(1, 2, 4, 5, 4)
+    kernel, options = [3, 2], ([2, 2], [1, 1])
+    y, index = torch.ops.aten.max_pool2d_with_indices(x, kernel, *options, [1, 1], True)
+    z, place = torch.ops.aten.max_pool3d_with_indices(deep, [2, 2, 2])
+    flat, at = torch.ops.aten.adaptive_max_pool2d(x, [3, 2])
+    best, where = torch.ops.aten.adaptive_max_pool3d(deep, [3, 2, 2])
+    one, none = [1, 1], [0, 0]
+    back = "convolution_backward"
+    given = (r(2, 6, 4, 5), x, r(6, 2, 3, 2), [6], [2, 1], [1, 0], [1, 1], False, none, 2)
+    turned = (r(2, 6, 8, 7), x, r(4, 3, 2, 2), None, one, none, one, True, none, 2)
+    return [
+        case(back, *given, [True, True, True]),
+        case(back, *given, [False, True, False]),
+        case(back, *turned, [True, True, False]),
+        case(
+            back, r(2, 4, 8), r(2, 3, 8), r(4, 3, 3), [4], [1], [1], [1], False, [0], 1, [True] * 3
+        ),
+        case("avg_pool2d_backward", y, x, kernel, *options, True, False, None),
+        case("avg_pool3d_backward", z, deep, [2] * 3, [2] * 3, [0] * 3, False, True, None),
+        case("_adaptive_avg_pool2d_backward", r(2, 4, 3, 4), x),
+        case("_adaptive_avg_pool3d_backward", r(1, 2, 2, 3, 4), deep),
+        case("max_pool2d_with_indices_backward", y, x, kernel, *options, [1, 1], True, index),
+        case(
+            "max_pool3d_with_indices_backward",
+            *(z, deep, [2] * 3, [2] * 3, [0] * 3, [1] * 3, False, place),
+        ),
+        case("adaptive_max_pool2d_backward", flat, x, at),
+        case("adaptive_max_pool3d_backward", best, deep, where),
     ]
 
 
@@ -294,7 +373,12 @@ def layers() -> list[Case]:
         case("addmm", r(4), r(2, 3), r(3, 4), beta=2, alpha=0.5),
         case("baddbmm", r(2, 2, 2), r(2, 2, 3), r(2, 3, 2)),
         case("mv", r(2, 3), r(3)),
+        case("addmv", r(2), r(2, 3), r(3), beta=0.5),
+        case("addbmm", r(2, 2), r(3, 2, 4), r(3, 4, 2), alpha=2),
+        case("layer_norm", x, [5], r(5), r(5)),
+        case("group_norm", x, 2, w, v),
         case("dot", r(3), r(3)),
+        case("_trilinear", r(2, 3), r(4, 3, 5), r(2, 5), [1, 3], [0], [1, 2], [2, 3]),
         case("linear", x, r(2, 5), r(2)),
         case("matmul", r(3), r(2, 3, 4)),
         case("_native_batch_norm_legit_functional", x, w, v, r(4), r(4, low=1), True, 0.1, 1e-5),
@@ -382,6 +466,7 @@ def ranks() -> list[Case]:
         case("unfold", r(5, 2), 0, 2, 1),
         case("adaptive_max_pool2d", r(2, 3, 7, 5), [3, 2]),
         case("adaptive_max_pool2d", r(3, 4, 4), [4, 3]),
+        case("adaptive_max_pool3d", r(2, 3, 4, 5), [3, 2, 4]),
         case("copysign.Tensor", r(4), torch.tensor([1.0, -0.0, 0.0, -2.0])),
         case("copysign.Scalar", i(4, low=1), -1),
         case("signbit", torch.tensor([1.0, -0.0, 0.0, -2.0])),
@@ -400,5 +485,8 @@ def ranks() -> list[Case]:
 
 FAMILIES = {
     f.__name__: f
-    for f in (unary, binary, shapes, reductions, indexing, windows, layers, complex_numbers, ranks)
+    for f in (
+        *(unary, binary, shapes, making, reductions, indexing, windows, pullbacks, layers),
+        *(complex_numbers, ranks),
+    )
 }

@@ -102,6 +102,7 @@ def bags() -> list[Case]:
             case(forward, table, rows, starts, False, mode, False, None, False, 0)
             for mode in (0, 1, 2)
         ],
+        *[case("_embedding_bag", table, rows, starts, False, mode) for mode in (0, 1)],
         case(forward, table, rows, starts, False, 0, False, r(6)),
         case(forward, table, rows, torch.tensor([0, 2, 6]), False, 1, False, None, True),
     ]
@@ -119,6 +120,43 @@ def others() -> list[Case]:
     ]
 
 
+def special() -> list[Case]:
+    """Special functions; extrema that leave out what is no number."""
+    x, gaps = r(6, low=0.1, high=2), torch.tensor([1.0, float("nan"), 2.0, -0.5])
+    y, places = torch.tensor([1.0, 3.0, float("nan"), 0.5]), torch.tensor([0, 2])
+    names = "erfcx i0e i1 i1e modified_bessel_i0 modified_bessel_i1"
+    square = r(4, 3)
+    return [
+        *[case(f"special_{name}", x - 1) for name in names.split()],
+        case("i0", x),
+        case("i0", i(3, low=0)),
+        case("special_ndtri", x / 2.1),
+        case("special_zeta", x + 1.5, x),
+        case("igamma", x, x + 0.5),
+        case("igammac", x, x + 0.5),
+        case("polygamma", 2, x),
+        case("fmax", gaps, y),
+        case("fmin", gaps, y),
+        case("fmax", i(4), i(4)),
+        case("ldexp.Tensor", x, i(6, low=0)),  # torch's derivative is 0 at negative ones
+        case("frexp.Tensor", torch.cat([x, torch.zeros(1), -x])),
+        case("lcm", i(5), i(5)),
+        case("dist", r(3, 2), r(2), 3),
+        *[
+            case("index_reduce", square, 0, places, r(2, 3), mode, include_self=own)
+            for mode in ("prod", "mean", "amax", "amin")
+            for own in (True, False)
+        ],
+        case("put", square, torch.tensor([[0, 7], [-1, 2]]), r(2, 2)),
+        case("put", square, torch.tensor([0, 7, 7]), r(3), True),
+        case("repeat_interleave.Tensor", torch.tensor([1, 0, 3]), output_size=4),
+        case("scatter.reduce", square, 0, torch.tensor([[0, 1, 0]]), r(1, 3), reduce="add"),
+        case("scatter.value_reduce", square, 1, torch.tensor([[0], [2]]), 5.0, reduce="multiply"),
+        case("diagonal_scatter", square, r(3), -1),
+        case("as_strided_scatter", square, r(2, 2), [2, 2], [1, 3], 1),
+    ]
+
+
 def _seeded(family: Callable[[], list[Case]]) -> Callable[[], list[Case]]:
     """The same numbers whichever families come before: some matrices have no good factors."""
 
@@ -129,4 +167,4 @@ def _seeded(family: Callable[[], list[Case]]) -> Callable[[], list[Case]]:
     return cases
 
 
-FAMILIES = {f.__name__: _seeded(f) for f in (systems, factors, samples, bags, others)}
+FAMILIES = {f.__name__: _seeded(f) for f in (systems, factors, samples, bags, others, special)}

@@ -24,16 +24,24 @@ _NO_GRADIENT = frozenset(
         "_native_batch_norm_legit_functional.default",
         "_native_batch_norm_legit_no_training.default",
         "_conj.default",
+        "as_strided_scatter.default",  # torch's is that of the elements that are overwritten
         "_embedding_bag_forward_only.default",
         "cholesky_inverse.default",  # torch's is not zero for elements that it does not read
         "cholesky_solve.default",
+        "igamma.default",
+        "igammac.default",
         "linalg_lu_factor_ex.default",
+        "scatter.reduce",
+        "scatter.value_reduce",
+        "special_zeta.default",
         "rrelu_with_noise_functional.default",
         "_conj_physical.default",
         "_fft_c2c.default",
         "_fft_r2c.default",
         "complex.default",
         "copy.default",
+        "fractional_max_pool2d.default",  # of samples torch has none
+        "fractional_max_pool3d.default",
         "nextafter.default",
         "polar.default",
         "view_as_complex.default",
@@ -43,6 +51,7 @@ _NO_GRADIENT = frozenset(
 
 # How many results are for users; the others are for torch's derivatives, and differ.
 _RESULTS = {
+    "_embedding_bag.default": 1,
     "_embedding_bag_forward_only.default": 1,
     "_linalg_det.default": 1,
     "_linalg_slogdet.default": 2,

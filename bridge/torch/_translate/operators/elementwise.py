@@ -108,6 +108,21 @@ def _hardtanh(x: Value, low: Any = -1.0, high: Any = 1.0) -> Any:
     return tnp.where(x <= low, low, tnp.where(x >= high, high, x))
 
 
+def _hardsigmoid(x: Value) -> Any:
+    exact = wide(x)
+    low, half, high = [cast(v, exact.dtype) for v in (0, 0.5, 1)]
+    y = tnp.where(exact <= -3, low, tnp.where(exact >= 3, high, exact / 6 + half))
+    return cast(y, x.dtype)
+
+
+def _hardswish(x: Value) -> Any:
+    # Torch's derivative at -3 is 0 and at 3 it is 1: those of the pieces outside.
+    exact = wide(x)
+    inside = exact * (exact + 3) / 6
+    y = tnp.where(exact <= -3, cast(0, exact.dtype), tnp.where(exact >= 3, exact, inside))
+    return cast(y, x.dtype)
+
+
 def _elu(x: Value, alpha: Any = 1.0, scale: Any = 1.0, input_scale: Any = 1.0) -> Any:
     alpha, scale, inner = [cast(v, x.dtype) for v in (alpha, scale, input_scale)]
     safe = tnp.where(x > 0, cast(0, x.dtype), x)
@@ -281,6 +296,8 @@ ROWS: Final[dict[str, Operator]] = {
     "fmod.Scalar": _fmod,
     "fmod.Tensor": _fmod,
     "gelu.default": _gelu,
+    "hardsigmoid.default": _hardsigmoid,
+    "hardswish.default": _hardswish,
     "hardtanh.default": _hardtanh,
     "__lshift__.Scalar": _shift(tnp.left_shift),
     "__rshift__.Scalar": _shift(tnp.right_shift),

@@ -12,7 +12,27 @@ import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
 from tracebridge.core.ir.value import Value
 from tracebridge.torch._translate.numbers import Operator, axis_of, cast, is_array
+from tracebridge.torch._translate.operators import shapes
+from tracebridge.torch._translate.operators.products import norm_of
 from tracebridge.torch._translate.operators.shapes import slice_index
+
+
+def trained_by_frequency(table: Value, indices: Value) -> Any:
+    """A table whose rows have the mean derivative of their uses, and not the sum."""
+    often = tnp.zeros((table.shape[0],), table.dtype)
+    often = often.at[tnp.reshape(indices, (-1,))].add(cast(1, table.dtype))
+    part = table / tnp.maximum(often, cast(1, table.dtype))[:, None]
+    return part + lax.stop_gradient(table - part)
+
+
+def _embedding_renorm(weight: Value, indices: Value, max_norm: Any, norm_type: Any) -> Any:
+    """Rows that are read shortened to a largest norm; torch differentiates as if they were not."""
+    fixed = lax.stop_gradient(weight)
+    read = tnp.zeros((weight.shape[0],), np.bool_).at[tnp.reshape(indices, (-1,))].set(True)
+    norm = norm_of(fixed, norm_type)
+    size = tnp.where(read & (norm > max_norm), cast(max_norm, norm.dtype) / (norm + 1e-7), 1)
+    short = fixed * cast(size, weight.dtype)[:, None]
+    return weight + lax.stop_gradient(short - fixed)
 
 
 def _embedding(
@@ -25,6 +45,8 @@ def _embedding(
     if padding_idx >= 0:  # the row is not trained
         row = tnp.arange(weight.shape[0])[:, None] == padding_idx
         weight = tnp.where(row, lax.stop_gradient(weight), weight)
+    if scale_grad_by_freq:
+        weight = trained_by_frequency(weight, indices)
     return tnp.take(weight, indices, axis=0, mode="clip")
 
 
@@ -140,17 +162,86 @@ def _masked_scatter(x: Value, mask: Value, source: Value) -> Any:
     return tnp.where(mask, tnp.reshape(values, x.shape), x)
 
 
+def _multilabel_margin_loss(x: Value, target: Value, reduction: int) -> tuple[Any, Any]:
+    """Margins of the classes before the first -1 to all others; and which classes these are."""
+    scores, classes = [v if v.ndim == 2 else tnp.reshape(v, (1, -1)) for v in (x, target)]
+    n = scores.shape[1]
+    named = tnp.cumprod(cast(classes >= 0, np.dtype(np.int32)), axis=1) != 0
+    classes = tnp.where(named, classes, 0)
+    hot = (classes[..., None] == tnp.arange(n)) & named[..., None]
+    is_target = tnp.any(hot, axis=1)
+    own = tnp.take_along_axis(scores, classes, 1)
+    margin = cast(1, x.dtype) - own[..., None] + scores[:, None]
+    counts = named[..., None] & ~is_target[:, None] & (margin > 0)
+    loss = tnp.sum(tnp.where(counts, margin, cast(0, x.dtype)), axis=(1, 2)) / n
+    if reduction:
+        loss = tnp.mean(loss) if reduction == 1 else tnp.sum(loss)
+    elif x.ndim < 2:
+        loss = loss[0]
+    return loss, cast(tnp.reshape(is_target, target.shape), x.dtype)
+
+
+def _scatter_by(x: Value, dim: int, index: Value, src: Any, *, reduce: str) -> Any:
+    """Writing that adds or multiplies."""
+    return _writing(reduce)(x, dim, index, src)
+
+
+def _index_reduce(
+    x: Value, dim: int, index: Value, source: Value, reduce: str, *, include_self: bool = True
+) -> Any:
+    """Slices that are reduced into those at positions of one axis."""
+    axis = axis_of(dim, x.ndim)
+    shape = [1] * source.ndim
+    shape[axis] = -1
+    grid = tnp.broadcast_to(tnp.reshape(index, shape), source.shape)
+    return _scatter_reduce(x, dim, grid, source, reduce, include_self=include_self)
+
+
+def _put(x: Value, index: Value, source: Value, accumulate: bool = False) -> Any:
+    at = tnp.reshape(x, (-1,)).at[tnp.reshape(index, (-1,))]
+    values = tnp.reshape(source, (-1,))
+    return tnp.reshape(at.add(values) if accumulate else at.set(values), x.shape)
+
+
+def _repeat_interleave(repeats: Value, *, output_size: int) -> Any:
+    """Positions, each as often as it says."""
+    ends = tnp.cumsum(repeats)
+    places = tnp.arange(output_size, dtype=ends.dtype)
+    return cast(tnp.searchsorted(ends, places, side="right"), repeats.dtype)
+
+
+def _written_into(view: Operator) -> Operator:
+    """An array whose elements in a view are those of another array."""
+
+    def run(x: Value, src: Value, *options: Any, **more: Any) -> Any:
+        places = tnp.reshape(tnp.arange(math.prod(x.shape)), x.shape)
+        index = tnp.reshape(view(places, *options, **more), (-1,))
+        flat = tnp.reshape(x, (-1,)).at[index].set(tnp.reshape(cast(src, x.dtype), (-1,)))
+        return tnp.reshape(flat, x.shape)
+
+    return run
+
+
 ROWS: Final[dict[str, Operator]] = {
     "_unsafe_index.Tensor": _index,
     "_unsafe_index_put.default": _index_put,
+    "as_strided_scatter.default": _written_into(shapes.ROWS["as_strided.default"]),
+    "diagonal_scatter.default": _written_into(shapes.ROWS["diagonal.default"]),
     "embedding.default": _embedding,
+    "embedding_renorm.default": _embedding_renorm,
     "gather.default": _gather,
     "index.Tensor": _index,
     "index_add.default": _along("add"),
     "index_copy.default": _along("set"),
     "index_put.default": _index_put,
+    "index_reduce.default": _index_reduce,
     "index_select.default": _index_select,
     "masked_scatter.default": _masked_scatter,
+    "multilabel_margin_loss_forward.default": _multilabel_margin_loss,
+    "put.default": _put,
+    "repeat_interleave.Tensor": _repeat_interleave,
+    "scatter.reduce": _scatter_by,
+    "scatter.value_reduce": _scatter_by,
     "scatter.src": _writing("set"),
     "scatter.value": _writing("set"),
     "scatter_add.default": _writing("add"),

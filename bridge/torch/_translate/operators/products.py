@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -12,7 +13,14 @@ import tracebridge.nn as nn
 import tracebridge.numpy as tnp
 from tracebridge.core.ir.value import Value
 from tracebridge.random.transforms import bernoulli
-from tracebridge.torch._translate.numbers import Operator, as_numpy_dtype, axes_of, cast, wide
+from tracebridge.torch._translate.numbers import (
+    Operator,
+    as_numpy_dtype,
+    axes_of,
+    cast,
+    promoted,
+    wide,
+)
 
 
 def _linear(x: Value, weight: Value, bias: Value | None = None) -> Any:
@@ -129,15 +137,36 @@ def _explicit(
 
 
 def _cdist(x: Value, y: Value, p: float, compute_mode: int | None = None) -> Any:
-    return _norm(x[..., :, None, :] - y[..., None, :, :], p)
+    return norm_of(x[..., :, None, :] - y[..., None, :, :], p)
 
 
 def _pdist(x: Value, p: float = 2.0) -> Any:
     rows, columns = np.triu_indices(x.shape[0], 1)
-    return _norm(x[rows] - x[columns], p)
+    return norm_of(x[rows] - x[columns], p)
 
 
-def _norm(x: Value, p: Any, axes: Any = -1, *, keepdims: bool = False) -> Any:
+def _trilinear(
+    x: Value,
+    y: Value,
+    z: Value,
+    expand1: Sequence[int],
+    expand2: Sequence[int],
+    expand3: Sequence[int],
+    sumdim: Sequence[int],
+    unroll_dim: int = 1,
+) -> Any:
+    """The product of three arrays with new axes, summed over some."""
+    del unroll_dim
+    letters = "abcdefghij"[: x.ndim + len(expand1)]
+    terms = [
+        "".join([c for i, c in enumerate(letters) if i not in new])
+        for new in (expand1, expand2, expand3)
+    ]
+    kept = "".join([c for i, c in enumerate(letters) if i not in sumdim])
+    return tnp.einsum(f"{','.join(terms)}->{kept}", x, y, z)
+
+
+def norm_of(x: Value, p: Any, axes: Any = -1, *, keepdims: bool = False) -> Any:
     """The ``p``-norm, with the derivative 0 where it is 0."""
     size = tnp.abs(x)
     if p == 0:
@@ -158,6 +187,12 @@ def _norm(x: Value, p: Any, axes: Any = -1, *, keepdims: bool = False) -> Any:
     return tnp.where(total == 0, zero, root)
 
 
+def _dist(x: Value, y: Value, p: Any = 2) -> Any:
+    x, y = promoted(x, y)
+    difference = x - y
+    return norm_of(difference, p, tuple(range(difference.ndim)))
+
+
 def _vector_norm(
     x: Value,
     ord: Any = 2,
@@ -167,17 +202,19 @@ def _vector_norm(
     dtype: torch.dtype | None = None,
 ) -> Any:
     x = x if dtype is None else cast(x, as_numpy_dtype(dtype))
-    return _norm(x, ord, axes_of(dim, x.ndim), keepdims=keepdim)
+    return norm_of(x, ord, axes_of(dim, x.ndim), keepdims=keepdim)
 
 
 ROWS: Final[dict[str, Operator]] = {
     "_cdist_forward.default": _cdist,
     "_pdist_forward.default": _pdist,
+    "_trilinear.default": _trilinear,
     "addbmm.default": _plus(lambda a, b: tnp.sum(tnp.matmul(a, b), axis=0)),
     "addmm.default": _plus(tnp.matmul),
     "addmv.default": _plus(tnp.matmul),
     "baddbmm.default": _plus(tnp.matmul),
     "bmm.default": tnp.matmul,
+    "dist.default": _dist,
     "dot.default": tnp.matmul,
     "linalg_vector_norm.default": _vector_norm,
     "linear.default": _linear,

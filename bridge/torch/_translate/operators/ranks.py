@@ -191,6 +191,7 @@ def _mode(x: Value, dim: int = -1, keepdim: bool = False) -> tuple[Any, Any]:
 ROWS: Final[dict[str, Operator]] = {
     "mode.default": _mode,
     "adaptive_max_pool2d.default": _adaptive_max_pool(2),
+    "adaptive_max_pool3d.default": _adaptive_max_pool(3),
     "bucketize.Tensor": _bucketize,
     "cummax.default": _running_extreme(lax.cummax),
     "cummin.default": _running_extreme(lax.cummin),

@@ -14,6 +14,7 @@ import tracebridge.numpy as tnp
 from tracebridge.core.ir.value import Value
 from tracebridge.ops.segments import segment_max, segment_sum
 from tracebridge.torch._translate.numbers import Operator, cast, wide
+from tracebridge.torch._translate.operators.indexing import trained_by_frequency
 
 _NEAREST, _BICUBIC = 1, 2
 _CUBIC = -0.75  # the parameter that torch has
@@ -130,9 +131,7 @@ def _embedding_bag(
     del sparse
     n, bags = indices.shape[0], offsets.shape[0] - bool(include_last_offset)
     if scale_grad_by_freq:
-        often = segment_sum(tnp.ones((n,), table.dtype), indices, table.shape[0])
-        scale = 1 / tnp.maximum(often, 1)[:, None]
-        table = table * scale + lax.stop_gradient(table - table * scale)
+        table = trained_by_frequency(table, indices)
     place = tnp.arange(n, dtype=offsets.dtype)
     bag = tnp.searchsorted(offsets[:bags], place, side="right") - 1
     rows = tnp.take(table, indices, axis=0, mode="clip")
@@ -150,9 +149,52 @@ def _embedding_bag(
     return y, cast(bag, np.dtype(np.int64)), size, size
 
 
+def _starts(sample: Value, size: int, count: int, kernel: int) -> Any:
+    """Where windows of a fractional pool begin, for each row of ``sample``."""
+    last = tnp.full((*sample.shape, 1), size - kernel, np.int32)
+    if count == 1:
+        return last
+    step = cast((size - kernel) / (count - 1), sample.dtype)
+    offset = tnp.trunc(sample[..., None] * step)
+    first = tnp.arange(count - 1, dtype=sample.dtype) + sample[..., None]
+    return tnp.concatenate([cast(tnp.trunc(first * step) - offset, last.dtype), last], -1)
+
+
+def _fractional_max_pool(n: int) -> Operator:
+    """Maxima of windows of one size at places that samples say, with their positions."""
+
+    def run(
+        x: Value, kernel: Sequence[int], output: Sequence[int], samples: Value
+    ) -> tuple[Any, Any]:
+        batched = x if x.ndim == n + 2 else x[None]
+        sizes = batched.shape[2:]
+        place: Any = 0
+        for i, (size, count, k) in enumerate(zip(sizes, output, kernel, strict=True)):
+            # Of two axes torch takes the samples in the opposite order.
+            sample = samples[..., 1 - i if n == 2 else i]
+            at = _starts(sample, size, count, k)[..., None] + tnp.arange(k, dtype=np.int32)
+            shape = [1] * (2 * n)
+            shape[i], shape[n + i] = count, k
+            place = place * size + tnp.reshape(at, (*at.shape[:2], *shape))
+        grid = (*place.shape[:2], *output)
+        places = tnp.reshape(tnp.broadcast_to(place, (*grid, *kernel)), (*grid[:2], -1))
+        flat = tnp.reshape(batched, (*batched.shape[:2], -1))
+        places = tnp.broadcast_to(places, (*flat.shape[:2], places.shape[-1]))
+        seen = tnp.reshape(tnp.take_along_axis(flat, places, -1), (*flat.shape[:2], *output, -1))
+        best = tnp.argmax(lax.stop_gradient(seen), -1, keepdims=True)
+        y = tnp.take_along_axis(seen, best, -1)[..., 0]
+        index = tnp.take_along_axis(tnp.reshape(places, seen.shape), best, -1)[..., 0]
+        index = cast(index, np.dtype(np.int64))
+        return (y, index) if batched is x else (y[0], index[0])
+
+    return run
+
+
 ROWS: Final[dict[str, Operator]] = {
     "grid_sampler_2d.default": _grid_sampler,
     "grid_sampler_3d.default": _grid_sampler,
+    "fractional_max_pool2d.default": _fractional_max_pool(2),
+    "fractional_max_pool3d.default": _fractional_max_pool(3),
     "_embedding_bag.default": _embedding_bag,
     "_embedding_bag_forward_only.default": _embedding_bag,
 }

@@ -152,6 +152,29 @@ def slice_index(x: Value, dim: int, start: Any, end: Any, step: int) -> tuple[sl
     return (slice(None),) * axis_of(dim, x.ndim) + (slice(start, end, step),)
 
 
+def slice_from(
+    x: Value, dim: int = 0, start: Any = 0, end: Any = None, step: int = 1, *, size: Sequence[Any]
+) -> Any:
+    """A slice that begins where a value says; torch knows its size."""
+    del end
+    axis = axis_of(dim, x.ndim)
+    places = tnp.asarray(0 if start is None else start) + tnp.arange(size[axis]) * step
+    return tnp.take(x, places, axis=axis)
+
+
+def _resize(x: Value, size: Sequence[Any], **_: object) -> Any:
+    """The elements in another shape; those that there were not are 0."""
+    wanted, flat = math.prod(size), tnp.reshape(x, (-1,))
+    more = wanted - flat.shape[0]
+    flat = tnp.pad(flat, (0, more)) if more > 0 else flat[:wanted]
+    return tnp.reshape(flat, tuple(size))
+
+
+def _item(x: Value) -> Any:
+    """The one element: as an array, which takes part in what follows like a number."""
+    return lax.stop_gradient(tnp.reshape(x, ()))
+
+
 def _select(x: Value, dim: int, index: Any) -> Any:
     if isinstance(index, int):
         return lax.index_in_dim(x, index, axis_of(dim, x.ndim), keepdims=False)
@@ -228,6 +251,7 @@ def _places_in_triangle(fun: Any) -> Operator:
 
 
 ROWS: Final[dict[str, Operator]] = {
+    "_local_scalar_dense.default": _item,
     "_unsafe_view.default": _view,
     "tril_indices.default": _places_in_triangle(np.tril_indices),
     "triu_indices.default": _places_in_triangle(np.triu_indices),
@@ -263,6 +287,7 @@ ROWS: Final[dict[str, Operator]] = {
     "replication_pad2d.default": padded_by("edge"),
     "replication_pad3d.default": padded_by("edge"),
     "reshape.default": _view,
+    "resize.default": _resize,
     "roll.default": _roll,
     "scalar_tensor.default": _scalar_tensor,
     "select.int": _select,

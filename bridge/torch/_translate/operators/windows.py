@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -13,7 +13,7 @@ import tracebridge.core.lax as lax
 import tracebridge.lax as public
 import tracebridge.numpy as tnp
 from tracebridge.core.ir.value import Value
-from tracebridge.torch._translate.numbers import Operator, cast
+from tracebridge.torch._translate.numbers import Operator, cast, wide
 
 INDEX = np.dtype(np.int64)
 
@@ -267,7 +267,53 @@ def _linear(x: Value, output_size: Any, align_corners: bool, factors: Any) -> An
     return x
 
 
+def _smooth(reach: int, filter_of: Callable[[Any], Any]) -> Operator:
+    """Resampling by a filter that is as wide as a new pixel where there are fewer of them."""
+
+    def weights_of(old: int, size: int, scale: float) -> np.ndarray[Any, Any]:
+        wide_scale = max(scale, 1.0)
+        centre = scale * (np.arange(size) + 0.5)
+        support = reach / 2 * wide_scale
+        low = np.maximum((centre - support + 0.5).astype(np.int64), 0)
+        high = np.minimum((centre + support + 0.5).astype(np.int64), old)
+        places = np.arange(old)
+        values = filter_of((places + 0.5 - centre[:, None]) / wide_scale)
+        seen = (places >= low[:, None]) & (places < high[:, None])
+        values = np.where(seen, values, 0.0)
+        return values / np.sum(values, axis=1, keepdims=True)
+
+    def run(x: Value, sizes: Sequence[int], align_corners: bool, *factors: float | None) -> Any:
+        exact = wide(x)
+        for i, size in enumerate(sizes):
+            axis = x.ndim - len(sizes) + i
+            old = x.shape[axis]
+            factor = factors[i] if i < len(factors) else None
+            scale = old / size if factor is None else 1 / factor
+            if align_corners:
+                scale = (old - 1) / (size - 1) if size > 1 else 0.0
+            weights = cast(weights_of(old, size, scale), exact.dtype)
+            product = tnp.matmul(tnp.moveaxis(exact, axis, -1), weights.T)
+            exact = tnp.moveaxis(product, -1, axis)
+        return cast(exact, x.dtype)
+
+    return run
+
+
+def _hat(t: Any) -> Any:
+    return np.maximum(1 - np.abs(t), 0)
+
+
+def _cubic(t: Any) -> Any:
+    """The cubic filter that Pillow has, with the parameter -1/2."""
+    t = np.abs(t)
+    near = (1.5 * t - 2.5) * t * t + 1
+    far = ((-0.5 * t + 2.5) * t - 4) * t + 2
+    return np.where(t < 1, near, np.where(t < 2, far, 0))
+
+
 ROWS: Final[dict[str, Operator]] = {
+    "_upsample_bicubic2d_aa.default": _smooth(4, _cubic),
+    "_upsample_bilinear2d_aa.default": _smooth(2, _hat),
     "_adaptive_avg_pool2d.default": _adaptive_avg_pool(2),
     "_adaptive_avg_pool3d.default": _adaptive_avg_pool(3),
     "avg_pool1d.default": _avg_pool(1),
