@@ -30,7 +30,7 @@ def segment_sum(
     """Sums of the rows with the same number.
 
     Args:
-        data: array of shape ``(n, *rest)``.
+        data: array of shape ``(n, *rest)``; a number, or a single row, is that of each number.
         segment_ids: integers of shape ``(n,)``: the segment of each row. Rows of negative
             numbers, and of numbers from ``num_segments`` on, take no part.
         num_segments: how many segments there are; default: the largest number plus 1, which has
@@ -147,6 +147,16 @@ _REDUCTIONS = {
 }
 
 
+def _rows_and_numbers(call: str, data: ArrayLike, segment_ids: ArrayLike) -> tuple[Array, Array]:
+    x, ids = tnp.asarray(data), tnp.asarray(segment_ids)
+    if ids.ndim == 1 and (x.ndim == 0 or x.shape[0] == 1):
+        x = tnp.broadcast_to(x, (ids.shape[0], *x.shape[1:]))
+    elif ids.ndim != 1 or x.shape[:1] != ids.shape:
+        msg = f"{call}: data has shape {x.shape} and segment_ids {ids.shape}"
+        raise ShapeMismatchError(msg, expected="one number for each row of data")
+    return x, ids
+
+
 def _segments(
     kind: str,
     data: ArrayLike,
@@ -159,10 +169,7 @@ def _segments(
     out_sharding: object,
 ) -> Any:
     call = f"segment_{kind}"
-    x, ids = tnp.asarray(data), tnp.asarray(segment_ids)
-    if ids.ndim != 1 or x.ndim < 1 or x.shape[0] != ids.shape[0]:
-        msg = f"{call}: data has shape {x.shape} and segment_ids {ids.shape}"
-        raise ShapeMismatchError(msg, expected="one number for each row of data")
+    x, ids = _rows_and_numbers(call, data, segment_ids)
     if num_segments is None:
         num_segments = int(np.max(np.asarray(ids), initial=-1)) + 1
     count = operator.index(num_segments)

@@ -33,7 +33,9 @@ _INTERNED: dict[tuple[Any, ...], weakref.ReferenceType[ShapedArray]] = {}
 class ShapedArray:
     """Shape, dtype and weak type of an array. Interned: compare with ``is``.
 
-    ``mlir_type``, ``strong`` and ``tangent`` memoise what other layers derive from an aval.
+    ``mlir_type``, ``strong`` and ``tangent`` memoise what other layers derive from an aval. The
+    constructor and ``update`` take ``sharding``, ``manual_axis_type`` and ``memory_space``
+    without effect: types say nothing of places.
     """
 
     __slots__ = (
@@ -57,7 +59,17 @@ class ShapedArray:
     strong: ShapedArray
     tangent: ShapedArray
 
-    def __new__(cls, shape: Any, dtype: Any, weak_type: bool = False) -> ShapedArray:
+    def __new__(
+        cls,
+        shape: Any,
+        dtype: Any,
+        weak_type: bool = False,
+        *,
+        sharding: object = None,
+        manual_axis_type: object = None,
+        memory_space: object = None,
+    ) -> ShapedArray:
+        del sharding, manual_axis_type, memory_space
         if type(shape) is not tuple:
             shape = tuple(shape)
         if not isinstance(dtype, np.dtype) and not is_extended(dtype):
@@ -80,12 +92,20 @@ class ShapedArray:
         return self
 
     def update(
-        self, shape: Any = None, dtype: Any = None, weak_type: bool | None = None
+        self,
+        shape: Any = None,
+        dtype: Any = None,
+        weak_type: bool | None = None,
+        *,
+        sharding: object = None,
+        manual_axis_type: object = None,
+        memory_space: object = None,
     ) -> ShapedArray:
         """The aval with some of its fields replaced.
 
         The lookup of `__new__` is repeated here: each result of a rule is made by this method.
         """
+        del sharding, manual_axis_type, memory_space
         if shape is None:
             shape = self.shape
         elif type(shape) is not tuple:

@@ -47,8 +47,25 @@ def test_integers_defaults_and_modes() -> None:
     assert tb.jit(lambda x, i: ops.segment_sum(x, i, 3))(X, np.abs(IDS)).shape == (3, 2)
 
 
+@pytest.mark.parametrize("bucket", [None, 4])
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_one_row_is_that_of_each_number(name: str, bucket: int | None) -> None:
+    """A number, and a single row, are repeated; their derivatives are sums."""
+    fun = getattr(ops, f"segment_{name}")
+
+    for data in (np.float32(1.5), X[:1]):
+        rows = np.broadcast_to(data, (len(IDS), *np.shape(data)[1:]))
+        expected = fun(rows, IDS, 3, bucket_size=bucket)
+        np.testing.assert_array_equal(fun(data, IDS, 3, bucket_size=bucket), expected)
+        assert fun(data, IDS[:0], 3).shape == expected.shape
+    if name == "sum":
+        check_rules(lambda x: fun(x, IDS, 3, bucket_size=bucket), np.float32(1.5), order=1)
+
+
 def test_errors() -> None:
     """Shapes and counts that do not fit."""
+    with pytest.raises(ShapeMismatchError, match="segment_sum"):
+        ops.segment_sum(X, np.array(1), 2)
     with pytest.raises(ShapeMismatchError, match="segment_sum"):
         ops.segment_sum(X, IDS[:2], 2)
     with pytest.raises(ArgumentValueError, match="num_segments"):

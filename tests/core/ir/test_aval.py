@@ -53,6 +53,20 @@ def test_a_type_is_rebuilt_from_its_fields() -> None:
     assert aval.strong is aval.update(weak_type=True).strong
 
 
+def test_types_take_places_and_keep_none() -> None:
+    """What other engines' types say of places is taken, and is no part of the type."""
+    aval = tb.typeof(tnp.ones((2, 3)))
+    places = {
+        "sharding": aval.sharding.update(spec=tb.sharding.PartitionSpec(None, None)),
+        "manual_axis_type": tb.sharding.ManualAxisType(varying=frozenset({"x"})),
+        "memory_space": tb.memory.Space.Device,
+    }
+
+    assert aval is ShapedArray((2, 3), "float32", **places)
+    assert aval is aval.update(**places)
+    assert aval.update((2,), weak_type=True) is aval.update((2,), weak_type=True, **places)
+
+
 def test_results_of_several_operands() -> None:
     """The dtype is the first one's, and the type is weak if all operands are, unless given."""
     weak, strong = ShapedArray((), "float32", True), ShapedArray((2,), "int32")
