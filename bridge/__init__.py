@@ -171,6 +171,7 @@ if TYPE_CHECKING:
     from tracebridge.core.sharding.context import set_mesh as set_mesh
     from tracebridge.core.sharding.named import NamedSharding as NamedSharding
     from tracebridge.core.sharding.partition_spec import P as P
+    from tracebridge.numpy._index_windows import ds as ds
 
 __version__ = "0.1.0"
 
@@ -241,6 +242,7 @@ _NAMES_BY_MODULE = {
     "core.sharding.named": "NamedSharding",
     "core.sharding.partition_spec": "P",
     "core.runtime.effects.tokens": "effects_barrier",
+    "numpy._index_windows": "ds",
 }
 _MODULE_OF = {
     name: f"tracebridge.{module}"

@@ -40,6 +40,7 @@ from tracebridge.numpy._index_parts import (
     scalar_masks_as_axes,
     split_index,
 )
+from tracebridge.numpy._index_windows import Cut, has_windows
 from tracebridge.numpy._promote import broadcast_shape, broadcast_to
 
 _MOST_COUNTED = 1 << 20  # longer index arrays are not looked at
@@ -362,6 +363,9 @@ _array_staged = StagedFunction(_array_getitem, "getitem")
 
 def getitem(x: Any, index: Any) -> Any:
     """``x[index]`` for arrays and tracers."""
+    if has_windows(index):
+        cut = Cut(x, index)
+        return getitem(cut.part, cut.rest)
     static, arrays = split_index(index)
     if not arrays:
         if type(x) is Array and state() is None:

@@ -32,6 +32,7 @@ from tracebridge.numpy._index_parts import (
     scalar_masks_as_axes,
     split_index,
 )
+from tracebridge.numpy._index_windows import changed_in_windows, has_windows
 from tracebridge.numpy._indexing import GatherSpec, Layout, layout_of, refuse_empty_axes
 from tracebridge.numpy._losses import warn_of_loss
 from tracebridge.numpy._promote import broadcast_to
@@ -53,6 +54,11 @@ def scatter_mode(mode: str | lax.GatherScatterMode | None) -> Any:
         msg = f"mode must be one of {', '.join(map(repr, sorted(_MODES)))}, got {mode!r}"
         raise ArgumentValueError(msg)
     return lax.GatherScatterMode[name]
+
+
+def drops(mode: str | lax.GatherScatterMode | None) -> bool:
+    """Whether an update leaves out what lies out of bounds."""
+    return scatter_mode(mode) in (None, lax.GatherScatterMode.FILL_OR_DROP)
 
 
 def _combine(name: str, old: Value, new: Value) -> Any:
@@ -188,6 +194,13 @@ def updated(
     values = values if issubclass(type(values), EngineValue) else as_value(values)
     if values.aval.dtype != x.aval.dtype:
         warn_of_loss(f"at[...].{method or name}", x, values)
+    if has_windows(index):
+        promises = (mode, indices_are_sorted, unique_indices, wrap, method)
+
+        def change(part: Value, rest: Any) -> Any:
+            return updated(part, rest, name, values, *promises)
+
+        return changed_in_windows(x, index, change, drop=drops(mode), wrap=wrap)
     if values.aval.ndim == 0 and is_whole_mask(x, index):
         # A traced mask with a scalar value needs no positions.
         return _mask_update_staged((x, index, values), (name,))

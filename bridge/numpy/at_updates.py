@@ -17,8 +17,9 @@ from tracebridge.core.runtime.arrays.argument_types import ShardingLike
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.numpy._in_turn import NOWHERE, apply_in_turn, known_distinct, positions_in
 from tracebridge.numpy._index_parts import count_from_start, split_index
+from tracebridge.numpy._index_windows import Cut, changed_in_windows, has_windows
 from tracebridge.numpy._indexing import take_index
-from tracebridge.numpy._updates import choose, is_whole_mask, scatter_mode, updated
+from tracebridge.numpy._updates import choose, drops, is_whole_mask, scatter_mode, updated
 
 # Updates that combine ``x`` with what multiplying ones by the values gives.
 _BY_FACTORS: dict[str, Callable[[Any, Any], Any]] = {
@@ -112,8 +113,20 @@ class IndexUpdateRef:
         [-1]
         """
         try:
-            static, arrays = split_index(self._index)
             how = scatter_mode(mode)
+            if has_windows(self._index):
+                cut = Cut(self._x, self._index, wrap=wrap_negative_indices)
+                out = IndexUpdateRef(cut.part, cut.rest).get(
+                    indices_are_sorted=indices_are_sorted,
+                    unique_indices=unique_indices,
+                    mode=mode,
+                    fill_value=fill_value,
+                    out_sharding=out_sharding,
+                    wrap_negative_indices=wrap_negative_indices,
+                )
+                filling = how is lax.GatherScatterMode.FILL_OR_DROP
+                return cut.filled(as_value(out), fill_value) if filling else out
+            static, arrays = split_index(self._index)
             if not wrap_negative_indices:
                 clamp = how is not lax.GatherScatterMode.FILL_OR_DROP
                 static, arrays = count_from_start(static, arrays, clamp=clamp)
@@ -234,6 +247,15 @@ class IndexUpdateRef:
                 "mode": mode,
                 "wrap_negative_indices": wrap_negative_indices,
             }
+            if has_windows(index):
+                options["unique_indices"] = unique_indices
+                return changed_in_windows(
+                    x,
+                    index,
+                    lambda part, rest: IndexUpdateRef(part, rest).apply(func, **options),
+                    drop=drops(mode),
+                    wrap=wrap_negative_indices,
+                )
             if x.aval.size == 0:
                 return self.set(False, **options)  # there is nothing to choose: checks the index
             if unique_indices or known_distinct(x, index):

@@ -17,7 +17,6 @@ _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
         ("allow_f16_reductions", "tracebridge.numpy.sum: 16-bit floats add up in float32"),
         ("array_garbage_collection_guard", "tracebridge.live_arrays, and gc.get_referrers"),
         ("auto_pcast remove_size_one_mesh_axis_from_type", _DEVICES),
-        ("ds", "tracebridge.lax.dynamic_slice, or a slice of Python"),
         ("jax2tf_associative_scan_reductions", "tracebridge.tf.save: it needs no such option"),
         ("softmax_custom_jvp", "tracebridge.nn.softmax: it has that derivative"),
         ("distributed thread_guard", "the devices of one process: tracebridge.devices()"),
