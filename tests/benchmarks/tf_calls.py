@@ -117,7 +117,7 @@ def main(argv: list[str]) -> None:
         [
             "### TensorFlow in and out",
             "",
-            f"Best of {options.rounds} processes each, in turns; gradients are those of the sum of",
+            f"Best of {options.rounds} process(es) each; gradients are those of the sum of",
             "squares. SavedModels take a batch of any size; the clients of a loaded one send eight",
             "sizes in turns. The speed of the machine changes between processes: *in turns* is the",
             "median ratio of calls that follow each other in one process, which budgets are for.",
