@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import tracebridge.core.lax as lax
@@ -64,8 +65,11 @@ def _f(key: Value, above: Value, below: Value, shape: Sizes | None, dtype: DType
     shape = joint_shape("f", shape, above.aval.shape, below.aval.shape)
     second, first = stream_of("f", key).split()
     top, bottom = (
-        lax.div(_squares(stream, df, shape, dtype), spread(df, shape, dtype))
-        for stream, df in ((first, above), (second, below))
+        _or_one(spread(df, shape, dtype), lax.div(squares, spread(df, shape, dtype)))
+        for df, squares in (
+            (above, _squares(first, above, shape, dtype)),
+            (below, _squares(second, below, shape, dtype)),
+        )
     )
     return lax.div(top, bottom)
 
@@ -76,7 +80,14 @@ def _t(key: Value, df: Value, shape: Sizes | None, dtype: DType) -> Any:
     n = normals(first, shape, dtype)
     half = lax.div(lax.convert_dtype(df, dtype), constant(2, (), dtype))
     g = gamma_numbers(second, half, shape, dtype, False)
-    return lax.mul(n, lax.sqrt(lax.div(spread(half, shape), g)))
+    half = spread(half, shape)
+    return lax.mul(n, lax.sqrt(_or_one(half, lax.div(half, g))))
+
+
+def _or_one(freedom: Value, mean: Value) -> Any:
+    """The mean of squares of normal numbers; of infinitely many it is 1."""
+    infinite = lax.eq(freedom, lax.full_like(freedom, math.inf))
+    return lax.select(infinite, lax.full_like(mean, 1), mean)
 
 
 def _dirichlet(key: Value, alpha: Value, shape: Sizes | None, dtype: DType) -> Any:

@@ -244,6 +244,16 @@ def test_counts_of_odd_parameters() -> None:
     assert [2**31 - 1, -1, -1, 0] == random.poisson(key, rates).tolist()
 
 
+def test_infinite_degrees_of_freedom() -> None:
+    """Student's numbers are normal then, and means of squares are their expectation."""
+    key, df = tb.random.key(3), np.array([np.inf, 1e6] * 200, np.float32)
+    found = np.asarray(tb.random.t(key, df))
+
+    assert 0.6 < np.std(found[::2]) < 1.4
+    assert np.isfinite(found).all()
+    assert [1.0] == tb.random.f(key, np.inf, np.array([np.inf])).tolist()
+
+
 def test_vectors_sum_to_what_they_must() -> None:
     """Dirichlet vectors to 1, multinomial ones to the number of trials; empty ones are there."""
     key = random.key(0)
