@@ -18,6 +18,7 @@ PUBLIC_FILES = frozenset(
     {
         "experimental/checkify.py",
         "experimental/ode.py",
+        "experimental/random.py",
         "experimental/custom_dce.py",
         "experimental/jet.py",
         "experimental/layout.py",
