@@ -11,17 +11,21 @@ import tensorflow as tf
 
 from tracebridge._api.args.argnums import check_callable
 from tracebridge._api.args.statics import static_key
+from tracebridge._api.args.values import short_repr
 from tracebridge.core.config.values import option
 from tracebridge.core.control.callbacks.foreign import foreign_call_p
 from tracebridge.core.control.callbacks.io import io_callback
+from tracebridge.core.control.calls.traced_call import argument_names
+from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.errors.transform_errors import ArgumentSpecError
-from tracebridge.core.ir.debug_info import name_of
+from tracebridge.core.ir.debug_info import name_of, parameter_names
 from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.shape_struct import ShapeDtypeStruct
 from tracebridge.core.ir.typeof import as_value
-from tracebridge.core.tree.tree import flatten
+from tracebridge.core.ir.value import Value
+from tracebridge.core.tree.tree import PyTreeDef, flatten
 from tracebridge.core.util.caching import BoundedCache
 from tracebridge.tf._foreign.called import Called, check_pure, check_variables
 from tracebridge.tf.convert import unwrap
@@ -136,7 +140,7 @@ class _Calls:
         for i, leaf in enumerate(leaves):
             if isinstance(leaf, _ARRAYS):
                 places.append(i)
-                operands.append(as_value(leaf))
+                operands.append(self._operand(leaf, tree, i))
                 leaves[i] = None
         avals = tuple([v.aval for v in operands])
         types = tuple([(a.shape, a.dtype) for a in avals])
@@ -157,6 +161,15 @@ class _Calls:
         else:
             outs = foreign_call_p.bind(*operands, callback=called, result_avals=called.avals)
         return called.result(outs)
+
+    def _operand(self, leaf: Any, tree: PyTreeDef, i: int) -> Value:
+        try:
+            return as_value(leaf)
+        except UnsupportedDtypeError as error:
+            name = argument_names(tree, parameter_names(self._fun))[i]
+            msg = f"call_tf({self._label}): {name} is {short_repr(leaf)} of dtype {leaf.dtype}"
+            hint = "pass numbers; strings in a tuple or a list, for constants of the function"
+            raise UnsupportedDtypeError(msg, hint=hint) from error
 
     def _trace(self, avals: Any, tree: Any, places: list[int], leaves: list[Any]) -> Called:
         own = self._variables or ()

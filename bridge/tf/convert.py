@@ -16,6 +16,7 @@ from tracebridge._api.args.values import short_repr
 from tracebridge.core.config.values import tracing_key
 from tracebridge.core.control.calls.traced_call import argument_names
 from tracebridge.core.dtypes.width import number_dtype, width_of
+from tracebridge.core.errors.argument_errors import IntegerRangeError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.exchange_errors import UnsupportedExchangeDtypeError
 from tracebridge.core.errors.filtering import api_boundary
@@ -42,6 +43,7 @@ from tracebridge.tf.tracing import Request, Traced
 _MAX_PROGRAMS = 256
 _MAX_CALLS = 4096
 _NUMBERS = (bool, int, float, complex)
+_LEAST, _LARGEST = -(2**63), 2**63 - 1  # of the widest integers of tensors
 _WRAPPERS = "tensorflow.python.trackable.data_structures"
 
 
@@ -270,6 +272,7 @@ class _Converted:
             for i, (leaf, w) in enumerate(zip(leaves, weak, strict=True))
         ]
         if any(weak):
+            self._check_numbers(leaves, tree)
             tensors = _numbers_as_tensors(tensors, weak)
         # Shapes of TensorFlow, which compare as such: tuples of them take three times as long.
         types = [(tensor.shape, tensor.dtype, w) for tensor, w in zip(tensors, weak, strict=True)]
@@ -292,6 +295,12 @@ class _Converted:
         """The program of a call with these tensors, if there was one."""
         types = tuple([(x.shape, x.dtype, False) for x in tensors])
         return self._calls.get((flatten((tensors, {}))[1], types, tracing_key()))
+
+    def _check_numbers(self, leaves: Sequence[object], tree: PyTreeDef) -> None:
+        for i, leaf in enumerate(leaves):
+            if type(leaf) is int and not _LEAST <= leaf <= _LARGEST:
+                msg = f"{self._name}: {argument_names(tree, self._parameters)[i]} is {leaf}"
+                raise IntegerRangeError(msg, expected="an integer of 64 bits, or a float")
 
     def _tensor(self, leaf: object, tree: PyTreeDef, i: int) -> Any:
         if isinstance(leaf, bool | int | float | complex):

@@ -43,7 +43,7 @@ from tracebridge.torch._eager import autograd
 from tracebridge.torch._eager.entry import MISSED, CallTable, TreeCalls, make_entry
 from tracebridge.torch._eager.visible import call_seen, function_modes
 from tracebridge.torch._graphs.call_family import CallFamily
-from tracebridge.torch._graphs.calls import graph_call, out_tree_of
+from tracebridge.torch._graphs.calls import graph_call
 from tracebridge.torch._graphs.functions import note_function, noted_function
 from tracebridge.torch._graphs.roots import call_structure
 from tracebridge.torch._sizes import SizedCalls, Varying, varying_of
@@ -465,8 +465,8 @@ class Wrapped:
         # A program that has run was traced before, and its structure noted.
         tree = family.only_tree
         if tree is None:
-            ranks = [(str(x.dtype), x.ndim) for x in xs]
-            tree = out_tree_of(family, ranks, len(outs))
+            types = [(str(x.dtype).removeprefix("torch."), tuple(x.shape)) for x in xs]
+            tree = family.tree_at(types, len(outs))
         return tree.unflatten(outs)
 
     def step_by_step(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

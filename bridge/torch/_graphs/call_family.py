@@ -57,6 +57,7 @@ class CallFamily(Family):
         "n_compiled",
         "name_",
         "only_tree",
+        "other_trees",
         "out_trees",
         "owner",
         "parameters",
@@ -82,8 +83,10 @@ class CallFamily(Family):
         # Whether the leaves are the positional arguments themselves.
         self.is_flat = in_tree == flatten((tuple(kinds), {}))[1]
         self.name_ = owner.__name__
-        # (dtype, rank) of each input and number of results -> structure of the results.
+        # (dtype, rank) of each input and number of results -> structure of the results, and
+        # (dtype, shape) of each input -> structures that are others because of the sizes.
         self.out_trees: dict[Any, Any] = {}
+        self.other_trees: dict[Any, Any] = {}
         # The one structure that all of them have; None while there is none, or several.
         self.only_tree: Any = None
         # Avals and options -> handle with the fingerprint of the program.
@@ -169,12 +172,30 @@ class CallFamily(Family):
                 # The program is kept and called when the other trace is long over.
                 raise UnexpectedTracerError(tracer=const, function=self.name_)
         jaxpr.cache["torch results"] = trees[0]
-        ranks = tuple([(str(a.dtype), a.ndim) for a in avals])
-        self.out_trees[ranks, len(jaxpr.outs)] = trees[0]
-        first = trees[0]
-        self.only_tree = first if all([t == first for t in [*self.out_trees.values()]]) else None
+        self._note_structure(avals, len(jaxpr.outs), trees[0])
         return jaxpr
+
+    def _note_structure(self, avals: Avals, n: int, tree: Any) -> None:
+        ranks = tuple([(str(a.dtype), a.ndim) for a in avals])
+        if self.out_trees.setdefault((ranks, n), tree) != tree:
+            self.other_trees[types_of(avals)] = tree
+        known = [*self.out_trees.values(), *self.other_trees.values()]
+        self.only_tree = tree if all([t == tree for t in known]) else None
+
+    def tree_at(self, types: Sequence[tuple[str, tuple[Any, ...]]], n: int) -> Any:
+        """The structure of ``n`` results for inputs of these dtypes and shapes, once traced."""
+        if self.other_trees and all([type(d) in (int, str) for _, s in types for d in s]):
+            found = self.other_trees.get(tuple(types))
+            if found is not None:
+                return found
+        return self.out_trees[tuple([(dtype, len(shape)) for dtype, shape in types]), n]
 
     def argument_names(self) -> tuple[str, ...]:
         """Names of the leaves for messages."""
         return argument_names(self.in_tree, self.parameters)
+
+
+def types_of(avals: Avals) -> tuple[Any, ...]:
+    """Dtypes and shapes as Dynamo may keep them: unknown sizes by what they are called."""
+    sizes = [tuple([d if type(d) is int else str(d) for d in a.shape]) for a in avals]
+    return tuple(zip([str(a.dtype) for a in avals], sizes, strict=True))

@@ -30,8 +30,9 @@ from tracebridge.torch._crossing.structure import (
     describe,
     rebuild,
 )
-from tracebridge.torch._eager.through_operator import captured
+from tracebridge.torch._eager.through_operator import avals_for_trace, captured
 from tracebridge.torch._graphs import operator as call_operator
+from tracebridge.torch._graphs.call_family import types_of
 from tracebridge.torch._graphs.own_guards import drop_own_guards
 from tracebridge.torch._graphs.roots import STATIC, family_of, resolve
 
@@ -65,12 +66,12 @@ def graph_call(root: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         comptime(_note_traced)
     else:
         _note(xs)
-    handle, program, ranks = graph_handle(root, positional, keywords, _OPTIONS_OF_PROCESS[0])
+    handle, program, types = graph_handle(root, positional, keywords, _OPTIONS_OF_PROCESS[0])
     if program:
         outs = call_operator.CALL_SAVED(xs, handle, program)
     else:
         outs = call_operator.CALL(xs, handle)
-    structure = result_structure(handle, ranks, len(outs))
+    structure = result_structure(handle, types, len(outs))
     results = outs[0] if structure == FLOAT else rebuild(structure, iter(outs))
     if torch.compiler.is_dynamo_compiling():
         comptime(drop_own_guards)
@@ -134,7 +135,17 @@ def graph_handle(
     family = family_of(root, tuple(positional), tuple(keywords))
     if torch.compiler.is_exporting():
         _check_exportable(family.name)
-    return *captured(family, xs), tuple([(str(x.dtype), x.ndim) for x in xs])
+    return *captured(family, xs), _types(family, xs)
+
+
+def _types(family: Any, xs: Sequence[torch.Tensor]) -> tuple[Any, ...]:
+    """Dtype and shape of each input; the sizes matter if structures of results depend on them."""
+    if family.other_trees:
+        try:
+            return types_of(avals_for_trace(family, xs)[0])
+        except Exception:  # noqa: BLE001 - the call itself raises it where torch expects it
+            return ()
+    return tuple([(str(x.dtype).removeprefix("torch."), (0,) * x.ndim) for x in xs])
 
 
 def _check_exportable(name: str) -> None:
@@ -156,12 +167,8 @@ def _check_exportable(name: str) -> None:
 
 
 @torch._dynamo.assume_constant_result
-def result_structure(handle: str, ranks: tuple[Any, ...], n: int) -> Any:
+def result_structure(handle: str, types: tuple[Any, ...], n: int) -> Any:
     """The structure of the results, which the fake rule has found out just before."""
-    out_tree = out_tree_of(resolve(handle), ranks, n)
+    family: Any = resolve(handle)  # of a wrapped function
+    out_tree = family.tree_at(types, n)
     return describe(out_tree.unflatten([0.0] * out_tree.num_leaves), [])
-
-
-def out_tree_of(family: Any, ranks: Sequence[tuple[str, int]], n: int) -> Any:
-    """The structure of ``n`` results for inputs of these dtypes and ranks."""
-    return family.out_trees[tuple([(d.removeprefix("torch."), r) for d, r in ranks]), n]

@@ -13,7 +13,13 @@ import tensorflow as tf
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
-from tracebridge.errors import ArgumentSpecError, CallbackError, ExportError, ShapeMismatchError
+from tracebridge.errors import (
+    ArgumentSpecError,
+    CallbackError,
+    ExportError,
+    ShapeMismatchError,
+    UnsupportedDtypeError,
+)
 from tracebridge.testing import assert_allclose, check_grads
 from tracebridge.tf import call_tf, to_tf
 
@@ -299,6 +305,8 @@ def test_errors_say_what_to_do() -> None:
     """Strings, failures inside, unknown sizes, arguments of call_tf."""
     with pytest.raises(CallbackError, match="dtype string"):
         call_tf(tf.strings.as_string)(X)
+    with pytest.raises(UnsupportedDtypeError, match=r"call_tf\(reshaped\): x is .*<U1"):
+        call_tf(reshaped)(np.array(["a"]))
     with pytest.raises(CallbackError, match=r"call_tf\(reshaped\): the function raised"):
         tb.jit(call_tf(reshaped))(X)
     with pytest.raises(CallbackError, match="RaggedTensor"):
@@ -362,8 +370,6 @@ def test_traced_values_that_a_function_closes_over(function: Any) -> None:
     def scaled(x: Any) -> Any:
         return call_tf(function(lambda y: y * x))(x)
 
-    with pytest.raises(
-        CallbackError, match=r"raised [a-zA-Z]*: .*on a traced value"
-    ) as raised:
+    with pytest.raises(CallbackError, match=r"raised [a-zA-Z]*: .*on a traced value") as raised:
         tb.jit(scaled)(np.ones(2, np.float32))
     assert "pass traced values that the function uses as arguments" in str(raised.value)

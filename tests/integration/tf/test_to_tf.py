@@ -179,6 +179,12 @@ def test_arguments_that_are_no_tensors(leaf: Any) -> None:
         tb.tf.to_tf(lambda x: x["a"])({"a": leaf})
 
 
+@pytest.mark.parametrize("number", [2**63, -(2**70)])
+def test_integers_that_no_tensor_holds(number: int) -> None:
+    with pytest.raises(OverflowError, match=r"to_tf\(.*\): x\['a'\] is -?\d+"):
+        tb.tf.to_tf(lambda x: x["a"])({"a": number})
+
+
 def test_strings_have_no_dtype_of_ours() -> None:
     """The message names the dtype."""
     with pytest.raises(TypeError, match="x is a tensor of dtype string"):

@@ -177,3 +177,17 @@ def test_structures_in_levels():
     assert isinstance(func.vmap(f)(X), list)
     assert isinstance(func.vmap(f)(X), list)
     assert isinstance(func.vmap(f)(X[:, :2]), tuple)
+    # The same size again: what was traced last in between does not count.
+    assert isinstance(func.vmap(f)(X), list)
+    assert isinstance(func.grad(lambda x: (f(x)[0].sum(), f(x)), has_aux=True)(X[0])[1], list)
+    assert isinstance(func.vmap(f)(X[:, :2]), tuple)
+
+
+def test_structures_in_graphs():
+    f = wrap(lambda x: {"even": x * 2} if x.shape[0] % 2 == 0 else {"odd": x * 3})
+    compiled = torch.compile(f, backend="eager", dynamic=False)
+    got = [list(compiled(torch.ones(n))) for n in (2, 3, 2, 3)]
+    assert got == [["even"], ["odd"]] * 2
+    torch._dynamo.reset()
+    again = torch.compile(lambda x: f(x), backend="eager", dynamic=False)
+    assert [list(again(torch.ones(n))) for n in (3, 2)] == [["odd"], ["even"]]
