@@ -40,6 +40,7 @@ OTHER_TABLES = {
 OTHER_FUNCTIONS = {
     "bridge/_api/vectorize/vmappable.py:index": "of one call",
     "bridge/scipy/linalg/_patterns.py:_block_diag_staged": "one per number of matrices, 64 at most",
+    "bridge/tf/_xla_call_module.py:_executor": "one fact of the installation",
     "bridge/tf/_xla_call_module.py:_operation": "one fact of the installation",
     "bridge/tf/_xla_call_module.py:stablehlo_target": "one fact of the installation",
     "bridge/tf/_xla_call_module.py:tf_dtype": "one type per dtype",
