@@ -3,7 +3,8 @@
     python tests/benchmarks/compare.py --peer PYTHON --package NAME [--rounds 3] [--record FILE]
 
 ``--peer`` is the interpreter of an environment that has the peer's package ``--package``. The
-figures are the best of all rounds; read the ratios. ``--record`` writes docs/benchmarks.md.
+figures are the best of all rounds; read the ratios. ``--record`` writes the sections of these
+groups into docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+from sections import record
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -189,11 +192,14 @@ def main(argv: list[str]) -> Any:
         "random numbers and selection", "random numbers and selection, where XLA does well",
         *IMPORTS,
     ]  # fmt: skip
+    # Workers run in the folder of the benchmarks. The link is no path to follow: beside it is the
+    # environment.
+    options.peer = str(Path.cwd() / options.peer)
     ours, theirs = collect(options.peer, options.package, options.rounds, groups)
     text = render(ours, theirs)
     print(text)
     if options.record:
-        options.record.write_text(header(options.peer, options.package) + text)
+        record(options.record, header(options.peer, options.package) + text)
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
     python tests/benchmarks/tf_calls.py [--peer PYTHON] [--rounds 3] [--record FILE]
 
 ``--peer`` is the interpreter of an environment that has the peer and TensorFlow. Each way is
-measured in processes of its own, in turns; read the ratios. ``--record`` appends to a file that
-compare.py has written.
+measured in processes of its own, in turns; read the ratios. ``--record`` writes its section of a
+file of figures.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import statistics
 import subprocess
 import sys
 from pathlib import Path
+
+from sections import record
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -127,7 +129,7 @@ def main(argv: list[str]) -> None:
     )
     print(text)
     if options.record:
-        options.record.write_text(f"{options.record.read_text().rstrip()}\n\n{text}")
+        record(options.record, text)
 
 
 if __name__ == "__main__":

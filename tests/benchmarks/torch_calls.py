@@ -4,7 +4,7 @@
 
 Each round is a process of its own: where the memory of a process happens to lie decides about
 page faults of large results. Budgets are compared with the best round; the worst stands beside it.
-``--record`` appends to a file that compare.py has written.
+``--record`` writes its section of a file of figures.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from sections import record
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
@@ -251,7 +252,7 @@ def main(argv: list[str]) -> None:
     text = "\n".join([*lines, "", REMARKS, f"torch {torch.__version__}, one thread.", ""])
     print(text)
     if options.record:
-        options.record.write_text(f"{options.record.read_text().rstrip()}\n\n{text}")
+        record(options.record, text)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     python tests/benchmarks/torch_training.py [--seconds 1.0] [--rounds 3] [--record FILE]
 
 Each network has a process of its own, bound to one core: the threads of torch and those of XLA
-would take more cores from one another. ``--record`` appends to a file that compare.py has written.
+would take more cores from one another. ``--record`` writes its section of a file of figures.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from sections import record
 
 ROOT = Path(__file__).parents[2]
 NETWORKS = (
@@ -102,7 +104,7 @@ def main(argv: list[str]) -> None:
     text = "\n".join([*lines, "", REMARKS])
     print(text)
     if options.record:
-        options.record.write_text(f"{options.record.read_text().rstrip()}\n\n{text}")
+        record(options.record, text)
 
 
 if __name__ == "__main__":
