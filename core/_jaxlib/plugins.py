@@ -25,7 +25,7 @@ from typing import Any
 from jaxlib import _jax, utils, xla_client
 
 from tracebridge.core._jaxlib import xla
-from tracebridge.core._jaxlib.announcements import announced_modules
+from tracebridge.core._jaxlib.entry_points import announced_modules
 from tracebridge.core._jaxlib.version import JAXLIB_VERSION, parse_version
 
 GROUP = "jax_plugins"

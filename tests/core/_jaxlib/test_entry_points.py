@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tracebridge.core._jaxlib.announcements import announced_modules
+from tracebridge.core._jaxlib.entry_points import announced_modules
 
 GROUP = "tracebridge_test_group"
 ENTRIES = f"[{GROUP}]\nfirst = some.module\n"
