@@ -30,7 +30,7 @@ from tracebridge.core.runtime.arrays.transfer import move
 from tracebridge.core.runtime.backends.clients import backend_of
 from tracebridge.core.runtime.backends.monitoring import COMPILE, finished
 from tracebridge.core.runtime.effects.tokens import EffectfulExecutable
-from tracebridge.core.runtime.programs.compiler import compile_or_load
+from tracebridge.core.runtime.programs.compile_or_load import compile_or_load
 from tracebridge.core.runtime.programs.executables import EXECUTABLES
 from tracebridge.core.runtime.programs.flags import with_flags
 from tracebridge.core.runtime.programs.program import Program

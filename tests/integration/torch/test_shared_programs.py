@@ -10,7 +10,7 @@ import torch
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
-from tracebridge.core.runtime.programs import compiler
+from tracebridge.core.runtime.programs import compile_or_load
 
 
 def layer(slope: float) -> Callable[..., Any]:
@@ -31,13 +31,13 @@ def train(wrapped: Callable[..., Any], x: torch.Tensor, w: torch.Tensor) -> torc
 
 def test_equal_layers_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[Any] = []
-    compile_and_load = compiler.compile_and_load
+    compile_and_load = compile_or_load.compile_and_load
 
     def counted(client: Any, module: Any, *args: Any) -> Any:
         compiled.append(module)
         return compile_and_load(client, module, *args)
 
-    monkeypatch.setattr(compiler, "compile_and_load", counted)
+    monkeypatch.setattr(compile_or_load, "compile_and_load", counted)
     x, w = torch.randn(5, 3), torch.randn(3, 4, requires_grad=True)
     first = tb.torch.wrap(layer(0.1))
     expected = train(first, x, w)

@@ -12,7 +12,7 @@ import tracebridge as tb
 import tracebridge.numpy as tnp
 from tracebridge import lax
 from tracebridge.core.config.scopes import scope
-from tracebridge.core.runtime.programs import compiler
+from tracebridge.core.runtime.programs import compile_or_load
 from tracebridge.core.runtime.programs.library_fusions import has_wrong_fusions
 
 _RNG = np.random.default_rng(0)
@@ -170,7 +170,7 @@ def test_plain_sums_stay_in_the_library(monkeypatch: pytest.MonkeyPatch) -> None
         compiled.append(has_wrong_fusions(text))
         return compiled[-1]
 
-    monkeypatch.setattr(compiler, "has_wrong_fusions", look)
+    monkeypatch.setattr(compile_or_load, "has_wrong_fusions", look)
     x, y = eighths(200, 300), eighths(300)
 
     def f(x: Any, y: Any) -> Any:
