@@ -36,6 +36,7 @@ from tracebridge.core.ir.debug_info import NO_DEBUG_INFO
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lax.reduce.cpu_sums import COLUMN_BLOCK, block_length
 from tracebridge.core.lowering.rewrites.guarded import guarded_p
+from tracebridge.core.lowering.rewrites.producers import producers
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Application
@@ -105,12 +106,7 @@ class _Shared:
     def __init__(self, jaxpr: Jaxpr, sums: Sequence[int]) -> None:
         self.jaxpr = jaxpr
         self.n_given = jaxpr.n_in + len(jaxpr.consts)
-        self.made_by = [-1] * self.n_given
-        self.first: list[int] = []
-        """Of each equation: its first result."""
-        for k, (app, _) in enumerate(jaxpr.equations):
-            self.first.append(len(self.made_by))
-            self.made_by.extend([k] * len(app.outs))
+        self.made_by, self.first = producers(jaxpr)
         self.graph = Graph()
         self.numbers: list[int] = []
         self.written: dict[tuple[int, ...], int] = {}

@@ -35,6 +35,7 @@ from tracebridge.core.ir.values import Literal
 from tracebridge.core.lax.elementwise.cpu_waves import FORMS, NEAR, are_near, are_surely_near
 from tracebridge.core.lax.families import Elementwise
 from tracebridge.core.lowering.rewrites.chosen import chosen_p, composed_p
+from tracebridge.core.lowering.rewrites.producers import producers
 from tracebridge.core.util.caching import BoundedCache
 
 if TYPE_CHECKING:
@@ -100,12 +101,7 @@ class _Waves:
     def __init__(self, jaxpr: Jaxpr) -> None:
         self.jaxpr = jaxpr
         self.n_given = jaxpr.n_in + len(jaxpr.consts)
-        self.made_by = [-1] * self.n_given
-        self.first: list[int] = []
-        """Of each equation: its first result."""
-        for k, (app, _) in enumerate(jaxpr.equations):
-            self.first.append(len(self.made_by))
-            self.made_by.extend([k] * len(app.outs))
+        self.made_by, self.first = producers(jaxpr)
         self.stages = [0] * len(self.made_by)
         self.places: list[int] = []
         """The stages of equations, those without results too."""
