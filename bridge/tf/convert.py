@@ -272,8 +272,11 @@ class _Converted:
             for i, (leaf, w) in enumerate(zip(leaves, weak, strict=True))
         ]
         if any(weak):
-            self._check_numbers(leaves, tree)
-            tensors = _numbers_as_tensors(tensors, weak)
+            try:
+                tensors = _numbers_as_tensors(tensors, weak)
+            except ValueError:  # TensorFlow does not say which
+                self._check_numbers(leaves, tree)
+                raise
         # Shapes of TensorFlow, which compare as such: tuples of them take three times as long.
         types = [(tensor.shape, tensor.dtype, w) for tensor, w in zip(tensors, weak, strict=True)]
         key = (tree, tuple(types), tracing_key())
