@@ -462,12 +462,7 @@ class Wrapped:
             if x.is_nested:
                 check_has_values(x)  # words the error
         outs = autograd.call(family, xs)
-        # A program that has run was traced before, and its structure noted.
-        tree = family.only_tree
-        if tree is None:
-            types = [(str(x.dtype).removeprefix("torch."), tuple(x.shape)) for x in xs]
-            tree = family.tree_at(types, len(outs))
-        return tree.unflatten(outs)
+        return family.tree_for(xs, len(outs)).unflatten(outs)
 
     def step_by_step(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """With the option disable_jit: the function itself, on Arrays.

@@ -182,6 +182,13 @@ class CallFamily(Family):
         known = [*self.out_trees.values(), *self.other_trees.values()]
         self.only_tree = tree if all([t == tree for t in known]) else None
 
+    def tree_for(self, xs: Sequence[Any], n: int) -> Any:
+        """The structure of the ``n`` results of a program that has run on these tensors."""
+        if self.only_tree is not None:
+            return self.only_tree
+        types = [(str(x.dtype).removeprefix("torch."), tuple(x.shape)) for x in xs]
+        return self.tree_at(types, n)
+
     def tree_at(self, types: Sequence[tuple[str, tuple[Any, ...]]], n: int) -> Any:
         """The structure of ``n`` results for inputs of these dtypes and shapes, once traced."""
         if self.other_trees and all([type(d) in (int, str) for _, s in types for d in s]):
