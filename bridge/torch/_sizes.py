@@ -209,7 +209,7 @@ class SizedProgram:
     def _trace(self, values: Sequence[Value], sizes: Mapping[str, Any]) -> tuple[Jaxpr, PyTreeDef]:
         """The function at symbolic sizes."""
         names = sorted({name for row in self.axes for name in row if name})
-        scope = SymbolicScope([f"{name} <= {_LARGEST}" for name in names])
+        scope = SymbolicScope([f"{name} <= {_LARGEST}" for name in names], strict=True)
         structs: list[Any] = []
         for value, row in zip(values, self.axes, strict=True):
             aval = value.aval

@@ -212,7 +212,7 @@ def _with_names(structs: list[Any], args: tuple[Any, ...], dynamic_shapes: Any) 
     specs: list[Any] = []
     for arg, spec in zip(args, dynamic_shapes, strict=True):
         specs.extend(_specs(arg, spec))
-    scope = SymbolicScope()
+    scope = SymbolicScope(strict=True)
     return [
         struct if spec is None else symbolic_args_specs(struct, spec, scope=scope)
         for struct, spec in zip(structs, specs, strict=True)

@@ -318,6 +318,42 @@ def shield(namespace: dict[str, Any], module: str) -> None:
 _boundary_code: types.CodeType = api_boundary(lambda: None).__code__
 
 
+def is_line_of_user(depth: int = 2) -> bool:
+    """Whether a method was called in a line of the user, not of this package.
+
+    `depth` counts from here to the line: a method that asks about its caller says 2. What lines of
+    Python's library and of NumPy do, they do for who called them; `mark_internal` changes nothing.
+    """
+    frame: types.FrameType | None = sys._getframe(depth)
+    while frame is not None:
+        if _is_of_package(frame):
+            return False
+        filename = frame.f_code.co_filename
+        if not (filename.startswith("<frozen ") or _is_library(filename)):
+            return True
+        frame = frame.f_back
+    return True
+
+
+def is_called_by_engine() -> bool:
+    """Whether the line of the user that runs is part of a function that this package called."""
+    frame: types.FrameType | None = sys._getframe(1)
+    in_user = False
+    while frame is not None:
+        if not _is_of_package(frame):
+            in_user = True
+        elif in_user:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _is_of_package(frame: types.FrameType) -> bool:
+    """Whether this package has written the line that runs; code of dataclasses has no file."""
+    module = str(frame.f_globals.get("__name__")).partition(".")[0]
+    return module == _PACKAGE or frame.f_code.co_filename.startswith(GENERATED_PREFIX)
+
+
 def user_stacklevel() -> int:
     """The ``stacklevel`` with which the caller's warning points at the user's line."""
     level, frame = 1, sys._getframe(1)

@@ -17,7 +17,7 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.mlir.attrs import dense_i64, i64, i64_array
 from tracebridge.core.mlir.constants import dense_attr, splat_attr
 from tracebridge.core.mlir.types import element_type, is_static, tensor_type
-from tracebridge.core.symbolic.dims import no_value
+from tracebridge.core.symbolic.answers import no_value
 from tracebridge.core.symbolic.evaluate import dims_evaluate
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from tracebridge.core.errors.shape_errors import InconclusiveDimensionError
+from tracebridge.core.symbolic.answers import constraint_hint, decide_equal, undecided
 from tracebridge.core.symbolic.dims import (
     Dim,
     DimExpr,
     common_scope,
-    constraint_hint,
     floordiv,
     from_terms,
     max_dim,
@@ -45,19 +45,10 @@ def dim_equal(a: Any, b: Any) -> bool:
     Raises:
         InconclusiveDimensionError: equal for some values and different for others.
     """
-    if definitely_equal(a, b):
-        return True
-    difference = a - b
-    if isinstance(difference, int):
-        return False
-    low, high = difference.scope.bounds(difference)
-    if low > 0 or high < 0:
-        return False
-    raise InconclusiveDimensionError(
-        f"{a} == {b}: the answer depends on the values of "
-        f"{', '.join(sorted(difference.variables()))}",
-        hint=constraint_hint(f"{a} == {b}"),
-    )
+    answer = decide_equal(a, b)
+    if answer is None:
+        raise undecided(f"{a} == {b}", a - b)
+    return answer
 
 
 def is_empty(size: object) -> bool:
@@ -117,5 +108,5 @@ def divide_exactly(a: Any, b: Any) -> Dim:
         return quotient
     raise InconclusiveDimensionError(
         f"{a} / {b}: the size cannot be shown to be divisible",
-        hint=constraint_hint(f"mod({a}, {b}) == 0"),
+        hint=constraint_hint(f"mod({a}, {b}) == 0", common_scope(a, b)),
     )

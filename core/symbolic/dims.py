@@ -2,9 +2,10 @@
 
 A dimension is an ``int`` or a ``DimExpr``. An expression is a sum of integer multiples of
 products of factors; a factor is a variable, or one of ``floordiv``, ``mod``, ``max`` and ``min``
-over expressions. Equal normal forms are equal expressions, so ``==`` and ``hash`` are structural
-and never fail, as the shapes in cache keys need; ordering asks the bounds of the scope, and
-raises where the answer depends on the values of the variables.
+over expressions. Equal normal forms are equal expressions, so ``==`` and ``hash`` of the engine are
+structural and never fail, as the shapes in cache keys need. Ordering, and ``==`` in the lines of
+users, ask the bounds of the scope; where the answer depends on the values of the variables,
+ordering raises, and so does ``==`` in a strict scope (docs/decisions/0027).
 """
 
 from __future__ import annotations
@@ -15,7 +16,15 @@ from typing import Any, NoReturn, Protocol, TypeGuard, final
 
 import numpy as np
 
+from tracebridge.core.errors.filtering import is_line_of_user
 from tracebridge.core.errors.shape_errors import InconclusiveDimensionError
+from tracebridge.core.symbolic.answers import (
+    constraint_hint,
+    decide,
+    equal_for_user,
+    no_hash,
+    no_value,
+)
 from tracebridge.core.symbolic.polynomial import (
     FLOORDIV,
     MAX,
@@ -36,12 +45,21 @@ from tracebridge.core.symbolic.polynomial import (
 Bound = float
 """An int, or plus or minus infinity."""
 
+_NUMBERS = int | float | complex | np.generic | np.ndarray
+
 
 class Scope(Protocol):
     """What expressions ask of the scope that their variables belong to."""
 
+    strict: bool
+    """Whether ``==`` in lines of users raises where the answer depends on the variables."""
+
     def bounds(self, dim: Dim) -> tuple[Bound, Bound]:
         """The least and the greatest value."""
+        ...
+
+    def may_be_zero_only_if_empty(self, dim: DimExpr) -> bool:
+        """Whether a dimension that may be 0 is not, where all sizes are at least 1."""
         ...
 
     def rewritten(self, factor: Factor) -> Dim | None:
@@ -76,11 +94,17 @@ class DimExpr:
         return self
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, DimExpr) and self.terms == other.terms and self.scope is other.scope
-        )
+        if isinstance(other, DimExpr):
+            if self.terms == other.terms or self.scope is not other.scope:
+                return self.scope is other.scope
+        elif not isinstance(other, _NUMBERS):
+            return NotImplemented
+        # The engine asks whether two expressions are the same, its users whether two sizes are.
+        return is_line_of_user() and equal_for_user(self, other)
 
     def __hash__(self) -> int:
+        if self.scope.strict and is_line_of_user():
+            raise no_hash(self)
         return self._hash
 
     def __str__(self) -> str:
@@ -177,16 +201,16 @@ class DimExpr:
     # Decisions.
 
     def __ge__(self, other: object) -> bool:
-        return _decide(self, ">=", other) if _is_dim(other) else NotImplemented
+        return decide(self, ">=", other) if _is_dim(other) else NotImplemented
 
     def __le__(self, other: object) -> bool:
-        return _decide(self, "<=", other) if _is_dim(other) else NotImplemented
+        return decide(self, "<=", other) if _is_dim(other) else NotImplemented
 
     def __gt__(self, other: object) -> bool:
-        return _decide(self, ">", other) if _is_dim(other) else NotImplemented
+        return decide(self, ">", other) if _is_dim(other) else NotImplemented
 
     def __lt__(self, other: object) -> bool:
-        return _decide(self, "<", other) if _is_dim(other) else NotImplemented
+        return decide(self, "<", other) if _is_dim(other) else NotImplemented
 
     def __bool__(self) -> bool:
         low, high = self.scope.bounds(self)
@@ -194,7 +218,7 @@ class DimExpr:
             return True
         raise InconclusiveDimensionError(
             f"bool({self}): the symbolic dimension may be 0 or not",
-            hint=constraint_hint(f"{self} >= 1"),
+            hint=constraint_hint(f"{self} >= 1", self.scope),
         )
 
     def __index__(self) -> int:
@@ -256,24 +280,13 @@ def install_array_operation(apply: Callable[[str, Any, Any], Any]) -> None:
 def _foreign(symbol: str, left: object, right: object) -> Any:
     """An operation that gives no dimension: on arrays, or left to the other operand's class."""
     other = right if isinstance(left, DimExpr) else left
-    numbers = int | float | complex | np.generic | np.ndarray | DimExpr
-    if not isinstance(other, numbers):
+    if not isinstance(other, _NUMBERS | DimExpr):
         return NotImplemented
     apply = _ArrayOperation.apply
     if apply is None:
         # The engine alone, without the package's face.
         raise no_value(f"{left!r} {symbol} {right!r}")
     return apply(symbol, left, right)
-
-
-def no_value(what: str) -> InconclusiveDimensionError:
-    """The error of a symbolic dimension that is used as a number outside of a program."""
-    return InconclusiveDimensionError(
-        f"{what}: a symbolic dimension has a value only inside a function that is traced for "
-        "arguments of such sizes",
-        hint="use it inside of a function given to jit(...).lower, eval_shape or make_jaxpr, "
-        "with an argument of that size",
-    )
 
 
 # --- normal form ------------------------------------------------------------------------------
@@ -467,33 +480,3 @@ def _flattened(kind: str, dims: Iterable[Any]) -> Iterable[Dim]:
             yield from factor.operands
         else:
             yield d if isinstance(d, DimExpr) else int(d)
-
-
-# --- decisions --------------------------------------------------------------------------------
-
-
-def _decide(a: Dim, symbol: str, b: Any) -> bool:
-    difference = a - b
-    if symbol in {"<=", "<"}:
-        difference = -difference
-    least = 1 if symbol in {"<", ">"} else 0
-    if isinstance(difference, int):
-        return difference >= least
-    low, high = difference.scope.bounds(difference)
-    if low >= least:
-        return True
-    if high < least:
-        return False
-    raise InconclusiveDimensionError(
-        f"{a} {symbol} {b}: the answer depends on the values of "
-        f"{', '.join(sorted(difference.variables()))}",
-        hint=constraint_hint(f"{a} {symbol} {b}"),
-    )
-
-
-def constraint_hint(constraint: str) -> str:
-    """The way out of an undecided comparison."""
-    return (
-        f"if it always holds, state it where the shape is made, as in "
-        f'symbolic_shape(..., constraints=["{constraint}"])'
-    )

@@ -45,6 +45,8 @@ class SymbolicScope:
     Args:
         constraints_str: constraints such as ``"b >= 4"``, ``"mod(b, 8) == 0"``, ``"a == 2*b"``.
         least: what each variable is at least; 0 where arrays may be empty.
+        strict: whether a line ``a == b`` of a function raises where it depends on the sizes. By
+            default it gives False, with a warning.
 
     Raises:
         ValueError: a syntax error, or constraints that contradict each other.
@@ -67,13 +69,17 @@ class SymbolicScope:
         "constraints",
         "least",
         "note",
+        "strict",
     )
 
-    def __init__(self, constraints_str: Sequence[str] = (), *, least: int = 1) -> None:
+    def __init__(
+        self, constraints_str: Sequence[str] = (), *, least: int = 1, strict: bool = False
+    ) -> None:
         if isinstance(constraints_str, str):
             msg = f"SymbolicScope: got the string {constraints_str!r}, expected a list of strings"
             raise ArgumentTypeError(msg)
         self.least = least
+        self.strict = strict
         # What messages add where a size is less than that.
         self.note = ""
         self.constraints: tuple[str, ...] = ()
@@ -89,11 +95,12 @@ class SymbolicScope:
             self._add(text)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _scope, (self.constraints, self.least)
+        return _scope, (self.constraints, self.least, self.strict)
 
     def __repr__(self) -> str:
         least = "" if self.least == 1 else f", least={self.least}"
-        return f"SymbolicScope({list(self.constraints)}{least})"
+        strict = ", strict=True" if self.strict else ""
+        return f"SymbolicScope({list(self.constraints)}{least}{strict})"
 
     def variable(self, name: str) -> Dim:
         """The dimension of a name: an expression, or what an equality constraint says it is."""
@@ -157,6 +164,15 @@ class SymbolicScope:
                 self._memo.clear()
             found = self._memo[dim] = bounds_of(self, dim)
         return found
+
+    def may_be_zero_only_if_empty(self, dim: DimExpr) -> bool:
+        """Whether a dimension that may be 0 is not, where all sizes are at least 1."""
+        if self.least > 0:
+            return False
+        full = SymbolicScope(self.constraints)
+        values = {name: full.variable(name) for name in dim.variables()}
+        low, high = full.bounds(dims_evaluate(dim, values, DimOps))
+        return low > 0 or high < 0
 
     # Constraints.
 
@@ -236,8 +252,8 @@ class SymbolicScope:
             self._stated[factor] = (low, min(high, bound))
 
 
-def _scope(constraints: Sequence[str], least: int) -> SymbolicScope:
-    return SymbolicScope(constraints, least=least)
+def _scope(constraints: Sequence[str], least: int, strict: bool) -> SymbolicScope:
+    return SymbolicScope(constraints, least=least, strict=strict)
 
 
 def _mentions(d: Dim, factor: Factor) -> bool:

@@ -31,6 +31,8 @@ from tracebridge.core.symbolic.scope import SymbolicScope
 class _FreeScope:
     """A scope that assumes nothing: actual sizes may break every promise until it is checked."""
 
+    strict = False
+
     def bounds(self, dim: Dim) -> tuple[Bound, Bound]:
         return (-math.inf, math.inf) if isinstance(dim, DimExpr) else (dim, dim)
 
@@ -39,6 +41,9 @@ class _FreeScope:
 
     def exact_quotient(self, factor: Factor) -> None:
         return None
+
+    def may_be_zero_only_if_empty(self, dim: DimExpr) -> bool:
+        return False
 
     def variable(self, name: str) -> Dim:
         return of_factor(self, Factor(VAR, (name,)))

@@ -12,7 +12,7 @@ from tracebridge.core.symbolic.scope import SymbolicScope, symbolic_shape
 from tracebridge.core.tree.prefix import flatten_axes
 
 # One scope for all, so that equal specifications give the same avals.
-_SCOPE = SymbolicScope()
+_SCOPE = SymbolicScope(strict=True)
 
 
 @final

@@ -70,7 +70,7 @@ def mask(
     """
     check_callable("mask", fun)
     call = f"mask({name_of(fun)})"
-    scope = SymbolicScope()
+    scope = SymbolicScope(strict=True)
     specs, spec_tree = flatten(tuple(in_shapes) if type(in_shapes) is list else in_shapes)
     wanted = None if out_shape is None else flatten(out_shape)
 
@@ -126,7 +126,7 @@ def shapecheck(
         return functools.partial(shapecheck, in_shapes, out_shape)
     check_callable("shapecheck", fun)
     call = f"shapecheck({name_of(fun)})"
-    scope = SymbolicScope()
+    scope = SymbolicScope(strict=True)
     specs, tree = flatten(tuple(in_shapes) if type(in_shapes) is list else in_shapes)
     shapes_in = [_parsed(call, spec, scope, None) for spec in specs]
     avals = [ShapedArray(shape, "float32") for shape in shapes_in]

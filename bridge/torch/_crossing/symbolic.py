@@ -18,8 +18,10 @@ from tracebridge.core.symbolic.scope import SymbolicScope, symbolic_shape
 from tracebridge.interop.torch_adapter import ROWS
 
 # Variables are named by their order in a call, in one scope: equal calls have equal avals.
-# By what sizes are at least: torch knows of most that they are not 0, of some that they may be.
-_SCOPES = {least: SymbolicScope(least=least) for least in (0, 1)}
+# By what sizes are at least: torch knows of most that they are neither 0 nor 1, of some that they
+# may be. Strict: a function whose lines ask for more than that gets graphs for single sizes.
+_SCOPES = {least: SymbolicScope(least=least, strict=True) for least in (0, 1, 2)}
+LEAST_SIZES = tuple(_SCOPES)
 
 
 class SymIntOps:
@@ -47,15 +49,18 @@ def has_symbolic(xs: Sequence[torch.Tensor]) -> bool:
     return any([isinstance(d, torch.SymInt) for x in xs for d in x.shape])
 
 
-def may_be_empty(xs: Sequence[torch.Tensor]) -> bool:
-    """Whether a size is not known to be at least 1, as those that depend on data are."""
+def least_size(xs: Sequence[torch.Tensor]) -> int:
+    """What all sizes are known to be at least: 2, 1, or 0 as those that depend on data."""
     # Imported by torch for the first such size, not with this module: it is slow.
     from torch.fx.experimental.symbolic_shapes import (  # noqa: PLC0415 - see above
         statically_known_true,
     )
 
     unknown = [d for x in xs for d in x.shape if isinstance(d, torch.SymInt)]
-    return not all([statically_known_true(d >= 1) for d in unknown])
+    for least in (2, 1):
+        if all([statically_known_true(d >= least) for d in unknown]):
+            return least
+    return 0
 
 
 class Sizes:

@@ -10,7 +10,7 @@ from tracebridge._derived.families import Avals, Family, pin
 from tracebridge._derived.residuals import NO_DERIVATIVE
 from tracebridge.interop.torch_adapter import modes_active
 from tracebridge.torch._crossing.numbers import aval_of
-from tracebridge.torch._crossing.symbolic import Sizes, has_symbolic, may_be_empty
+from tracebridge.torch._crossing.symbolic import Sizes, has_symbolic, least_size
 from tracebridge.torch._graphs.saved import program_for_graph
 
 _set_tracing_state = torch._C._set_tracing_state  # pyright: ignore[reportAttributeAccessIssue] - the stubs forget it
@@ -45,9 +45,10 @@ def captured(family: Family, xs: Sequence[torch.Tensor]) -> tuple[str, str]:
 
 def avals_for_trace(family: Family, xs: Sequence[torch.Tensor]) -> tuple[Avals, Sizes | None]:
     """At which avals a graph's call is traced: for all sizes if the function lets it."""
-    tries: list[tuple[bool, int]] = [(False, 1), (True, 1)] if has_symbolic(xs) else []
-    if tries and may_be_empty(xs):
-        tries = [(False, 0), (False, 1), (True, 1)]
+    tries: list[tuple[bool, int]] = []
+    if has_symbolic(xs):
+        known = least_size(xs)
+        tries = [(False, known), (True, known)] if known else [(False, 0), (False, 1), (True, 1)]
     for merge, least in tries:
         try:
             sizes = Sizes(xs, merge=merge, least=least)

@@ -21,7 +21,7 @@ from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.tree.tree import flatten
 from tracebridge.torch._crossing.structure import BOOL, TENSOR
-from tracebridge.torch._crossing.symbolic import aval_of_text
+from tracebridge.torch._crossing.symbolic import LEAST_SIZES, aval_of_text
 from tracebridge.torch._graphs.fingerprint import fingerprint
 
 WARN_AFTER = 64  # compilations that differ in sizes only
@@ -107,7 +107,7 @@ class CallFamily(Family):
 
     def is_program(self, digest: str, types: Sequence[str]) -> bool:
         """Whether the program at inputs of these types has that fingerprint."""
-        for least in (1, 0):
+        for least in reversed(LEAST_SIZES):
             try:
                 program = self.program(tuple([aval_of_text(text, least) for text in types]))
             except Exception:  # noqa: BLE001, S112 - the function may be another one, and raise

@@ -18,7 +18,7 @@ from tracebridge.core.errors.user_warnings import warn_user
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.symbolic.dims import is_static
 from tracebridge.core.symbolic.scope import SymbolicScope
-from tracebridge.torch._crossing.symbolic import aval_of_text
+from tracebridge.torch._crossing.symbolic import LEAST_SIZES, aval_of_text
 from tracebridge.torch._graphs.roots import resolve
 
 MAX_BYTES = 4 << 20
@@ -98,13 +98,17 @@ def _text_of(family: Family, avals: Avals, order: int) -> str:
     """
     if all([is_static(a.shape) for a in avals]):
         return save_program(family.program(avals), family.name, order=order)
-    try:
-        program = _program_of_all(family, avals, 0)
-        return save_program(program, family.name, order=order, with_gradient=True)
-    except TooLargeError:
-        raise
-    except Exception:  # noqa: BLE001 - some functions need a row
-        return save_program(_program_of_all(family, avals, 1), family.name, order=order)
+    for least in LEAST_SIZES:
+        try:
+            program = _program_of_all(family, avals, least)
+            # Some functions need a row.
+            return save_program(program, family.name, order=order, with_gradient=least == 0)
+        except TooLargeError:
+            raise
+        except Exception:
+            if least == LEAST_SIZES[-1]:
+                raise
+    raise AssertionError
 
 
 def _program_of_all(family: Family, avals: Avals, least: int) -> Jaxpr:
@@ -112,7 +116,7 @@ def _program_of_all(family: Family, avals: Avals, least: int) -> Jaxpr:
 
     Its scope is its own: what a trace assumes of sizes is checked by all programs of a scope.
     """
-    scope = SymbolicScope(least=least)
+    scope = SymbolicScope(least=least, strict=True)
     return family.program(tuple([aval_of_text(t, least, scope) for t in types_of(avals)]))
 
 

@@ -22,7 +22,8 @@ from tracebridge.core.ir.typeof import register_value_type
 from tracebridge.core.ir.values import literal
 from tracebridge.core.lax.shape.axes import as_shape
 from tracebridge.core.lax.sharding_constraint import constrained_result
-from tracebridge.core.symbolic.dims import DimExpr, no_value
+from tracebridge.core.symbolic.answers import no_value
+from tracebridge.core.symbolic.dims import DimExpr
 
 if TYPE_CHECKING:
     from tracebridge.core._jaxlib.mlir import IrValue

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import pickle
+import statistics
 import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -344,3 +346,68 @@ def test_a_named_error_pickles(steps: Any) -> None:
         filtering.hiding(steps[1], "inner")("bad")
 
     assert str(caught.value) == str(pickle.loads(pickle.dumps(caught.value)))
+
+
+class _Asked:
+    """Whose hash and equality note whether a user asked."""
+
+    def __init__(self) -> None:
+        self.by_user: list[bool] = []
+
+    def __hash__(self) -> int:
+        self.by_user.append(filtering.is_line_of_user())
+        return 0
+
+    def __eq__(self, other: object) -> bool:
+        self.by_user.append(filtering.is_line_of_user())
+        return False
+
+
+OURS = """
+import dataclasses
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    value: object
+
+def same(x):
+    return Record(x) == Record(1), {x: 1}, (x, 1) == (1, 1), __import__("statistics").mode([x])
+
+def call(fun, *args):
+    return fun(*args)
+"""
+
+
+def test_whose_line_it_is() -> None:
+    """Lines of the package are ours, also through C and generated methods; others the user's."""
+    x = _Asked()
+    ours: dict[str, Any] = {"__name__": filtering.__name__}
+    exec(compile(OURS, "<string>", "exec"), ours)
+
+    ours["same"](x)
+    assert len(x.by_user) >= 4
+    assert not any(x.by_user)
+    for line in (
+        lambda: x == 1,
+        lambda: (1, x) == (1, 2),
+        lambda: x in [1, 2],
+        lambda: {x: 1},
+        lambda: statistics.mode([x]),
+        lambda: collections.UserDict({0: 1}).get(x),
+        lambda: ours["call"](lambda: x != 1),
+        lambda: eval("x == 1", {"x": x}),
+    ):
+        x.by_user.clear()
+        line()
+        assert x.by_user
+        assert all(x.by_user)
+
+
+def test_who_called_the_line() -> None:
+    """A function that the engine calls, or somebody at the top."""
+    ours: dict[str, Any] = {"__name__": filtering.__name__}
+    exec(compile(OURS, "<string>", "exec"), ours)
+
+    assert not filtering.is_called_by_engine()
+    assert not ours["call"](filtering.is_called_by_engine)
+    assert ours["call"](lambda: filtering.is_called_by_engine())

@@ -161,8 +161,8 @@ def test_divmod():
     assert divmod(7, b) == (7 // b, 7 % b)
 
 
-def test_equality_is_structural():
-    """== never fails: it is true exactly for equal normal forms of one scope."""
+def test_equality_outside_of_programs():
+    """== says what holds for all sizes, and else False: a hash is that of the normal form."""
     other = SymbolicScope().variable("b")
 
     assert b + b == 2 * b

@@ -62,7 +62,8 @@ def test_equality_that_is_no_rewrite():
     """An equality of sums is known, although no normal form shows it."""
     a, b = symbolic_shape("a, b", constraints=["a + b == 10"])
 
-    assert a != 10 - b
+    assert a == 10 - b
+    assert hash(a) != hash(10 - b)
     assert definitely_equal(a, 10 - b)
     assert a <= 9
 
@@ -93,6 +94,8 @@ def test_text_and_pickle():
 
     assert repr(scope) == "SymbolicScope(['b >= 2'])"
     assert scope.constraints == pickle.loads(pickle.dumps(scope)).constraints
+    strict = pickle.loads(pickle.dumps(SymbolicScope(least=2, strict=True)))
+    assert repr(strict) == "SymbolicScope([], least=2, strict=True)"
 
 
 def test_the_memo_is_bounded():
