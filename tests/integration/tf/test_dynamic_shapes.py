@@ -299,6 +299,8 @@ def test_empty_tensors_get_programs_of_their_own() -> None:
     assert 0.0 == tb.tf.to_tf(lambda x: x.sum(), polymorphic_shapes="b")(tf.zeros(0))
     assert 3.0 == fun(tf.constant([1.0, 3.0]))
     assert 0.0 == fun(tf.zeros(0))
+    asks = tb.tf.to_tf(lambda x: -1.0 if x.shape[0] == 0 else x.sum(), polymorphic_shapes="b")
+    assert (2.0, -1.0) == (asks(tf.ones(2)), asks(tf.zeros(0)))
     assert [2.0] == named(tf.ones(1)).numpy().tolist()
     assert (0,) == named(tf.zeros(0)).shape
 
