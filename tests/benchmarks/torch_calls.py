@@ -53,8 +53,9 @@ SHARES = {
 }
 # Read beside the table: where budgets are missed, and why.
 REMARKS = """\
-Tensors of at most 4 KB are copied into buffers that wait for them. A larger new tensor costs about
-2.7 us to enter as a view, most of it in jaxlib; buffers of large tensors that come again are held.
+Tensors of at most 4 KB are copied into buffers that wait for them, until their memory comes for the
+third time. A larger new tensor costs about 2.7 us to enter as a view, most of it in jaxlib; buffers
+of tensors that come again are held.
 The large chain scatters with the page faults of its 4 MB results: where glibc gives freed memory
 back to the system, a call costs 977 of them, and 5 to 50 times the time. The CPU backend makes
 glibc keep up to 64 MB; before that about half of all processes were hit.

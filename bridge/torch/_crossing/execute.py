@@ -1,8 +1,9 @@
 """Running a program on torch tensors: tensors in, tensors out, no Array in between.
 
 On the CPU an argument enters as a buffer over its memory, found by address in 0.3 us or made in
-2.6 us; a result leaves as a capsule in about 1 us, without copies. Tensors of at most 4 KB and
-numbers are copied into buffers that wait for them, 0.4 us; memory.py has all of these. The
+2.6 us; a result leaves as a capsule in about 1 us, without copies. Numbers, and tensors of at most
+4 KB at addresses that are not known, are copied into buffers that wait for them, 0.4 us, or 1 us
+where a large program has used the caches; memory.py has all of these. The
 functions are generated, as in core/runtime/calls/execute.py: their source depends only on how many
 arguments and results there are and how each one crosses. On other devices both ways are capsules,
 ordered by streams.
@@ -31,6 +32,7 @@ from tracebridge.core.runtime.programs.program import Program
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
 from tracebridge.core.util.caching import BoundedCache
 from tracebridge.interop.devices import CPU, CUDA, placement_of
+from tracebridge.interop.layout import ALIGNMENT
 from tracebridge.interop.torch_adapter import ROWS, check_has_values, current_stream
 from tracebridge.torch._crossing import memory
 
@@ -38,6 +40,8 @@ Run = Callable[[Sequence[Any]], list[torch.Tensor]]
 MAX_UNROLLED = 200
 _FACTORIES: BoundedCache[Any] = BoundedCache("torch call templates", 512)
 _from_capsule = torch._C._from_dlpack
+
+_SEEN = 32  # addresses of each small argument among which one that comes again is noticed
 
 # How an argument crosses: over its own memory, copied, or as a Python number.
 LARGE, SMALL, NUMBER = "large", "small", "number"
@@ -144,11 +148,19 @@ _LARGE = """\
 """
 _ENTRIES = {
     LARGE: _LARGE,
+    # Copied, until the same memory comes for the third time, as that of parameters does.
     SMALL: """\
         x = xs[{i}]
         if storage_of(x).nbytes() - x.storage_offset() * w{i} < n{i}: refuse(x)
-        b{i}, address, _ = stage[{k}]
-        copy_memory(address, x.data_ptr(), n{i})
+        address = x.data_ptr()
+        b{i} = known{i}(address)
+        if b{i} is None:
+            if ~address in seen and not address % alignment: b{i} = enter{i}(address)
+            else:
+                if len(seen) > {room}: seen.clear()
+                seen.add(~address if address in seen else address)
+                b{i}, room, _ = stage[{k}]
+                copy_memory(room, address, n{i})
 """,
     NUMBER: """\
         b{i}, scalar, _ = stage[{k}]
@@ -166,10 +178,11 @@ def _compile_factory(
     n_staged = 0
     for place, (i, way) in enumerate(zip(kept, ways, strict=True)):
         lines += [f"    known{i}, enter{i}, n{i}, w{i} = tables[{place}].parts()"]
-        entries += [_ENTRIES[way].format(i=i, k=n_staged)]
+        entries += [_ENTRIES[way].format(i=i, k=n_staged, room=_SEEN * len(ways))]
         n_staged += way != LARGE
     lines += [f"    leave{i} = ways_out[{i}]" for i, s in enumerate(small) if not s]
     lines += ["    stages = []", "    take, give_back = stages.pop, stages.append"]
+    lines += ["    seen = set()"]
     lines += ["    def run(xs):"]
     if n_staged:
         # A stage is of one call at a time: threads and callbacks may run the same function.
@@ -189,6 +202,7 @@ def _compile_factory(
     lines += ["        give_back(stage)"] if n_staged else []
     lines += ["        return results", "    return run"]
     scope: dict[str, Any] = {
+        "alignment": ALIGNMENT,
         "copy_memory": memory.copy_memory,
         "storage_of": memory.storage_of,
         "refuse": check_has_values,

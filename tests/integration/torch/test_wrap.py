@@ -14,7 +14,7 @@ import torch
 import tracebridge as tb
 import tracebridge.numpy as tnp
 from tracebridge.core.config.option_scopes import debug_nans, disable_jit, enable_x64
-from tracebridge.errors import UnsupportedDtypeError
+from tracebridge.errors import ExchangeError, UnsupportedDtypeError
 from tracebridge.torch import wrap
 from tracebridge.torch._crossing import execute
 
@@ -163,7 +163,8 @@ def test_results_are_fresh_memory():
 def test_no_copies_of_arguments():
     """Programs read the memory of tensors: an argument is handed over at its own address.
 
-    Small ones are copied, which takes less time, and so are those that XLA cannot read in place.
+    Small ones are copied while their memory is new, which takes less time, and so are those that
+    XLA cannot read in place.
     """
     from tracebridge.torch._crossing import memory
 
@@ -178,6 +179,32 @@ def test_no_copies_of_arguments():
     found = {size: buf.unsafe_buffer_pointer() for size, address, buf in known if address in
              {view.data_ptr() for view in at.values()}}  # fmt: skip
     assert {2000: x.data_ptr()} == found
+
+
+def test_small_tensors_that_come_again():
+    """From the third time on their memory is read in place: what is in it, at each call anew."""
+    from tracebridge.torch._crossing import memory
+
+    f = wrap(lambda x, y: (x, x + y))
+    base = torch.arange(40, dtype=torch.int16)
+    x, y, misaligned = base[:7].clone(), torch.ones(7, dtype=torch.int16), base[1:8]
+    for k in range(4):
+        x += k
+        same, total = f(x, y)
+        assert len({t.data_ptr() for t in (x, y, same, total)}) == 4
+        same *= 0
+        assert torch.equal(x + y, total)
+        assert torch.equal(misaligned + x, f(misaligned, x)[1])
+
+    known = {a for t in memory._BORROWED.values() if t.aval.shape == (7,) for a in t.known}
+    assert {x.data_ptr(), y.data_ptr()} <= known
+    assert misaligned.data_ptr() not in known
+    for k in range(100):
+        z = [torch.full((7,), k + i, dtype=torch.int16) for i in range(3)]
+        assert torch.equal(z[2] + y, f(z[2], y)[1])
+    y.untyped_storage().resize_(2)
+    with pytest.raises(ExchangeError):
+        f(x, y)
 
 
 def test_static_arguments():
