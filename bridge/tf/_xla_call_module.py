@@ -35,6 +35,8 @@ _OLDEST, _NEWEST = 9, 10
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 # What changes an operation that stands in a graph already.
 _OF_OPERATIONS = ("_set_attr", "_set_type_list_attr", "_set_shape_list_attr", "_add_outputs")
+CAN_REPLACE = all([hasattr(tf.Operation, name) for name in _OF_OPERATIONS])
+"""Whether this TensorFlow has them."""
 _OPS = "tensorflow.compiler.tf2xla.ops.gen_xla_ops"
 _XLA = "tensorflow.compiler.tf2xla.python.xla"
 _STABLEHLO = "tensorflow.compiler.mlir.stablehlo.stablehlo"
@@ -227,6 +229,12 @@ class CallModule:
         """
         return self.run(checked(self._name, self._names, tensors, self._in))
 
+    @property
+    def results(self) -> list[Any]:
+        """What TensorFlow knows of the results."""
+        pairs = zip(self._shapes, self._types, strict=True)
+        return [tf.TensorSpec(shape, dtype) for shape, dtype in pairs]
+
     def replaced(self, outs: Sequence[Any], wider: CallModule) -> list[Any] | None:
         """``outs`` and further results: ``wider`` takes the place of this program in their graph.
 
@@ -237,7 +245,7 @@ class CallModule:
             map(operator.is_, self._constants, wider._constants)
         )
         fits = same and self._functions == wider._functions and self._types == wider._types[:n]
-        if not fits or not all([hasattr(operation, name) for name in _OF_OPERATIONS]):
+        if not fits or not CAN_REPLACE:
             return None
         shapes = [tf.TensorShape(shape) for shape in wider._shapes]
         operation._set_attr("module", tf.compat.v1.AttrValue(s=wider._data))

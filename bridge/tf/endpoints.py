@@ -13,9 +13,7 @@ from tracebridge.core.errors.transform_errors import ArgumentSpecError
 from tracebridge.core.tree.paths import keystr
 from tracebridge.core.tree.tree import flatten
 from tracebridge.core.tree.treedefs import leaf_paths
-from tracebridge.tf.gradient import pull_all_orders, run_differentiable, without_gradient
-from tracebridge.tf.program import Program
-from tracebridge.tf.pullbacks import pullback_functions
+from tracebridge.tf.pullbacks import stored_program
 from tracebridge.tf.signature import unique
 from tracebridge.tf.tracing import Traced
 
@@ -77,7 +75,7 @@ def _served(variables: Sequence[Any], endpoint: Endpoint) -> Any:
     """The callable of an endpoint, with its derivatives."""
     traced, order = endpoint.traced, endpoint.order
     program = traced.program
-    pulls = pullback_functions(program, order, lambda last, xs: _last(last, xs, order))
+    stored = stored_program(program, order, limit=order)
     _check_results(traced)
 
     class Served(_Owner):
@@ -91,17 +89,12 @@ def _served(variables: Sequence[Any], endpoint: Endpoint) -> Any:
             super().__init__(endpoint.name, variables)
             # The loaded model finds derivatives of the second and higher orders only in
             # functions that are saved, with a trace, as attributes.
-            self.gradients = pulls
+            self.gradients = stored.pulls
 
     def call(self: Any, *args: object) -> Any:
         del self
         tensors = [*[tf.convert_to_tensor(v) for v in variables], *flatten(args)[0]]
-        outs = (
-            run_differentiable(program, tensors, pull_all_orders)
-            if pulls
-            else _last(program, tensors, order)
-        )
-        return traced.result(outs)
+        return traced.result(stored.run(tensors))
 
     owner = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     call.__signature__ = inspect.Signature([owner, *endpoint.parameters])
@@ -109,15 +102,6 @@ def _served(variables: Sequence[Any], endpoint: Endpoint) -> Any:
     served: Any = Served()
     served.__call__.get_concrete_function()
     return served
-
-
-def _last(program: Program, tensors: Sequence[object], order: int) -> list[Any]:
-    """The results of a program whose derivative is not saved."""
-    outs = program.module(tensors)
-    if not program.diff_in:
-        return outs
-    message = f"{program.name}: the model was saved with grad_order={order}; save it with more"
-    return without_gradient(program, outs, message)
 
 
 def _check_results(traced: Traced) -> None:

@@ -7,7 +7,6 @@ tangents are those of the mathematics.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,9 +14,9 @@ import tensorflow as tf
 
 from tracebridge.core.errors.base import TracebridgeError
 from tracebridge.core.errors.filtering import api_boundary
+from tracebridge.tf.graph_gradients import GraphGradient, waits
 from tracebridge.tf.keeping import Kept
 from tracebridge.tf.loops import Iterations, set_rule
-from tracebridge.tf.outside import Outside
 from tracebridge.tf.program import Program
 from tracebridge.tf.recording import (
     CAN_RECORD,
@@ -46,7 +45,8 @@ def run_differentiable(program: Program, tensors: Sequence[object], pull: Pull) 
     inputs: list[Any] = list(tensors) if eager else [tf.identity(t) for t in tensors]
     own = pull is pull_all_orders
     active = watched(inputs, program.diff_in) if own else ()
-    kept = program.keeping(active) if active else None
+    late = not eager and own and waits(program)
+    kept = program.keeping(active) if active and not late else None
     dots = with_tangents(inputs, program.diff_in)
     pushed = None if active or not own else _pushed(program, inputs, dots)
     # Made before recording stops: the derivatives of a function of call_tf come from tapes.
@@ -59,10 +59,14 @@ def run_differentiable(program: Program, tensors: Sequence[object], pull: Pull) 
     of_all = _gradient_of_all(program, inputs, outs, pull)
     results = outs if kept is None else outs[: len(outs) - kept.n_residuals]
     passed = _known_to_graphs(program, results, inputs, of_all)
-    if not eager and own and kept is None and pushed is None and passed:
-        _outside(program, inputs, outs, of_all).attach(passed[0].op)
     results = passed
     gradient = of_all if kept is None else _gradient_of_kept(program, kept, inputs, outs)
+    if late and pushed is None and passed:
+        # Loops and branches keep the operands of identities as they are, without the identities.
+        operands = [x.op.inputs[0] for x in inputs]
+        in_graph = GraphGradient(program, operands, outs, of_all, pull_kept)
+        in_graph.attach(passed[0].op)
+        gradient = in_graph.by(active)
     # A custom gradient of TensorFlow would have no tangents.
     known = None if pushed is None else pushed[len(outs) :]
     tangents = _tangents_of(program, inputs, dots, known) if own else _zeros_of(results)
@@ -79,12 +83,6 @@ def _pushed(program: Program, inputs: list[Any], dots: tuple[int, ...]) -> list[
     module = both.module
     with not_recording():
         return module([*inputs, *values])
-
-
-def _outside(program: Program, inputs: list[Any], outs: list[Any], of_all: Gradient) -> Outside:
-    """The gradient for tapes outside of the function whose graph this is."""
-    pull = functools.partial(_pull_kept, program)
-    return Outside(program, inputs, outs, of_all, pull)
 
 
 def _known_to_graphs(
@@ -155,11 +153,36 @@ def _gradient_of_kept(program: Program, kept: Kept, inputs: list[Any], outs: lis
     @api_boundary
     def gradient(*cotangents: object) -> list[Any]:
         given = [_or_zeros(cotangents[i], outs[i]) for i in kept.cotangents]
-        pulled = _pull_kept(program, kept, inputs, outs, given)
+        pulled = pull_kept(program, kept, inputs, outs, given)
         grads = dict(zip(kept.active, pulled, strict=True))
         return [grads.get(i) for i in range(len(inputs))]
 
     return gradient
+
+
+def run_keeping(
+    program: Program,
+    kept: Kept,
+    tensors: Sequence[Any],
+    pull: Callable[[list[Any], list[Any], list[Any]], list[Any]],
+) -> list[Any]:
+    """The results of ``program`` in a graph; who differentiates the graph gets ``pull``.
+
+    It takes the inputs, results with residuals, and cotangents of the results that have some.
+    """
+    inputs = [tf.identity(t) for t in tensors]
+    outs = kept.forward(inputs)
+    results = outs[: len(outs) - kept.n_residuals]
+    # Derivatives of gradients go through the inputs alone.
+    read = [tf.stop_gradient(x) for x in outs]
+
+    @api_boundary
+    def gradient(*cotangents: object) -> list[Any]:
+        by_result = [_or_zeros(cotangents[i], results[i]) for i in kept.cotangents]
+        grads = dict(zip(kept.active, pull(inputs, read, by_result), strict=True))
+        return [grads.get(i) for i in range(len(inputs))]
+
+    return _known_to_graphs(program, results, inputs, gradient)
 
 
 def _tangents_of(
@@ -186,7 +209,7 @@ def _zeros_of(outs: Sequence[Any]) -> Callable[..., list[Any]]:
     return lambda *_: [tf.zeros_like(out) for out in outs]
 
 
-def _pull_kept(
+def pull_kept(
     program: Program, kept: Kept, inputs: list[Any], outs: list[Any], cotangents: list[Any]
 ) -> list[Any]:
     """Gradients by residuals, which can be differentiated again by inputs and cotangents."""

@@ -9,19 +9,24 @@ import tensorflow as tf
 
 from tracebridge.core.util.caching import BoundedCache
 from tracebridge.tf._xla_call_module import tf_dtype, tf_shape
-from tracebridge.tf.gradient import pull_all_orders, run_differentiable
+from tracebridge.tf.gradient import (
+    pull_all_orders,
+    pull_kept,
+    run_differentiable,
+    run_keeping,
+    without_gradient,
+)
+from tracebridge.tf.loops import XlaModule
 from tracebridge.tf.program import Program
 
 _MAX_PROGRAMS = 256
 
-Last = Callable[[Program, Sequence[Any]], list[Any]]
-"""Runs the pullback of the highest order."""
 
-
-def pullback_functions(program: Program, order: int, last: Last) -> list[Any]:
+def pullback_functions(program: Program, order: int, limit: int | None = None) -> list[Any]:
     """The pullbacks of orders 1 to ``order`` as traced functions of flat tensors.
 
     There are fewer where a pullback has no derivatives. Gradients of graphs call them from now on.
+    Those of the last one are an error that names ``limit``, the number of orders in a file.
     """
     first = program
     programs: list[Program] = []
@@ -33,15 +38,13 @@ def pullback_functions(program: Program, order: int, last: Last) -> list[Any]:
     pulls: list[Any] = []
 
     def traced(k: int) -> Any:
-        specs = [
-            tf.TensorSpec(tf_shape(a.shape), tf_dtype(a.dtype)) for a in programs[k].jaxpr.in_avals
-        ]
+        own = programs[k]
 
-        @tf.function(input_signature=specs, autograph=False)  # pyright: ignore[reportUntypedFunctionDecorator] - TensorFlow has no stubs for it
+        @tf.function(input_signature=_specs(own.jaxpr.in_avals), autograph=False)  # pyright: ignore[reportUntypedFunctionDecorator] - TensorFlow has no stubs for it
         def pull(*tensors: Any) -> list[Any]:
-            if k + 1 < len(programs):
-                return run_differentiable(programs[k], tensors, pull_all_orders)
-            return last(programs[k], tensors)
+            if k + 1 == len(programs) and limit is not None:
+                return ended(own, own.module(tensors), limit)
+            return run_differentiable(own, tensors, pull_all_orders)
 
         return pull
 
@@ -53,10 +56,75 @@ def pullback_functions(program: Program, order: int, last: Last) -> list[Any]:
     return pulls
 
 
-class _Stored(NamedTuple):
-    """Functions of a program to put into a graph, and the constants of those of all orders."""
+def ended(program: Program, outs: list[Any], limit: int) -> list[Any]:
+    """The results of a program whose derivative is not in the file."""
+    if not program.diff_in:
+        return outs
+    message = f"{program.name}: the model was saved with grad_order={limit}; save it with more"
+    return without_gradient(program, outs, message)
+
+
+class Stored(NamedTuple):
+    """A program for graphs that are saved: how to run it, and functions of its gradients."""
+
+    run: Callable[[Sequence[Any]], list[Any]]
+    pulls: list[Any]
+
+
+def stored_program(program: Program, order: int, limit: int | None = None) -> Stored:
+    """``program`` with gradients of orders 1 to ``order`` that a file can hold.
+
+    Gradients read residuals where there are some. Those are further results of a function that
+    XLA compiles as a whole: it computes them where a gradient reads them, and only there.
+    ``limit`` as in ``pullback_functions``.
+    """
+    kept = program.keeping(tuple(program.diff_in)) if order and program.diff_out else None
+    if kept is None or not kept.n_residuals or not isinstance(kept.forward, XlaModule):
+        pulls = pullback_functions(program, order, limit)
+        if pulls or limit is None:
+            return Stored(lambda xs: run_differentiable(program, xs, pull_all_orders), pulls)
+        return Stored(lambda xs: ended(program, program.module(xs), limit), [])
+    gradients = program.gradients_of(kept)
+    pulls = pullback_functions(gradients, order - 1, limit)
+    avals, n = program.jaxpr.in_avals, program.jaxpr.n_in
+    results = kept.forward.operation.results
+    n_results = len(results) - kept.n_residuals
+    read = [*kept.results, *range(n_results, len(results))]
+    specs = [*_specs(avals), *[results[i] for i in read], *[results[i] for i in kept.cotangents]]
+
+    @tf.function(input_signature=specs, autograph=False)  # pyright: ignore[reportUntypedFunctionDecorator] - TensorFlow has no stubs for it
+    def pull(*tensors: Any) -> list[Any]:
+        inputs, saved = list(tensors[:n]), tensors[n : n + len(read)]
+        outs: list[Any] = [None] * len(results)
+        for i, x in zip(read, saved, strict=True):
+            outs[i] = x
+        cotangents = list(tensors[n + len(read) :])
+        if not pulls and limit is not None:
+            return ended(gradients, kept.gradients(inputs, outs, cotangents), limit)
+        return pull_kept(program, kept, inputs, outs, cotangents)
+
+    @tf.function(input_signature=_specs(avals), autograph=False, jit_compile=True)  # pyright: ignore[reportUntypedFunctionDecorator] - TensorFlow has no stubs for it
+    def forward(*tensors: Any) -> list[Any]:
+        def by_inputs(inputs: list[Any], outs: list[Any], cotangents: list[Any]) -> list[Any]:
+            return list(pull(*inputs, *[outs[i] for i in read], *cotangents))
+
+        return run_keeping(program, kept, tensors, by_inputs)
+
+    functions: tuple[Any, Any] = pull, forward
+    for function in functions:
+        function.get_concrete_function()
+    return Stored(lambda xs: list(functions[1](*xs)), [functions[0], *pulls])
+
+
+def _specs(avals: Sequence[Any]) -> list[Any]:
+    return [tf.TensorSpec(tf_shape(a.shape), tf_dtype(a.dtype)) for a in avals]
+
+
+class _InGraphs(NamedTuple):
+    """A program, functions to put beside it into a graph, and constants of those of all orders."""
 
     program: Program
+    run: Callable[[Sequence[Any]], list[Any]]
     lower: list[Any]
     constants: list[Any]
 
@@ -75,7 +143,7 @@ class StoredPullbacks:
 
     def __init__(self, name: str, order: int) -> None:
         self._order = order
-        self._found: BoundedCache[_Stored] = BoundedCache(f"pullbacks of {name}", _MAX_PROGRAMS)
+        self._found: BoundedCache[_InGraphs] = BoundedCache(f"pullbacks of {name}", _MAX_PROGRAMS)
 
     def run(self, program: Program, tensors: Sequence[object]) -> list[Any]:
         """The results of ``program``, with gradients of any order in this process."""
@@ -87,9 +155,9 @@ class StoredPullbacks:
             function.get_concrete_function().add_to_graph(graph)
         for constant in stored.constants:
             graph.capture(constant)
-        return run_differentiable(program, tensors, pull_all_orders)
+        return stored.run(tensors)
 
-    def _of(self, program: Program) -> _Stored:
+    def _of(self, program: Program) -> _InGraphs:
         # The row has the program, so that the number is that of no other one.
         found = self._found.get(id(program))
         if found is None:
@@ -99,11 +167,7 @@ class StoredPullbacks:
         return found
 
 
-def _stored(program: Program, order: int) -> _Stored:
-    functions = pullback_functions(program, order, _last)
-    constants = {id(t): t for f in functions for t in f.get_concrete_function().captured_inputs}
-    return _Stored(program, functions[: order - 1], list(constants.values()))
-
-
-def _last(program: Program, tensors: Sequence[Any]) -> list[Any]:
-    return run_differentiable(program, tensors, pull_all_orders)
+def _stored(program: Program, order: int) -> _InGraphs:
+    stored = stored_program(program, order)
+    constants = {id(t): t for f in stored.pulls for t in f.get_concrete_function().captured_inputs}
+    return _InGraphs(program, stored.run, stored.pulls[: order - 1], list(constants.values()))

@@ -286,7 +286,7 @@ def _variable_like(leaf: Any) -> Any:
     """A parameter as a variable's value: a tensor, or a variable as it is."""
     if isinstance(leaf, tf.Variable):
         return leaf
-    if hasattr(type(leaf), "__tf_tensor__") and isinstance(leaf.value, tf.Variable):
+    if isinstance(getattr(leaf, "value", None), tf.Variable):
         return leaf.value  # Keras wraps variables in its own
     if isinstance(leaf, Array):
         return tf_adapter.export(leaf)
