@@ -18,6 +18,7 @@ from tracebridge.tf.gradient import (
 )
 from tracebridge.tf.loops import XlaModule
 from tracebridge.tf.program import Program
+from tracebridge.tf.recording import watched, with_tangents
 
 _MAX_PROGRAMS = 256
 
@@ -80,10 +81,7 @@ def stored_program(program: Program, order: int, limit: int | None = None) -> St
     """
     kept = program.keeping(tuple(program.diff_in)) if order and program.diff_out else None
     if kept is None or not kept.n_residuals or not isinstance(kept.forward, XlaModule):
-        pulls = pullback_functions(program, order, limit)
-        if pulls or limit is None:
-            return Stored(lambda xs: run_differentiable(program, xs, pull_all_orders), pulls)
-        return Stored(lambda xs: ended(program, program.module(xs), limit), [])
+        return _by_inputs(program, order, limit)
     gradients = program.gradients_of(kept)
     pulls = pullback_functions(gradients, order - 1, limit)
     avals, n = program.jaxpr.in_avals, program.jaxpr.n_in
@@ -114,6 +112,14 @@ def stored_program(program: Program, order: int, limit: int | None = None) -> St
     for function in functions:
         function.get_concrete_function()
     return Stored(lambda xs: list(functions[1](*xs)), [functions[0], *pulls])
+
+
+def _by_inputs(program: Program, order: int, limit: int | None = None) -> Stored:
+    """``program`` with gradients that are functions of its inputs."""
+    pulls = pullback_functions(program, order, limit)
+    if not pulls and limit is not None:
+        return Stored(lambda xs: ended(program, program.module(xs), limit), [])
+    return Stored(lambda xs: run_differentiable(program, xs, pull_all_orders), pulls)
 
 
 def _specs(avals: Sequence[Any]) -> list[Any]:
@@ -150,24 +156,29 @@ class StoredPullbacks:
         graph: Any = tf.compat.v1.get_default_graph()
         if tf.executing_eagerly() or not program.diff_in or not hasattr(graph, "capture"):
             return run_differentiable(program, tensors, pull_all_orders)
-        stored = self._of(program)
+        inputs, by = list(tensors), program.diff_in
+        # Who asks here takes what it needs. A function of residuals gives all gradients, and
+        # TensorFlow's tangents of functions have no gradients.
+        asked = bool(watched(inputs, by) or with_tangents(inputs, by))
+        stored = self._of(program, asked)
         for function in stored.lower:
             function.get_concrete_function().add_to_graph(graph)
         for constant in stored.constants:
             graph.capture(constant)
-        return stored.run(tensors)
+        return stored.run(inputs)
 
-    def _of(self, program: Program) -> _InGraphs:
+    def _of(self, program: Program, asked: bool) -> _InGraphs:
         # The row has the program, so that the number is that of no other one.
-        found = self._found.get(id(program))
+        key = id(program), asked
+        found = self._found.get(key)
         if found is None:
             with tf.init_scope():
-                found = _stored(program, self._order)
-            self._found.set(id(program), found)
+                make = _by_inputs if asked else stored_program
+                found = _in_graphs(program, make(program, self._order), self._order)
+            self._found.set(key, found)
         return found
 
 
-def _stored(program: Program, order: int) -> _InGraphs:
-    stored = stored_program(program, order)
+def _in_graphs(program: Program, stored: Stored, order: int) -> _InGraphs:
     constants = {id(t): t for f in stored.pulls for t in f.get_concrete_function().captured_inputs}
     return _InGraphs(program, stored.run, stored.pulls[: order - 1], list(constants.values()))

@@ -119,6 +119,27 @@ def loops(f: Any) -> Any:
     return run(X, W)
 
 
+def branches(f: Any) -> Any:
+    """Tapes in the function and outside of it, by what a branch and a nested function capture."""
+
+    def value(x: Any, w: Any) -> Any:
+        nested = graph(lambda: f(x, w, V)[1])
+        return tf.cond(x[0, 0] < 9.0, lambda: f(x, w, V)[0] * nested(), lambda: x)
+
+    def gradients(run: Callable[..., Any], x: Any, w: Any) -> Any:
+        with tf.GradientTape() as outer:
+            outer.watch([x, w])
+            with tf.GradientTape() as tape:
+                tape.watch([x, w])
+                loss = tf.reduce_sum(run(x, w) ** 3)
+            first = tape.gradient(loss, [x, w])
+            squares = tf.add_n([tf.reduce_sum(g**2) * 1e-3 for g in first])
+        return first, outer.gradient(squares, [x, w])
+
+    outside = gradients(graph(value), X, W)
+    return [value(X, W), outside, graph(lambda x, w: gradients(value, x, w))(X, W)]
+
+
 def outside(f: Any) -> Any:
     """Of a function without a tape: by two tapes, in maps of TensorFlow and in another function."""
     function = graph(lambda x, w: f(x, w, V))
@@ -145,7 +166,7 @@ def outside(f: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    "program", [both_tapes, tape_and_gradients, third_order, persistent, loops, outside]
+    "program", [both_tapes, tape_and_gradients, third_order, persistent, loops, branches, outside]
 )
 def test_who_asks_for_what(program: Callable[[Any], Any]) -> None:
     """Tapes, graphs and loops get the gradients that TensorFlow's own operations give them."""
@@ -188,6 +209,62 @@ def test_tapes_outside_of_functions() -> None:
     assert len(operation.outputs) > 3
     (plain,) = [n for n in concrete.function_def.node_def if n.op == "XlaCallModule"]
     assert len(plain.attr["Tout"].list.type) == 3
+
+
+def looped(x: Any, w: Any) -> Any:
+    """A loop whose body captures what tapes watch."""
+    return tf.while_loop(lambda i, _: i < 2, lambda i, y: (i + 1, CONVERTED(y, w, V)[1]), (0, x))[1]
+
+
+def branched(x: Any, w: Any) -> Any:
+    """A branch that captures what tapes watch."""
+    return tf.cond(x[0, 0] < 9.0, lambda: CONVERTED(x, w, V)[1], lambda: x)
+
+
+def reached(concrete: Any) -> list[int]:
+    """The numbers of results of our operations that a function runs, in its loops and branches."""
+    definition = concrete.graph.as_graph_def()
+    functions = {f.signature.name: f.node_def for f in definition.library.function}
+    found: list[int] = []
+    waiting = list(definition.node)
+    while waiting:
+        node = waiting.pop()
+        if node.op == "XlaCallModule":
+            found.append(len(node.attr["Tout"].list.type))
+        for value in node.attr.values():
+            for function in (value.func, *value.list.func):
+                waiting.extend(functions.get(function.name, ()))
+    return sorted(found)
+
+
+@pytest.mark.parametrize("fun", [looped, branched])
+def test_bodies(fun: Any) -> None:
+    """Gradients of loops and branches read residuals; without gradients there are none."""
+
+    def step(x: Any, w: Any, *, asks: bool) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(w)
+            loss = tf.reduce_sum(fun(x, w))
+        return tape.gradient(loss, w) if asks else loss
+
+    plain, asked = [
+        reached(graph(lambda x, w, a=a: step(x, w, asks=a)).get_concrete_function(X, W))
+        for a in (False, True)
+    ]
+    assert plain == [3]
+    assert len(asked) == 2  # one pass forward and one back
+    assert asked[1] > 3
+    function = graph(fun)
+    with tf.GradientTape() as tape:
+        tape.watch(W)
+        loss = tf.reduce_sum(function(X, W))
+    tape.gradient(loss, W)
+    assert [3] == [
+        len(node.attr["Tout"].list.type)
+        for f in function.get_concrete_function(X, W).graph.as_graph_def().library.function
+        for node in f.node_def
+        if node.op == "XlaCallModule" and "rewritten" not in f.signature.name
+    ]
 
 
 def test_saved_steps(tmp_path: Path) -> None:

@@ -98,6 +98,42 @@ def saved(tmp_path: Path, fun: Any, signature: Any, **options: Any) -> Any:
     return tf.saved_model.load(str(tmp_path / "model"))
 
 
+def test_loaded_gradients_read_residuals(tmp_path: Path) -> None:
+    """One pass forward and one back; XLA compiles what has residuals, which it leaves out else."""
+    w = tnp.ones((64, 64)) / 64
+    loaded = saved(
+        tmp_path, lambda w, x: tnp.tanh(x @ w) + 1, [tf.TensorSpec((None, 64))], params=w
+    )
+
+    @tf.function
+    def step(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(loaded.serve(x))
+        return tape.gradient(loss, loaded.params)
+
+    definition = step.get_concrete_function(tf.ones((3, 64))).graph.as_graph_def()
+    functions = {f.signature.name: f for f in definition.library.function}
+    found: list[tuple[int, bool]] = []
+    waiting = [(node, False) for node in definition.node]
+    while waiting:
+        node, compiled = waiting.pop()
+        if node.op == "XlaCallModule":
+            found.append((len(node.attr["Tout"].list.type), compiled))
+        if "PartitionedCall" in node.op:
+            function = functions[node.attr["f"].func.name]
+            inside = compiled or function.attr["_XlaMustCompile"].b
+            waiting.extend([(n, inside) for n in function.node_def])
+    assert sorted(found) == [(2, True), (2, True)]  # result and residual; both gradients
+    np.testing.assert_allclose(step(tf.ones((3, 64))), np.full((64, 64), 3 / np.cosh(1) ** 2), 1e-5)
+
+
+def test_parameters_that_are_tensors(tmp_path: Path) -> None:
+    """They become variables like arrays."""
+    loaded = saved(tmp_path, lambda p, x: p * x, [tf.TensorSpec(())], params=tf.constant(3.0))
+    assert float(loaded.serve(tf.constant(2.0))) == 6.0
+    assert isinstance(loaded.params, tf.Variable)
+
+
 def test_unknown_sizes_of_axis_0_are_one_batch(tmp_path: Path) -> None:
     """Other unknown sizes are sizes of their own."""
     specs = [tf.TensorSpec((None, 3)), {"a": tf.TensorSpec((None, None))}]
