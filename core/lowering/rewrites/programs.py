@@ -8,6 +8,7 @@
 | ``reduce_sum`` | the operand is a reshape that splits no sum | the sum, reshaped |
 | ``reduce_sum`` | the operand is a negated array of floats | the negated sum |
 | ``reduce_sum`` | of functions that others read too, as in softmax | these are computed once |
+| ``reduce_sum`` | of ``exp(x - m)``, ``m`` of rows, read by the sum only | ``exp_sums.py`` |
 | ``reduce_sum`` | of short chains that others read a part of | the sum of a copy |
 | ``reduce_sum`` | over what ``take_along_axis`` puts back | what it puts back |
 | ``reduce_sum`` | of products that others sum up with other weights | ``shared_products.py`` |
@@ -39,6 +40,7 @@ from tracebridge.core.ir.debug_info import NO_DEBUG_INFO
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.lowering.rewrites.contraction import SumOfProducts
 from tracebridge.core.lowering.rewrites.copies import Copies
+from tracebridge.core.lowering.rewrites.exp_sums import ExpSum
 from tracebridge.core.lowering.rewrites.factors import (
     Axes,
     Factor,
@@ -177,6 +179,13 @@ class _Pass:
 
         return stage(listed, [self.graph.avals[a] for a in args], locate=False)
 
+    def guarded(self, run: Callable[..., object], leaves: Sequence[int]) -> int:
+        """Flag and result of a function of values, or the equation that was added last."""
+        plain = self.graph.program(leaves, [len(self.graph.avals) - 1], NO_DEBUG_INFO)
+        plain.cache["rewritten"] = None
+        params = {"fast": self.staged(run, leaves), "plain": plain}
+        return self.graph.add_bound(guarded_p, leaves, params)
+
     def readers(self, number: int) -> int:
         """How often the program, as it was written, reads a value of the graph."""
         jaxpr, var = self.jaxpr, self.numbers.index(number)
@@ -228,11 +237,8 @@ def _sum(here: _Pass, app: Application, args: Sequence[int], source: object) -> 
             new = _weighted_sum(here, app, args, source, params)
         if new is not None:
             return new
-    for rewrite in (_sum_of_reshaped, _sum_of_negated, _sum_of_shared, _sum_of_copy):
-        new = rewrite(here, app, args, source)
-        if new is not None:
-            return new
-    return None
+    found = (rewrite(here, app, args, source) for rewrite in _SUMS)
+    return next((new for new in found if new is not None), None)
 
 
 def _product(here: _Pass, app: Application, args: Sequence[int], source: object) -> int | None:
@@ -279,11 +285,7 @@ def _contracted(
         return None
     if not plan.sums:
         return here.emit(lambda *leaves: plan.run(leaves)[1], plan.leaves, source)
-    fast = here.staged(lambda *leaves: plan.run(leaves), plan.leaves)
-    number = len(here.graph.avals) - 1  # of the equation itself
-    plain = here.graph.program(plan.leaves, [number], NO_DEBUG_INFO)
-    plain.cache["rewritten"] = None
-    return here.graph.add_bound(guarded_p, plan.leaves, {"fast": fast, "plain": plain})
+    return here.guarded(lambda *leaves: plan.run(leaves), plan.leaves)
 
 
 def _weighted_sum(
@@ -361,10 +363,8 @@ def _sum_of_reshaped(
         summed.extend(inner if flags.pop() else ())
     if not summed:
         return None
-    out_shape = app.out.shape
-    return here.emit(
-        lambda x: lax.reshape(lax.reduce_sum(x, tuple(summed)), out_shape), [operand], source
-    )
+    axes, shape = tuple(summed), app.out.shape
+    return here.emit(lambda x: lax.reshape(lax.reduce_sum(x, axes), shape), [operand], source)
 
 
 def _sum_of_negated(
@@ -401,6 +401,12 @@ def _sum_of_shared(
     return here.graph.add(app, [once], source)
 
 
+def _sum_of_exp(here: _Pass, app: Application, args: Sequence[int], _: object) -> int | None:
+    """The sum of exponentials of differences, by a sum of exponentials."""
+    plan = ExpSum(app, args[0], here.made_by, here.readers)
+    return here.guarded(plan.run, plan.leaves) if plan.leaves else None
+
+
 def _sum_of_copy(here: _Pass, app: Application, args: Sequence[int], source: object) -> int | None:
     """The sum of squared differences, say, of a copy of differences that others read too."""
     if not may_have_copy(app):
@@ -410,6 +416,8 @@ def _sum_of_copy(here: _Pass, app: Application, args: Sequence[int], source: obj
         return None
     return here.emit(partial(copy.run, app.params["axes"]), copy.leaves, source)
 
+
+_SUMS = (_sum_of_reshaped, _sum_of_negated, _sum_of_shared, _sum_of_exp, _sum_of_copy)
 
 # picks -------------------------------------------------------------------------------------------
 
