@@ -29,6 +29,7 @@ from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lax.ad_util import stop_gradient_p
 from tracebridge.core.lax.families import Elementwise
+from tracebridge.core.lax.reduce.exp_sums import shifted_exp_sum_p
 
 Axes = tuple[int | None, ...]
 Place = tuple[int, int]
@@ -139,7 +140,7 @@ def _transpose(app: Application, ins: Avals) -> Flow:
 def _reduction(app: Application, ins: Avals) -> Flow:
     gone = app.params["axes"]
     kept = [k for k in range(ins[0].ndim) if k not in gone]
-    links = [((0, k), (1, d)) for d, k in enumerate(kept)]
+    links = [((0, k), (n, d)) for n in range(1, 1 + len(app.outs)) for d, k in enumerate(kept)]
     if app.primitive is not lax.reduce_sum_p:
         return Flow(links)
     return Flow(links, [(0, k) for k in gone], (), "all")
@@ -227,7 +228,8 @@ _RULES: dict[Primitive, Callable[[Application, Avals], Flow]] = {
     **dict.fromkeys([lax.cumprod_p, lax.cummax_p, lax.cummin_p, lax.cumlogsumexp_p],
                     _but("axis", "")),
     **dict.fromkeys([lax.reduce_sum_p, lax.reduce_prod_p, lax.reduce_max_p, lax.reduce_min_p,
-                     lax.reduce_and_p, lax.reduce_or_p, lax.argmax_p, lax.argmin_p], _reduction),
+                     lax.reduce_and_p, lax.reduce_or_p, lax.argmax_p, lax.argmin_p,
+                     shifted_exp_sum_p], _reduction),
     lax.sort_p: _but("dimension", ""),
 }  # fmt: skip
 # Parameters that say nothing but sizes of results.

@@ -14,11 +14,12 @@ from tracebridge.core.collectives.axes import axis_size
 from tracebridge.core.collectives.axis_index import axis_index
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.core.lax.reduce.exp_sums import shifted_exp_sum
 from tracebridge.core.runtime.arrays.argument_types import Axis
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.numpy import _exp_sums
-from tracebridge.numpy._promote import normalize_axis
+from tracebridge.numpy._promote import normalize_axes, normalize_axis
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.value import Value
@@ -96,6 +97,12 @@ def _inexact(x: ArrayLike) -> Any:
 
 
 def _log_softmax(x: Value, axis: Any, where: Any) -> Any:
+    if where is None and x.aval.dtype == np.float32:
+        axes = normalize_axes(axis, x.aval.ndim)
+        rows = tuple([1 if i in axes else n for i, n in enumerate(x.aval.shape)])
+        shift, total = [lax.reshape(v, rows) for v in shifted_exp_sum(x, axes)]
+        # Rounding makes no probability larger than 1.
+        return lax.min(x - shift - tnp.log(total), 0.0)
     # Not the guarded shift of logsumexp: next to infinity all elements are NaN, as in softmax.
     shift = tnp.max(tnp.real(x), axis=axis, where=where, initial=-np.inf, keepdims=True)
     shifted = x - shift if where is None else tnp.where(where, x - shift, 0)

@@ -10,12 +10,13 @@ import numpy as np
 from tracebridge.core import lax
 from tracebridge.core.ir.aval import ShapedArray, stored
 from tracebridge.core.lax.elementwise import complex_corrections, cpu_exponentials, cpu_lowerings
-from tracebridge.core.lax.reduce import cpu_sums, positions
+from tracebridge.core.lax.reduce import cpu_sums, exp_sums, positions
 from tracebridge.core.lax.shape.roll import emit_written
 from tracebridge.core.lax.special import cpu_erf, cpu_special
 from tracebridge.core.lax.stored import emit_stored
 from tracebridge.core.lowering.compositions import composed
 from tracebridge.core.lowering.context import register_platform_lowering, register_rewrites
+from tracebridge.core.lowering.rewrites.own_copies import are_long_rows
 from tracebridge.core.lowering.rewrites.programs import rewritten
 from tracebridge.core.mlir.types import is_static
 
@@ -142,6 +143,20 @@ def lower_true_positions(ctx: LoweringContext, mask: Any, **params: Any) -> Any:
     return ctx.lower_fun(positions.packed_positions, mask, **params)
 
 
+def lower_shifted_exp_sum(ctx: LoweringContext, x: Any, **params: Any) -> Any:
+    """Without a shift, where rows are long and no sum of them is too large or too small."""
+    (aval,), axes = ctx.avals_in, params["axes"]
+    if not (is_static(aval) and are_long_rows(aval, axes)):
+        return exp_sums.shifted_exp_sum_p.lower(ctx, x, **params)
+    within, *results = ctx.lower_fun(exp_sums.by_sum, x, **params)
+    choice = ctx.op("stablehlo.if", [within], ctx.avals_out, regions=2)
+    with ctx.block(choice.regions[0], []):
+        ctx.finish(results)
+    with ctx.block(choice.regions[1], []):
+        ctx.finish(exp_sums.shifted_exp_sum_p.lower(ctx, x, **params))
+    return list(choice.results)
+
+
 def _by_dtype(
     primitive: Primitive,
     real: Callable[..., Any] | None,
@@ -195,6 +210,9 @@ def _register() -> None:
     register_platform_lowering(lax.roll_p, "cpu", lower_roll, optional=True)
     register_platform_lowering(
         positions.true_positions_p, "cpu", lower_true_positions, optional=True
+    )
+    register_platform_lowering(
+        exp_sums.shifted_exp_sum_p, "cpu", lower_shifted_exp_sum, optional=True
     )
     register_rewrites("cpu", rewritten)
 

@@ -93,6 +93,7 @@ def _reductions() -> Iterator[Program]:
     yield Program("sort of two", lambda x, i: lax.sort((x, i), num_keys=1), (V, INTS))
     yield Program("top_k", gradient(lambda x: lax.top_k(x, 3)[0]), (M,))
     yield Program("approx_min_k", gradient(lambda x: lax.approx_min_k(x, 3)[0]), (M,))
+    yield Program("shifted_exp_sum", tb.nn.log_softmax, (M,))
     yield Program("true_positions", lambda x: tnp.nonzero(x, size=3), (M,))
     yield Program(
         "stored",

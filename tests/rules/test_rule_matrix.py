@@ -83,7 +83,7 @@ EXEMPT: dict[tuple[str, str], str] = {
         "clamp max min pmax pmin reduce_max reduce_min scatter_max scatter_min cummax cummin"
     ),
     ("transpose", "not linear: the tangent is a sum of products or shares"): (
-        "reduce_prod cumprod cumlogsumexp rem"
+        "reduce_prod cumprod cumlogsumexp rem shifted_exp_sum"
     ),
     ("transpose", "not linear: the tangent is a gather by the positions found"): (
         "approx_top_k sort top_k"

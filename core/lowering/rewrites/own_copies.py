@@ -17,6 +17,7 @@ Milliseconds with jaxlib 0.10.2, two cores, of ``exp(x - m - log(sum(exp(x - m))
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, final
@@ -29,6 +30,7 @@ from tracebridge.core.lax.families import Elementwise
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Application
+    from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.value import Value
     from tracebridge.core.lowering.rewrites.factors import Producers
 
@@ -41,11 +43,15 @@ Make = Callable[[Sequence["Value"]], Any]
 
 def may_have_copy(app: Application) -> bool:
     """Whether an equation sums rows up that the library for sums gets."""
-    (x,), axes = app.avals, app.params["axes"]
-    if app.out.dtype != np.float32 or x.size < _LEAST or not axes or len(axes) == x.ndim:
-        return False
+    return are_long_rows(app.avals[0], app.params["axes"])
+
+
+def are_long_rows(x: ShapedArray, axes: Sequence[int]) -> bool:
+    """Whether sums over ``axes`` are such sums."""
     first = x.ndim - len(axes)
-    return sorted(axes) == list(range(first, x.ndim)) and x.size >= _LEAST_ROW * app.out.size
+    if x.dtype != np.float32 or x.size < _LEAST or sorted(axes) != list(range(first, x.ndim)):
+        return False
+    return 0 < first < x.ndim and math.prod(x.shape[first:]) >= _LEAST_ROW
 
 
 @final

@@ -8,7 +8,7 @@
 | ``reduce_sum`` | the operand is a reshape that splits no sum | the sum, reshaped |
 | ``reduce_sum`` | the operand is a negated array of floats | the negated sum |
 | ``reduce_sum`` | of functions that others read too, as in softmax | these are computed once |
-| ``reduce_sum`` | of ``exp(x - m)``, ``m`` of rows, read by the sum only | ``exp_sums.py`` |
+| ``reduce_sum`` | of ``exp(x - max(x))``, read by the sum only | ``exp_sums.py`` |
 | ``reduce_sum`` | of short chains that others read a part of | the sum of a copy |
 | ``reduce_sum`` | over what ``take_along_axis`` puts back | what it puts back |
 | ``reduce_sum`` | of products that others sum up with other weights | ``shared_products.py`` |
@@ -403,7 +403,7 @@ def _sum_of_shared(
 
 def _sum_of_exp(here: _Pass, app: Application, args: Sequence[int], _: object) -> int | None:
     """The sum of exponentials of differences, by a sum of exponentials."""
-    plan = ExpSum(app, args[0], here.made_by, here.readers)
+    plan = ExpSum(app, args[0], here.graph, here.made_by, here.readers)
     return here.guarded(plan.run, plan.leaves) if plan.leaves else None
 
 

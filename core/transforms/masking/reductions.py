@@ -13,7 +13,7 @@ from tracebridge.core.ir.application import Application
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.values import Literal, literal
 from tracebridge.core.lax.contract.dot import dot_general_p
-from tracebridge.core.lax.reduce import argminmax, cumulative, reductions
+from tracebridge.core.lax.reduce import argminmax, cumulative, exp_sums, reductions
 from tracebridge.core.lax.reduce.sort import sort_p
 from tracebridge.core.transforms.masking.interpreter import Masker, rule_for
 
@@ -63,6 +63,7 @@ REDUCTIONS: dict[Primitive, Filler] = {
     reductions.reduce_xor_p: zero,
     argminmax.argmax_p: least,
     argminmax.argmin_p: greatest,
+    exp_sums.shifted_exp_sum_p: least,
 }
 RUNNING: dict[Primitive, Filler] = {
     cumulative.cumsum_p: zero,

@@ -64,6 +64,7 @@ CASES: dict[str, tuple[Any, list[tuple[int, ...]], list[Any], list[Any]]] = {
     ),
     "means": (lambda x: tnp.tanh(x - x.mean(0)), [(4, 6)], [((1,), (1,))], [((1,), (1,))]),
     "softmax": (lambda x: tb.nn.softmax(x), [(4, 6)], [((0,), (0,))], [((0,), (0,))]),
+    "log_softmax": (lambda x: tb.nn.log_softmax(x), [(4, 6)], [((0,), (0,))], [((0,), (0,))]),
     "norm": (layer_norm, [(4, 6), (6,)], [((0, None), (0,))], [((0, None), (0, None))]),
     "attention": (
         attention,

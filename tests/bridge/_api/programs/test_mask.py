@@ -65,6 +65,7 @@ CASES: dict[str, tuple[Callable[..., Any], list[str]]] = {
     "any": (lambda x: (x > 1).any() | ~(x > -9).all(), ["n"]),
     "argmax": (lambda x: (tnp.argmax(x), tnp.argmin(-x)), ["n"]),
     "softmax": (lambda x: tnp.exp(x - tnp.max(x)) / tnp.sum(tnp.exp(x - tnp.max(x))), ["n"]),
+    "log_softmax": (tb.nn.log_softmax, ["n"]),
     "matmul": (lambda a, b: a @ b, ["n,m", "m,n"]),
     "einsum": (lambda a, b: tnp.einsum("ij,kj->ik", a, b), ["n,m", "n,m"]),
     "outer": (lambda a, b: a[:, None] * b[None], ["n", "m"]),
