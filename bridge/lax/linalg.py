@@ -7,7 +7,7 @@ from tracebridge.core.linalg.cholesky import (
     cholesky_update,
     cholesky_update_p,
 )
-from tracebridge.core.linalg.eig import EigImplementation, eig, eig_p, schur, schur_p
+from tracebridge.core.linalg.eig import EigImplementation, eig, eig_p
 from tracebridge.core.linalg.eigh import EighImplementation, eigh, eigh_p
 from tracebridge.core.linalg.hessenberg import hessenberg, hessenberg_p, tridiagonal, tridiagonal_p
 from tracebridge.core.linalg.lu import (
@@ -26,6 +26,7 @@ from tracebridge.core.linalg.qr import (
     qr,
     qr_p,
 )
+from tracebridge.core.linalg.schur import schur, schur_p
 from tracebridge.core.linalg.svd import SvdAlgorithm, svd, svd_p
 from tracebridge.core.linalg.triangular import triangular_solve, triangular_solve_p
 from tracebridge.core.linalg.tridiagonal import tridiagonal_solve, tridiagonal_solve_p

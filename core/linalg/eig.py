@@ -1,9 +1,9 @@
-"""Eigenvalues and eigenvectors of general matrices, and their Schur form."""
+"""Eigenvalues and eigenvectors of general matrices."""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
 
 import tracebridge.core.lax as lax
@@ -40,7 +40,6 @@ from tracebridge.core.linalg.matrices import (
     rows_of,
     scale_columns,
 )
-from tracebridge.core.linalg.qr_iterations import schur_by_sweeps
 from tracebridge.core.linalg.solving import lu_solution
 from tracebridge.core.util.public_path import public_path
 
@@ -198,78 +197,3 @@ def eig(
         enable_eigvec_derivs=bool(enable_eigvec_derivs),
         implementation=implementation,
     )
-
-
-@final
-class Schur(Composed):
-    """T, then with ``compute_schur_vectors`` Q."""
-
-    name = "schur"
-    multiple_results = True
-
-    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
-        (a,) = avals
-        check_dtype("schur", a)
-        check_square("schur", a)
-        return [a, a] if params["compute_schur_vectors"] else [a]
-
-    def compose(self, *operands: Value, **params: Any) -> Any:
-        (a,) = operands
-        vectors = params["compute_schur_vectors"]
-        if is_empty(a.aval):
-            return [zeros_of(a.aval)] * (2 if vectors else 1)
-        return schur_by_sweeps(a, vectors=vectors)
-
-
-schur_p = Schur()
-
-
-def _schur_cpu(ctx: LoweringContext, operand: IrValue, **params: Any) -> list[Any]:
-    (a,) = ctx.avals_in
-    info = info_of(a)
-    values = [a.update(shape=a.shape[:-1])] * (1 if is_complex(a.dtype) else 2)
-    given = {"mode": char("V" if params["compute_schur_vectors"] else "N"), "sort": char("N")}
-    outs = [a, a, *values, info, info]
-    form, vectors, *_, status = lapack(ctx, "gees", [operand], [a], outs, given, aliases={0: 0})
-    ok = succeeded(ctx, status, info)
-    return [nan_unless(ctx, ok, x, a) for x in (form, vectors)][: len(ctx.avals_out)]
-
-
-on_cpu(schur_p, _schur_cpu)
-
-
-def schur(
-    x: Operand,
-    *,
-    compute_schur_vectors: bool = True,
-    sort_eig_vals: bool = False,
-    select_callable: Callable[..., Any] | None = None,
-) -> Any:
-    """Schur form: ``x = Q T Q^H`` with unitary Q.
-
-    Args:
-        x: matrices of shape ``(*batch, n, n)``.
-        compute_schur_vectors: whether Q is wanted.
-        sort_eig_vals: only False: eigenvalues are not sorted.
-        select_callable: no effect.
-
-    Returns:
-        ``[T, Q]`` or ``[T]``, of the shape and dtype of ``x``. T is upper triangular; for real
-        matrices it has blocks of two rows on the diagonal for pairs of complex eigenvalues.
-
-    Raises:
-        UnsupportedDtypeError: ``x`` holds no floats or complex numbers of 32 bits or more.
-        RankError, ShapeMismatchError: ``x`` is not of square matrices.
-        UnsupportedArgumentError: ``sort_eig_vals`` is True.
-
-    >>> import tracebridge as tb
-    >>> t, q = tb.lax.linalg.schur(tb.numpy.array([[1.0, 2.0], [0.0, 3.0]]))
-    >>> t.tolist()
-    [[1.0, 2.0], [0.0, 3.0]]
-    """
-    if sort_eig_vals:
-        msg = "schur: sort_eig_vals=True is not available"
-        raise UnsupportedArgumentError(msg, expected="False")
-    (a,), _ = matrices("schur", x)
-    check_square("schur", a.aval)
-    return schur_p.bind(a, compute_schur_vectors=bool(compute_schur_vectors))

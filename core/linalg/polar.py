@@ -1,26 +1,37 @@
-"""The polar decomposition by dynamically weighted Halley iterations.
+"""The polar decomposition by dynamically weighted Halley iterations, and its derivative.
 
-Source: Nakatsukasa, Bai, Gygi (2010), SIAM J. Matrix Anal. Appl. 31(5): QDWH.
+Source: Nakatsukasa, Bai, Gygi (2010), SIAM J. Matrix Anal. Appl. 31(5): QDWH. Higham (2008),
+Functions of Matrices, chapter 8: ``U^H dU`` is antihermitian and solves a Sylvester equation in the
+other factor.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import tracebridge.core.lax as lax
+from tracebridge.core.control.custom.custom_jvp import JvpCall, call_custom_jvp
+from tracebridge.core.control.custom.symbolic_zeros import concrete_zeros
 from tracebridge.core.control.loops.while_loop import while_loop
+from tracebridge.core.control.solve.custom_linear_solve import custom_linear_solve
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.linalg.eigh import eigh_p
 from tracebridge.core.linalg.family import matrices, rounded
 from tracebridge.core.linalg.matrices import (
     INT32,
     adjoint,
+    along_columns,
+    along_rows,
     as_dtype,
     columns_of,
+    diagonal,
     eye,
+    from_diagonal,
     joined,
     matmul,
     part,
@@ -28,9 +39,12 @@ from tracebridge.core.linalg.matrices import (
     real_dtype,
     rows_of,
     scalar,
+    swapped,
     symmetrized,
 )
 from tracebridge.core.linalg.qr import qr_p
+from tracebridge.core.linalg.solving import solution
+from tracebridge.core.tree.tree import flatten
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.value import Operand, Value
@@ -57,7 +71,8 @@ def qdwh(
         dynamic_shape: ``(rows, columns)``: the part of ``x`` that counts, the rest is padding.
 
     Returns:
-        ``(U, H, number of iterations, whether it converged)``.
+        ``(U, H, number of iterations, whether it converged)``. The factors can be differentiated in
+        both modes where ``x`` has full rank; columns of zeros, such as padding, stay what they are.
 
     Raises:
         UnsupportedDtypeError: ``x`` holds neither floats nor complex numbers.
@@ -78,21 +93,79 @@ def qdwh(
         inside = lax.bitwise_and(lax.lt(rows_of(shape), rows), lax.lt(columns_of(shape), columns))
         a = lax.select_n(inside, zeros_of(a.aval), a)
     limit = MAX_ITERATIONS if max_iterations is None else int(max_iterations)
-    u, count, converged = _iterated(a, limit, eps)
+    u, count, converged = with_derivative("qdwh", a, lambda x: _iterated(x, limit, eps))
     h = symmetrized(matmul(adjoint(u), a))
     return rounded(u, dtype), rounded(h, dtype), count, converged
+
+
+def with_derivative(name: str, a: Value, find: Callable[[Value], Sequence[Any]]) -> list[Any]:
+    """``find(a)``: the unitary factor, which has its derivative, and further results without one.
+
+    Args:
+        name: what messages call it.
+        a: a matrix with no more columns than rows.
+        find: any computation of the unitary factor and of integers or truth values.
+    """
+
+    def run(x: object) -> list[Any]:
+        return list(find(as_value(x)))
+
+    def rule(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        x, dx = as_value(primals[0]), as_value(tangents[0])
+        u, *others = with_derivative(name, x, find)
+        zeros = [concrete_zeros(o.aval.tangent) for o in others]
+        return [u, *others], [_tangent(x, u, dx), *zeros]
+
+    call = JvpCall(run, rule, flatten((a,))[1], name, name, False, find, None)
+    return [as_value(o) for o in call_custom_jvp(call, [a])]
+
+
+def _tangent(a: Value, u: Value, da: Value) -> Any:
+    """That of the unitary factor. Singular values may be equal, not zero."""
+    h = symmetrized(matmul(adjoint(u), a))
+    # Columns of zeros have none in U either, and do not move.
+    missing = lax.eq(diagonal(h), zeros_of(h.aval.update(shape=h.aval.shape[:-1])))
+    h = lax.add(h, from_diagonal(lax.convert_dtype(missing, h.aval.dtype)))
+    inner = matmul(adjoint(u), da)
+    du = matmul(u, _same_sylvester(h, lax.sub(inner, adjoint(inner))))
+    if a.aval.shape[-2] == a.aval.shape[-1]:
+        return du
+    # What leaves the space of the columns of U.
+    moved = lax.sub(da, matmul(u, inner))
+    return lax.add(du, adjoint(solution(h, adjoint(moved))))
+
+
+def _same_sylvester(h: Value, right: Value) -> Any:
+    """The solution of ``h X + X h = right`` for positive definite ``h``.
+
+    Its derivatives are those of the equation, not of the eigenvectors, which may be any where
+    eigenvalues are equal.
+    """
+
+    def solved(h: Value, right: Value) -> Any:
+        v, s = _eigenvectors(lax.stop_gradient(h))
+        turned = matmul(adjoint(v), matmul(right, v))
+        shape = turned.aval.shape
+        total = as_dtype(lax.add(along_rows(s, shape), along_columns(s, shape)), h.aval.dtype)
+        return matmul(v, matmul(lax.div(turned, total), adjoint(v)))
+
+    return custom_linear_solve(
+        lambda x: lax.add(matmul(h, x), matmul(x, h)),
+        right,
+        lambda _, b: solved(h, b),
+        lambda _, b: solved(swapped(h), b),
+    )
+
+
+def _eigenvectors(h: Value) -> Any:
+    options = {"sort_eigenvalues": True, "subset_by_index": None, "algorithm": None}
+    return eigh_p.bind(h, lower=True, **options)
 
 
 def orthogonalized(r: Value) -> tuple[Any, Any]:
     """``r V`` with orthogonal columns, and V: eigenvectors of the Hermitian factor."""
     u, _, _ = _iterated(r, MAX_ITERATIONS, None)
-    v, _ = eigh_p.bind(
-        symmetrized(matmul(adjoint(u), r)),
-        lower=True,
-        sort_eigenvalues=True,
-        subset_by_index=None,
-        algorithm=None,
-    )
+    v, _ = _eigenvectors(symmetrized(matmul(adjoint(u), r)))
     return matmul(r, v), v
 
 

@@ -361,7 +361,7 @@ def _linear_algebra() -> Iterator[Program]:
         yield Program(f"hessenberg of {kind}", lax.linalg.hessenberg, (a,))
         yield Program(f"tridiagonal of {kind}", lax.linalg.tridiagonal, (a,))
         yield Program(f"eig of {kind}", tnp.linalg.eig, (a,))
-        yield Program(f"schur of {kind}", lax.linalg.schur, (a,))
+        yield Program(f"schur of {kind}", gradient(lax.linalg.schur), (a,))
         yield Program(f"qr with pivots of {kind}", lambda x: lax.linalg.qr(x, pivoting=True), (a,))
     yield Program(
         "triangular_solve",
@@ -381,7 +381,7 @@ def _linear_algebra() -> Iterator[Program]:
         lambda p: lax.linalg.lu_pivots_to_permutation(p, 8),
         (INTS,),
     )
-    yield Program("qdwh", lambda x: lax.linalg.qdwh(x)[:2], (spec(5, 5),))
+    yield Program("qdwh", gradient(lambda x: lax.linalg.qdwh(x)[:2]), (spec(5, 5),))
     yield Program(
         "tridiagonal_solve",
         gradient(lax.linalg.tridiagonal_solve, 0, 1, 2, 3),

@@ -113,6 +113,7 @@ SPECIAL: dict[str, Row] = {
         (V[:1], W[:1]),
     ),
 }
+QUASI = np.array([[True, True, True], [True, True, True], [False, False, True]])
 SLINALG: dict[str, Row] = {
     **rows(sc.linalg, "cholesky", S),
     **rows(sc.linalg, "det inv expm polar qr schur hessenberg lu lu_factor svd sqrtm", M),
@@ -133,7 +134,10 @@ SLINALG: dict[str, Row] = {
     "convolution_matrix": (lambda x: sc.linalg.convolution_matrix(x, 4), (V,)),
     "funm": (lambda x: sc.linalg.funm(x, tnp.exp), (M,)),
     "qr_multiply": (lambda x, c: sc.linalg.qr_multiply(x, c)[0], (M, M)),
-    "rsf2csf": (sc.linalg.rsf2csf, (np.triu(M), np.eye(3))),
+    "rsf2csf": (
+        lambda t, z: sc.linalg.rsf2csf(tnp.where(QUASI, t, 0.0), z),
+        (M, np.eye(3)),
+    ),
     **{
         name: (lambda name=name: getattr(sc.linalg, name)(4), ())
         for name in ("dft", "hadamard", "helmert", "hilbert", "invhilbert", "invpascal", "pascal")

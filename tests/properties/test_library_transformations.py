@@ -26,11 +26,7 @@ REFUSED: dict[str, tuple[type[Exception], str]] = {
         (MissingRuleError, "first derivatives, of functions that have no second ones"),
     ),
     **dict.fromkeys(
-        ["lax.linalg-schur", "scipy.linalg-schur", "scipy.linalg-funm", "scipy.linalg-rsf2csf"],
-        (MissingRuleError, "Schur forms are not continuous"),
-    ),
-    **dict.fromkeys(
-        ["lax-while_loop", "lax-scatter_apply", "lax.linalg-qdwh", "scipy-minimize"],
+        ["lax-while_loop", "lax-scatter_apply", "scipy-minimize"],
         (GradientTypeError, "a loop of an unknown number of steps has no reverse mode"),
     ),
 }

@@ -70,7 +70,6 @@ EXEMPT: dict[tuple[str, str], str] = {
         "binomial_count gamma_draw poisson_count"
     ),
     ("jvp", "its results depend on nothing but hidden state and two bounds"): "rng_uniform",
-    ("jvp", "not unique: it depends on the order of eigenvalues and on phases"): "schur",
     ("batch", "no operands"): "create_token",
     ("transpose", "no operands"): "create_token",
     ("batch", "draws from hidden state, so that no mapped form equals a loop"): "rng_uniform",
@@ -90,7 +89,7 @@ EXEMPT: dict[tuple[str, str], str] = {
     ),
     ("transpose", "not linear: the tangent is made of products and of triangular systems"): (
         "adjugate cholesky cholesky_update det eig eigh geqrf hessenberg householder_product lu qr "
-        "svd symmetric_product tridiagonal"
+        "schur svd symmetric_product tridiagonal"
     ),
     ("transpose", "results have no tangents, or tangents that are zero"): (
         "argmax argmin axis_index bitcast_convert_type ceil eq eq_to floor ge gt is_finite le "
@@ -103,7 +102,6 @@ EXEMPT: dict[tuple[str, str], str] = {
         "threefry2x32 xor"
     ),
     ("transpose", "its results depend on nothing but hidden state and two bounds"): "rng_uniform",
-    ("transpose", "not linear, and without a tangent"): "schur",
     ("transpose", "the linear part is given by the user's rule"): "custom_vjp_call",
     ("jvp", "any computations: select_and_scatter_add has the derivative that windows need"): (
         "select_and_scatter"

@@ -9,16 +9,16 @@ import numpy as np
 import tracebridge.numpy as tnp
 from tracebridge._api.custom.custom_jvp import custom_jvp
 from tracebridge._api.derivatives.jvp import jvp
-from tracebridge.core.control.solve.custom_linear_solve import custom_linear_solve
 from tracebridge.core.errors.argument_errors import ArgumentValueError, UnsupportedArgumentError
+from tracebridge.core.linalg.blocks import complex_form
 from tracebridge.core.linalg.cholesky import cholesky as lax_cholesky
-from tracebridge.core.linalg.eig import schur as lax_schur
 from tracebridge.core.linalg.eigh import eigh as lax_eigh
 from tracebridge.core.linalg.hessenberg import hessenberg as lax_hessenberg
-from tracebridge.core.linalg.matrices import adjoint, as_dtype, complex_dtype, swapped
-from tracebridge.core.linalg.polar import qdwh
+from tracebridge.core.linalg.matrices import adjoint, as_dtype, complex_dtype
+from tracebridge.core.linalg.polar import qdwh, with_derivative
 from tracebridge.core.linalg.qr import householder_product
 from tracebridge.core.linalg.qr import qr as lax_qr
+from tracebridge.core.linalg.schur import schur as lax_schur
 from tracebridge.core.linalg.triangular import triangular_solve
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
@@ -188,12 +188,15 @@ def schur(a: ArrayLike, output: str = "real") -> tuple[Array, Array]:
     return t, z
 
 
+_complex_form_staged = StagedFunction(complex_form, "rsf2csf")
+
+
 def rsf2csf(T: ArrayLike, Z: ArrayLike, check_finite: bool = True) -> tuple[Array, Array]:
     """The complex Schur form of a real one.
 
     Args:
-        T: quasi-triangular matrix of shape ``(n, n)``.
-        Z: the matrix of Schur vectors.
+        T: quasi-triangular matrices of shape ``(..., n, n)``.
+        Z: the matrices of Schur vectors.
         check_finite: no effect.
 
     Returns:
@@ -204,60 +207,19 @@ def rsf2csf(T: ArrayLike, Z: ArrayLike, check_finite: bool = True) -> tuple[Arra
     (2, 2)
     """
     del check_finite
-    t, z = [as_dtype(x, complex_dtype(x.aval.dtype)) for x in inexact(T, Z)]
-    form, vectors = lax_schur(t)
-    return form, tnp.matmul(z, vectors)
+    form, vectors = _complex_form_staged(tuple(inexact(T, Z)))
+    return form, vectors
 
 
-def _factor(x: Value, method: str, eps: float | None, max_iterations: int | None) -> Any:
+def _unitary_factor(x: Value, method: str, eps: float | None, max_iterations: int | None) -> Any:
     if method == "qdwh":
         return qdwh(x, eps=eps, max_iterations=max_iterations)[0]
-    u, _, vh = linalg.svd(x, full_matrices=False)
-    return tnp.matmul(u, vh)
 
+    def by_svd(x: Value) -> list[Any]:
+        u, _, vh = linalg.svd(x, full_matrices=False)
+        return [value_of(tnp.matmul(u, vh))]
 
-_unitary_factor = custom_jvp(_factor, nondiff_argnums=(1, 2, 3))
-
-
-@_unitary_factor.defjvp
-def _unitary_factor_jvp(
-    method: str, eps: float | None, max_iterations: int | None, primals: Any, tangents: Any
-) -> Any:
-    """``U^H dU`` is skew and solves a Sylvester equation in the other factor (Higham 2008, 8).
-
-    Singular values may be equal.
-    """
-    (x,), (dx,) = primals, tangents
-    u = _unitary_factor(x, method, eps, max_iterations)
-    h = tnp.matmul(adjoint(u), x)
-    h = (h + adjoint(h)) / 2
-    inner = tnp.matmul(adjoint(u), dx)
-    du = tnp.matmul(u, _same_sylvester(h, inner - adjoint(inner)))
-    if x.shape[0] != x.shape[1]:
-        # What leaves the space of the columns of u.
-        moved = dx - tnp.matmul(u, inner)
-        du = du + adjoint(linalg.solve(h, adjoint(moved)))
-    return u, du
-
-
-def _same_sylvester(h: Any, right: Any) -> Any:
-    """The solution of ``h x + x h = right`` for a positive definite ``h``.
-
-    Its derivatives are those of the equation, not of the eigenvectors, which may be any where
-    eigenvalues are equal.
-    """
-
-    def solved(h: Any, right: Any) -> Any:
-        s, v = linalg.eigh(h)
-        turned = tnp.matmul(adjoint(v), tnp.matmul(right, v))
-        return tnp.matmul(v, tnp.matmul(turned / (s[:, None] + s[None, :]), adjoint(v)))
-
-    return custom_linear_solve(
-        lambda x: tnp.matmul(h, x) + tnp.matmul(x, h),
-        right,
-        lambda _, b: solved(h, b),
-        lambda _, b: solved(swapped(h), b),
-    )
+    return with_derivative("polar", value_of(x), by_svd)[0]
 
 
 def polar(

@@ -14,9 +14,9 @@ from tracebridge.core.config.inner_steps import inner_steps
 from tracebridge.core.control.solve.custom_linear_solve import custom_linear_solve
 from tracebridge.core.errors.argument_errors import ArgumentValueError, UnsupportedArgumentError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
-from tracebridge.core.linalg.eig import schur as lax_schur
 from tracebridge.core.linalg.family import check_square, matrices
 from tracebridge.core.linalg.matrices import adjoint, as_dtype, complex_dtype, repeated
+from tracebridge.core.linalg.schur import schur as lax_schur
 from tracebridge.core.linalg.triangular import triangular_solve
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike

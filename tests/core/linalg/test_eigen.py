@@ -24,9 +24,10 @@ from tests.quick_compiles import check_grads
 from tracebridge import numpy as tnp
 from tracebridge.core.config.option_scopes import enable_x64
 from tracebridge.core.errors.argument_errors import ArgumentValueError, UnsupportedArgumentError
-from tracebridge.core.linalg.eig import eig, schur
+from tracebridge.core.linalg.eig import eig
 from tracebridge.core.linalg.eigh import EighImplementation, eigh
 from tracebridge.core.linalg.hessenberg import hessenberg, tridiagonal
+from tracebridge.core.linalg.schur import schur
 from tracebridge.core.linalg.svd import SvdAlgorithm, svd
 
 SQUARE = ((4, 4), (1, 1), (2, 3, 3), (7, 7))

@@ -71,3 +71,16 @@ def test_polar_factors(dtype: Any) -> None:
     close(np.eye(4), adjoint(u) @ np.asarray(u), dtype)
     close(scipy.linalg.polar(x)[0], u, dtype, 100)
     close(u, padded[0][:6, :4], dtype, 100)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128])
+def test_derivatives_of_polar_factors(dtype: Any) -> None:
+    """Both modes to second order: tall, equal singular values, padded, mapped."""
+
+    def factors(a: Any, b: Any) -> Any:
+        padded = qdwh(b, dynamic_shape=(2, 1))[:2]
+        return tb.vmap(lambda x: qdwh(x)[:2])(a), qdwh(b)[:2], padded
+
+    given = (matrix(dtype, 2, 4, 3), 2 * np.eye(3, 2, dtype=dtype))
+    with enable_x64():
+        check_grads(factors, given, 2, atol=1e-3, rtol=1e-3)
