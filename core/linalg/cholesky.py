@@ -181,6 +181,8 @@ def _as_row(w: Value) -> Any:
 
 def _updated(r: Value, w: Value) -> Any:
     """One rotation per row makes the row of ``w`` zero (LINPACK's dchud)."""
+    if is_empty(r.aval):
+        return r
     shape = r.aval.shape
     n = len(shape)
 

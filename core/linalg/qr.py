@@ -201,7 +201,8 @@ class Ormqr(Composed):
         change = None if dc is None else self.bind(a, taus, dc, **params)
         if da is not None or dtaus is not None:
             _, (other,) = jvp_by_parts(self.compose, primals, (da, dtaus, None), params)
-            change = other if change is None else lax.add(change, other)
+            if other is not None:  # as where there are no reflectors
+                change = other if change is None else lax.add(change, other)
         return out, change
 
     def transpose(self, ct: Any, *args: Value, **params: Any) -> Sequence[Any]:

@@ -29,7 +29,7 @@ from tracebridge.core.linalg.blocks import (
     placed,
 )
 from tracebridge.core.linalg.calls import char, info_of, lapack, nan_unless, on_cpu, succeeded
-from tracebridge.core.linalg.family import Composed, check_dtype, check_square, matrices
+from tracebridge.core.linalg.family import Composed, check_dtype, check_square, matrices, rounded
 from tracebridge.core.linalg.matrices import (
     INT32,
     adjoint,
@@ -250,7 +250,7 @@ def schur(
     eigenvalues, but T may get a tangent below its diagonal.
 
     Raises:
-        UnsupportedDtypeError: ``x`` holds no floats or complex numbers of 32 bits or more.
+        UnsupportedDtypeError: ``x`` holds neither floats nor complex numbers.
         RankError, ShapeMismatchError: ``x`` is not of square matrices.
         UnsupportedArgumentError: ``sort_eig_vals`` is True.
 
@@ -262,6 +262,7 @@ def schur(
     if sort_eig_vals:
         msg = "schur: sort_eig_vals=True is not available"
         raise UnsupportedArgumentError(msg, expected="False")
-    (a,), _ = matrices("schur", x)
+    (a,), dtype = matrices("schur", x)
     check_square("schur", a.aval)
-    return schur_p.bind(a, compute_schur_vectors=bool(compute_schur_vectors))
+    found = schur_p.bind(a, compute_schur_vectors=bool(compute_schur_vectors))
+    return [rounded(x, dtype) for x in found]

@@ -10,9 +10,11 @@ import tracebridge.numpy as tnp
 from tracebridge._api.custom.custom_jvp import custom_jvp
 from tracebridge._api.derivatives.jvp import jvp
 from tracebridge.core.errors.argument_errors import ArgumentValueError, UnsupportedArgumentError
+from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.linalg.blocks import complex_form
 from tracebridge.core.linalg.cholesky import cholesky as lax_cholesky
 from tracebridge.core.linalg.eigh import eigh as lax_eigh
+from tracebridge.core.linalg.family import check_square, matrices
 from tracebridge.core.linalg.hessenberg import hessenberg as lax_hessenberg
 from tracebridge.core.linalg.matrices import adjoint, as_dtype, complex_dtype
 from tracebridge.core.linalg.polar import qdwh, with_derivative
@@ -173,6 +175,7 @@ def schur(a: ArrayLike, output: str = "real") -> tuple[Array, Array]:
 
     Raises:
         ArgumentValueError: another ``output``.
+        UnsupportedDtypeError, RankError, ShapeMismatchError: as ``lax.linalg.schur``.
 
     >>> import tracebridge as tb
     >>> tb.scipy.linalg.schur(tb.numpy.eye(2))[0].tolist()
@@ -183,6 +186,8 @@ def schur(a: ArrayLike, output: str = "real") -> tuple[Array, Array]:
         raise ArgumentValueError(msg, expected="'real' or 'complex'")
     (x,) = inexact(a)
     if output.startswith("c"):
+        # Narrow floats have no complex dtype of their own.
+        (x,), _ = matrices("schur", x)
         x = as_dtype(x, complex_dtype(x.aval.dtype))
     t, z = lax_schur(x)
     return t, z
@@ -202,12 +207,21 @@ def rsf2csf(T: ArrayLike, Z: ArrayLike, check_finite: bool = True) -> tuple[Arra
     Returns:
         ``(T, Z)``: triangular and unitary.
 
+    Raises:
+        UnsupportedDtypeError: the matrices hold neither floats nor complex numbers.
+        RankError, ShapeMismatchError: they are no square matrices with the same leading axes.
+
     >>> import tracebridge as tb
     >>> tb.scipy.linalg.rsf2csf(tb.numpy.eye(2), tb.numpy.eye(2))[0].shape
     (2, 2)
     """
     del check_finite
-    form, vectors = _complex_form_staged(tuple(inexact(T, Z)))
+    (t, z), _ = matrices("rsf2csf", *inexact(T, Z), ranks=(2, 2))
+    check_square("rsf2csf", t.aval)
+    if z.aval.shape != t.aval.shape:
+        msg = f"rsf2csf: T is {t.aval.str_short()}, Z is {z.aval.str_short()}"
+        raise ShapeMismatchError(msg, expected="two matrices of one shape")
+    form, vectors = _complex_form_staged((t, z))
     return form, vectors
 
 

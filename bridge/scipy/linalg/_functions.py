@@ -14,7 +14,7 @@ from tracebridge.core.config.inner_steps import inner_steps
 from tracebridge.core.control.solve.custom_linear_solve import custom_linear_solve
 from tracebridge.core.errors.argument_errors import ArgumentValueError, UnsupportedArgumentError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
-from tracebridge.core.linalg.family import check_square, matrices
+from tracebridge.core.linalg.family import check_square, matrices, rounded
 from tracebridge.core.linalg.matrices import adjoint, as_dtype, complex_dtype, repeated
 from tracebridge.core.linalg.schur import schur as lax_schur
 from tracebridge.core.linalg.triangular import triangular_solve
@@ -200,7 +200,7 @@ def solve_sylvester(
 
     Raises:
         ArgumentValueError: another method.
-        ShapeMismatchError: the shapes do not fit.
+        RankError, ShapeMismatchError: the shapes do not fit.
 
     >>> import tracebridge as tb
     >>> one = tb.numpy.ones((1, 1))
@@ -211,11 +211,11 @@ def solve_sylvester(
     if method not in ("schur", "eigen"):
         msg = f"solve_sylvester: method={method!r}"
         raise ArgumentValueError(msg, expected="'schur' or 'eigen'")
-    a, b, c = inexact(A, B, C)
+    (a, b, c), dtype = matrices("solve_sylvester", *inexact(A, B, C), ranks=(2, 2, 2))
     m, n = a.aval.shape[-1], b.aval.shape[-1]
     if (a.aval.shape, b.aval.shape, c.aval.shape) != ((m, m), (n, n), (m, n)):
         msg = f"solve_sylvester: got {[x.aval.str_short() for x in (a, b, c)]}"
         raise ShapeMismatchError(msg, expected="(m, m), (n, n) and (m, n)")
     kind = complex_dtype(a.aval.dtype)
     x = _sylvester(*[as_dtype(v, kind) for v in (a, b, c)])
-    return x if kind == a.aval.dtype else tnp.real(x)
+    return x if kind == a.aval.dtype else rounded(tnp.real(x), dtype)

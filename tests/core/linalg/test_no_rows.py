@@ -24,6 +24,8 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "solve": lambda x: la.solve(x, x),
     "hessenberg": lambda x: lax.linalg.hessenberg(x)[0],
     "householder": lambda x: lax.linalg.householder_product(x, tnp.zeros(x.shape[:-1])),
+    "update": lambda x: lax.linalg.cholesky_update(x, tnp.ones(x.shape[:-1])),
+    "products": lambda x: lax.linalg.ormqr(x, x.sum(-1), x),
 }
 
 

@@ -126,3 +126,13 @@ def test_nan_gives_nan() -> None:
     bad = np.full((2, 2), np.nan, np.float32)
 
     assert np.isnan(quick_jit(changes)(bad, np.ones_like(bad))[1][1]).all()
+
+
+def test_narrow_floats() -> None:
+    """Results in the dtype of the argument; complex ones in one that there is."""
+    a = tnp.asarray(matrix(np.float32, 2, 2), "bfloat16")
+    la = tb.scipy.linalg
+    real, wide = la.schur(a), la.schur(a, "complex")
+
+    assert ["bfloat16"] * 2 == [x.dtype.name for x in real]
+    assert ["complex64"] * 4 == [x.dtype.name for x in (*wide, *la.rsf2csf(*real))]

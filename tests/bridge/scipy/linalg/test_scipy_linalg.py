@@ -165,6 +165,16 @@ def test_derivatives(dtype: Any) -> None:
         check_grads(la.solve_sylvester, (a, b, c), 2, **near)
 
 
+def test_narrow_floats() -> None:
+    """Sylvester's equation of 16 bits, with complex eigenvalues, is solved in float32."""
+    a, b, c = [matrix(np.float32, 3, 3, seed=i).astype("float16") for i in (0, 1, 2)]
+    x = la.solve_sylvester(a, b, c)
+    wide = [y.astype("f4") for y in (a, b, c)]
+
+    assert x.dtype == np.float16
+    np.testing.assert_allclose(x, reference.solve_sylvester(*wide), rtol=2e-3)
+
+
 def test_eigenvalues_of_tridiagonal_matrices() -> None:
     """All, by index, and by value."""
     d, e = matrix(np.float32, 5), matrix(np.float32, 4)
