@@ -10,7 +10,7 @@ import scipy.linalg as reference
 
 import tracebridge as tb
 from tests.core.linalg.laws import DTYPES, adjoint, close, hermitian, matrix, positive
-from tests.quick_compiles import check_grads
+from tests.quick_compiles import check_grads, quick_jit
 from tracebridge.core.config.option_scopes import enable_x64
 
 la = tb.scipy.linalg
@@ -163,6 +163,21 @@ def test_derivatives(dtype: Any) -> None:
         check_grads(lambda a: la.funm(a, tb.numpy.exp), (a,), 2, **near)
         check_grads(la.sqrtm, (positive(dtype, 3, 3),), 2, **near)
         check_grads(la.solve_sylvester, (a, b, c), 2, **near)
+
+
+def test_functions_of_normal_matrices_with_equal_eigenvalues() -> None:
+    """First derivatives by the matrix and by what the function closes over."""
+    a = np.diag([2.0, 2.0, 5.0])
+    change = matrix(np.float64, 3, 3)
+
+    def power(a: Any, p: Any) -> Any:
+        return la.funm(a, lambda x: tb.numpy.exp(p * x))
+
+    with enable_x64():
+        out = quick_jit(lambda *xs: tb.jvp(power, xs[:2], xs[2:])[1])(a, 0.5, change, 0.1)
+
+    expected = reference.expm_frechet(a / 2, change / 2 + 0.1 * a, compute_expm=False)
+    close(expected, out, np.float64)
 
 
 def test_narrow_floats() -> None:
