@@ -174,6 +174,7 @@ VALUES_ALONE = [
     "tangents_of_max_pooling",
     "conv",
     "depthwise_conv",
+    "qdwh",
 ]
 # What the interpreter says of models that the converter wrote.
 NOT_RUN = {
