@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from tracebridge.core.dtypes.promotion import promote
 from tracebridge.core.errors.dtype_errors import TypePromotionError
 from tracebridge.core.errors.user_warnings import warn_user
@@ -9,19 +13,24 @@ from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 
 
-def warn_of_loss(call: str, x: ArrayLike, values: ArrayLike) -> None:
-    """Warn where promotion of array and values would give another dtype than the array's."""
+def warn_of_loss(call: str, x: ArrayLike, values: ArrayLike) -> np.dtype[Any] | None:
+    """Warn where promotion of array and values would give another dtype than the array's.
+
+    Returns the other dtype, or None.
+    """
     array, new = as_value(x).aval, as_value(values).aval
     if array.dtype == new.dtype:
-        return
+        return None
     try:
         joined = promote(((array.dtype, False), (new.dtype, new.weak_type)))[0]
     except TypePromotionError:
-        return  # the conversion says what is wrong; under "strict" nothing is promoted
-    if joined != array.dtype:
-        warn_user(
-            f"{call}: values of {new.dtype} become {array.dtype}, the dtype of the array, which "
-            "may not hold them. This will be an error; convert them, as in "
-            f"values.astype({array.dtype.name!r})",
-            FutureWarning,
-        )
+        return None  # the conversion says what is wrong; under "strict" nothing is promoted
+    if joined == array.dtype:
+        return None
+    warn_user(
+        f"{call}: values of {new.dtype} become {array.dtype}, the dtype of the array, which "
+        "may not hold them. This will be an error; convert them, as in "
+        f"values.astype({array.dtype.name!r})",
+        FutureWarning,
+    )
+    return joined

@@ -61,6 +61,10 @@ def drops(mode: str | lax.GatherScatterMode | None) -> bool:
     return scatter_mode(mode) in (None, lax.GatherScatterMode.FILL_OR_DROP)
 
 
+# Sums and products of truth values, as NumPy has them.
+_OF_TRUTH = {"add": "max", "multiply": "min"}
+
+
 def _combine(name: str, old: Value, new: Value) -> Any:
     """The elementwise form of an update, for windows that are sliced out."""
     return {
@@ -192,13 +196,35 @@ def updated(
 ) -> Any:
     """A copy of ``x`` with the elements at ``index`` combined with ``values`` as ``name`` says."""
     values = values if issubclass(type(values), EngineValue) else as_value(values)
-    if values.aval.dtype != x.aval.dtype:
-        warn_of_loss(f"at[...].{method or name}", x, values)
+    promises = (mode, indices_are_sorted, unique_indices, wrap, method)
+    aval, joined = x.aval, None
+    if values.aval.dtype != aval.dtype:
+        joined = warn_of_loss(f"at[...].{method or name}", x, values)
+    if joined is not None and name != "set":
+        x, values = lax.convert_dtype(x, joined), lax.convert_dtype(values, joined)
+    elif is_bool(aval.dtype):
+        name = _OF_TRUTH.get(name, name)
+    out = _updated(x, index, name, values, *promises)
+    return lax.convert_dtype(out, aval.dtype, aval.weak_type)
+
+
+def _updated(
+    x: Value,
+    index: Any,
+    name: str,
+    values: Value,
+    mode: str | lax.GatherScatterMode | None,
+    indices_are_sorted: bool,
+    unique_indices: bool,
+    wrap: bool,
+    method: str,
+) -> Any:
+    """``updated`` in the dtype of ``x``."""
     if has_windows(index):
         promises = (mode, indices_are_sorted, unique_indices, wrap, method)
 
         def change(part: Value, rest: Any) -> Any:
-            return updated(part, rest, name, values, *promises)
+            return _updated(part, rest, name, values, *promises)
 
         return changed_in_windows(x, index, change, drop=drops(mode), wrap=wrap)
     if values.aval.ndim == 0 and is_whole_mask(x, index):

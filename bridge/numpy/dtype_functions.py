@@ -257,6 +257,8 @@ def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
 
 
 def _shape(a: Any) -> tuple[Any, ...]:
+    if a is None:
+        return ()  # one object, as NumPy has it: trees of optional arrays are asked so
     return shape_of(asarray(a) if isinstance(a, list | tuple) else a)
 
 

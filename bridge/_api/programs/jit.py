@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType, MethodType
 from typing import Any, ParamSpec, TypeVar, overload
@@ -203,6 +205,9 @@ def compiled_function(fun: Callable[..., object], options: JitOptions) -> Callab
         # other objects are their state, which is not to be kept alive here.
         function.__dict__.update(fun.__dict__)
         function.__wrapped__ = fun
+    with contextlib.suppress(TypeError, ValueError):
+        # The call itself takes anything: this is for those who do not follow `__wrapped__`.
+        function.__signature__ = inspect.signature(fun)
 
     def trace(*args: object, **kwargs: object) -> Any:
         return trace_stage(jitted, args, kwargs)

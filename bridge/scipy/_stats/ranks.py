@@ -98,7 +98,7 @@ def _mode(a: Value, axis: int | None, keepdims: bool, omit: bool) -> list[Any]:
     ndim = a.ndim
     if axis is None:
         a, axis = tnp.ravel(a), 0
-        kept = (1,) * ndim
+        kept = (1,) * max(ndim, 1)
     else:
         a = tnp.atleast_1d(a)
         axis = normalize_axis(axis, a.ndim, "mode")

@@ -26,6 +26,11 @@ def test_shape_ndim_and_size(x):
     assert [(np.shape(x), np.ndim(x), np.size(x))] == shapes
 
 
+def test_nothing_is_one_object():
+    """As in NumPy."""
+    assert ((), 0, 1) == (tnp.shape(None), tnp.ndim(None), tnp.size(None))
+
+
 def test_size_along_axes():
     """An axis, or several."""
     assert 3 == tnp.size(np.ones((2, 3)), 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
 import tracebridge as tb
@@ -80,3 +81,46 @@ def test_applied_functions_are_silent() -> None:
         found = tnp.array([4, 9]).at[1].apply(tnp.sqrt)
 
     assert_allclose(found, tnp.array([4, 3]))
+
+
+@pytest.mark.parametrize("index", INDICES)
+def test_values_of_wider_dtypes_combine_before_they_are_cut(index: str) -> None:
+    """As NumPy computes ``a[i] op v``; only the result is of the array's dtype."""
+    x, at = np.array([-2, 3, 5], np.int32), INDICES[index]
+    for name, numpy_name, value in [
+        ("add", "add", 1.5), ("multiply", "multiply", 2.5), ("subtract", "subtract", 0.5),
+        ("min", "minimum", 3.5), ("max", "maximum", -1.5), ("add", "add", np.float16(2.5)),
+    ]:  # fmt: skip
+        expected = x.copy()
+        expected[np.asarray(at) if index == "array" else at] = getattr(np, numpy_name)(
+            x[np.asarray(at) if index == "array" else at], value
+        ).astype(np.int32)
+        with pytest.warns(FutureWarning, match="may not hold them"):
+            found = getattr(tnp.asarray(x).at[at], name)(value)
+        assert expected.tolist() == found.tolist(), (name, value)
+
+
+def test_truth_values_add_and_multiply() -> None:
+    """Sums are "or", products "and", with truth values and with numbers; repeats count."""
+    x, i = np.array([True, False, False]), np.array([0, 1, 1])
+    for at in (slice(1, 3), 1, i):
+        for value in (True, False):
+            for name, ufunc in (("add", np.logical_or), ("multiply", np.logical_and)):
+                expected = x.copy()
+                expected[at] = ufunc(x[at], value)
+                assert expected.tolist() == getattr(tnp.asarray(x).at[at], name)(value).tolist()
+    with pytest.warns(FutureWarning, match="may not hold them"):
+        assert [True, True, False] == tnp.asarray(x).at[1].add(2).tolist()
+    traced = tb.jit(lambda v: v.at[~v].add(True))(tnp.asarray(x))
+    assert [True, True, True] == traced.tolist()
+
+
+def test_updates_keep_the_type_of_the_array() -> None:
+    """A weak array stays weak, whatever the values are."""
+    for x in (tnp.asarray(2.0), tnp.full(3, 2.0), tnp.ones(3)):
+        for index in (..., *([0, slice(None), tnp.array([0])] if x.ndim else [True])):
+            for name in ("set", "multiply", "power"):
+                found = getattr(x.at[index], name)(tnp.asarray(2, x.dtype))
+                assert (x.dtype, x.weak_type) == (found.dtype, found.weak_type), (index, name)
+            found = x.at[index].apply(tnp.sin)
+            assert (x.dtype, x.weak_type) == (found.dtype, found.weak_type), index

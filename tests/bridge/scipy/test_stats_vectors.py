@@ -65,6 +65,15 @@ def test_modes(axis: int | None, keepdims: bool) -> None:
     assert stats.mode(np.zeros((0, 2))).mode.shape == (2,)
 
 
+def test_modes_of_a_number() -> None:
+    """It has one axis, which may stay."""
+    for axis in (None, 0):
+        for keepdims in (False, True):
+            found = stats.mode(np.float32(3), axis, keepdims=keepdims)
+            agree(found.mode, reference.mode(np.float32(3), axis, keepdims=keepdims).mode)
+            assert found.mode.shape == found.count.shape
+
+
 def test_errors_of_means() -> None:
     """As SciPy's, with any number of degrees of freedom, and with a gradient."""
     clean = NUMBERS[:, :4]

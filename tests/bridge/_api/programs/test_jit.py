@@ -217,6 +217,22 @@ def test_attributes_of_compiled_functions() -> None:
     assert 3 == f.traces
 
 
+def test_compiled_functions_have_the_signature_of_the_function() -> None:
+    """Whether ``__wrapped__`` is followed or not; transformations between do not matter."""
+
+    def fun(a: Any, /, b: float = 2.0, *rest: Any, c: int, **more: Any) -> Any:
+        return a, b, rest, c, more
+
+    bound = functools.partial(fun, 1, c=3)
+    for f in (fun, bound, tb.vmap(fun)):
+        for jitted in (tb.jit(f), tb.jit(tb.jit(f))):
+            for follow in (True, False):
+                found = inspect.signature(jitted, follow_wrapped=follow)
+                assert inspect.signature(f) == found
+    assert inspect.signature(tb.jit(fun, static_argnames="c")) == inspect.signature(fun)
+    assert {"a": 3.0} == tb.jit(dict)(a=3.0)  # Python knows no signature of it
+
+
 def test_attributes_of_the_function_are_kept() -> None:
     """What users write on a function is there on its compiled form, beside the methods of jit."""
 
