@@ -15,14 +15,18 @@ from tracebridge.random._streams import (
     constant,
     draw,
     exponentials,
+    float_dtype,
     joint_shape,
     normals,
+    sample,
     samplers,
+    sizes_of,
     spread,
     stream_of,
     uniforms,
     unit_floats,
 )
+from tracebridge.random._tails import are_far, far_normals, may_be_far
 from tracebridge.random.transforms import maxwells, signs
 
 Sizes = tuple[int, ...]
@@ -84,14 +88,25 @@ def _wald(key: Value, mean: Value, shape: Sizes | None, dtype: Any) -> Any:
 
 
 def _truncated_normal(
-    key: Value, lower: Value, upper: Value, shape: Sizes | None, dtype: Any
+    key: Value, lower: Value, upper: Value, shape: Sizes | None, dtype: Any, sided: bool
 ) -> Any:
     shape = joint_shape("truncated_normal", shape, lower.aval.shape, upper.aval.shape)
     lower, upper = (lax.convert_dtype(v, dtype) for v in (lower, upper))
+    stream, near, wide = stream_of("truncated_normal", key), [lower, upper], []
+    one_sided: Any = None
+    if sided:
+        wide = [spread(v, shape) for v in (lower, upper)]
+        one_sided = are_far(*wide)
+        # The other form has no derivative there.
+        ends = zip((-1, 1), wide, strict=True)
+        near = [lax.select(one_sided, constant(end, shape, dtype), v) for end, v in ends]
     root = math.sqrt(2)
-    low, high = (lax.erf(lax.div(v, full_of(v.aval, root))) for v in (lower, upper))
-    u = uniforms(stream_of("truncated_normal", key), shape, dtype, low, high)
+    low, high = (lax.erf(lax.div(v, full_of(v.aval, root))) for v in near)
+    u = uniforms(stream, shape, dtype, low, high)
     z = lax.mul(constant(root, shape, dtype), lax.erf_inv_p.bind(u, plain=True))
+    if sided:
+        far = far_normals(unit_floats(stream, shape, dtype), *wide)
+        z = lax.select(one_sided, far, z)
     # Rounding must not lead to the bounds or beyond.
     inside = []
     for bound, target in ((lower, math.inf), (upper, -math.inf)):
@@ -326,7 +341,9 @@ def truncated_normal(
     >>> tb.random.truncated_normal(key, 0.0, 1.0, (3,)).min() > 0
     Array(True, dtype=bool)
     """
-    return draw(_STAGED, "truncated_normal", key, (lower, upper), shape, dtype, out_sharding)
+    call, kind = "truncated_normal", float_dtype("truncated_normal", dtype)
+    statics = sizes_of(call, shape), kind, may_be_far(kind, lower, upper)
+    return sample(_STAGED[call], key, (lower, upper), statics, out_sharding)
 
 
 def double_sided_maxwell(

@@ -55,11 +55,13 @@ class Distribution:
     example: str = "0.7"
     # What the argument of quantiles is called: keyword calls of the peer's programs use its name.
     quantile: str = "q"
+    # Whether scalar parameters are repeated to the shape of the result.
+    repeats: bool = True
 
     def function(self, kind: str) -> Callable[..., Array]:
         """The public function of this kind."""
         first = self.quantile if kind in ("ppf", "isf") else "k" if self.discrete else "x"
-        staged = floats(f"{self.name}.{kind}", self._formula(kind), full=True)
+        staged = floats(f"{self.name}.{kind}", self._formula(kind), full=self.repeats)
         return _public(self, kind, first, staged)
 
     def _formula(self, kind: str) -> Formula:

@@ -162,3 +162,15 @@ def test_slopes_agree_with_differences() -> None:
             check_grads(of_parameters, arguments[1:], order=1, rtol=1e-4)
         check_grads(module("gamma").cdf, (1.3, 2.2), order=1, rtol=1e-4)
         check_grads(module("norm").logcdf, (-9.0,), order=2, rtol=1e-4)
+
+
+def test_mass_between_scalar_bounds_is_one_number() -> None:
+    """Repeated to the shape of the argument it kept XLA's simplifier in a circle for long."""
+    truncnorm, x = module("truncnorm"), np.linspace(-2, 3, 7, dtype=np.float32)
+    text = str(tb.make_jaxpr(truncnorm.logpdf)(x, -1.0, 2.0))
+    assert "f32[] = log" in text
+    assert "f32[7] = log" not in text
+
+    for args in ((x, -1.0, 2.0), (0.5, x - 5, 4.0), (x, -1.0, x + 4, x[:, None])):
+        found = truncnorm.sf(*args)
+        np.testing.assert_allclose(found, stats.truncnorm.sf(*args), 1e-5, 1e-6)
