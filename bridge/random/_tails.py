@@ -28,11 +28,10 @@ _WIDEST = 100.0  # what is farther from the nearer bound does not happen
 
 def may_be_far(dtype: np.dtype[Any], *bounds: object) -> bool:
     """Whether bounds may lie on one side; of traced ones and arrays nothing is known."""
-    if not all(isinstance(b, bool | int | float) for b in bounds):
+    begin, (lower, upper) = _BEGINS[dtype.itemsize], bounds
+    if not (isinstance(lower, int | float) and isinstance(upper, int | float)):
         return True
-    begin = _BEGINS[dtype.itemsize]
-    lower, upper = bounds
-    return not (lower <= begin and upper >= -begin)  # type: ignore[operator]  # numbers
+    return not (lower <= begin and upper >= -begin)
 
 
 def _mills(x: Any) -> Any:
