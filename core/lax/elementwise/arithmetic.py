@@ -263,7 +263,11 @@ class Extremum(BinaryElementwise):
         equal = ctx.compare(rx, ry, flag, "EQ", "FLOAT")
         by_real = ctx.compare(rx, ry, flag, self.direction, "FLOAT")
         by_imag = ctx.compare(ix, iy, flag, self.direction, "FLOAT")
-        return ctx.select(ctx.select(equal, by_imag, by_real, flag), x, y, aval)
+        first = ctx.select(equal, by_imag, by_real, flag)
+        # A NaN may be in one part alone.
+        first = ctx.op1("stablehlo.and", [first, ctx.compare(y, y, flag, "EQ", "FLOAT")], flag)
+        nan = ctx.compare(x, x, flag, "NE", "FLOAT")
+        return ctx.select(ctx.op1("stablehlo.or", [first, nan], flag), x, y, aval)
 
     def partial(self, i: int, t: Any, ans: Any, x: Value, y: Value, **params: object) -> Any:
         mine, other = (x, y) if i == 0 else (y, x)

@@ -92,6 +92,8 @@ def emit_extremum(
     tie = ctx.compare(ar, br, flags, "EQ")
     by_imaginary = ctx.op1("stablehlo.and", [tie, ctx.compare(ai, bi, flags, direction)], flags)
     first = ctx.op1("stablehlo.or", [ctx.compare(ar, br, flags, direction), by_imaginary], flags)
+    # A NaN in one part: the other part may still compare as larger.
+    first = ctx.op1("stablehlo.and", [first, ctx.compare(b, b, flags, "EQ")], flags)
     nan = ctx.compare(a, a, flags, "NE")
     return ctx.select(ctx.op1("stablehlo.or", [first, nan], flags), a, b, aval)
 

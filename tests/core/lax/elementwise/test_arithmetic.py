@@ -103,6 +103,10 @@ def test_complex_extrema_compare_real_parts_first() -> None:
     for fun, reference in ((lax.max, np.maximum), (lax.min, np.minimum)):
         check_rules(fun, x, y, reference=reference, order=0)
         check_rules(fun, x[1:2], y[1:2])  # equal real parts are no place for differences
+    holes = np.array([complex(-3, np.nan), complex(np.nan, 0), complex(3, np.nan)])
+    for fun in (lax.max, lax.min):
+        assert np.isnan(np.asarray(fun(x, holes))).all()
+        assert np.isnan(np.asarray(fun(holes, x))).all()
 
 
 def test_signs_of_unsigned_integers() -> None:

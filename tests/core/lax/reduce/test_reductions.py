@@ -163,6 +163,10 @@ def test_nan_wins(name: str, dtype: Any) -> None:
         result = np.asarray(ARITHMETIC[name][0](x, (0,)))
 
         assert bool(np.isnan(result.astype(np.complex64)))
+        if dtype == "complex64":
+            x[position] = complex(2, np.nan)
+
+            assert bool(np.isnan(np.asarray(ARITHMETIC[name][0](x, (0,)))))
 
 
 # Every way in which extremes are lowered: lanes with and without remainder, short rows, columns.
