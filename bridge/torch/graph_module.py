@@ -26,6 +26,7 @@ from tracebridge.core.symbolic.solve import size_name, solve_dim_variables
 from tracebridge.torch._aten import families as _families  # pyright: ignore[reportUnusedImport]  # noqa: F401 - registers the rules
 from tracebridge.torch._aten.builder import Builder, SizeOps, aten
 from tracebridge.torch._aten.carriers import OF_TORCH, carrier, exact, is_carried, is_wide_unsigned
+from tracebridge.torch._aten.finish import of_their_own
 from tracebridge.torch._crossing.numbers import width_beside
 
 
@@ -37,7 +38,8 @@ def to_graph_module(
     ``fun`` is traced once, and each of its operations is written as operations of torch that
     give the same results. The module needs neither XLA nor this package: ``torch.compile`` fuses
     it with what is around it, ``torch.export`` takes it, and its gradients are torch's. Constants
-    of the function are its buffers.
+    of the function are its buffers. Results have memory of their own. A tensor of another shape
+    than the example's is an ``AssertionError``.
 
     Loops and branches become torch's ``while_loop``, ``scan`` and ``cond``. Rules of
     ``custom_jvp`` and ``custom_vjp`` functions give the first and the second derivatives; later
@@ -72,6 +74,9 @@ def to_graph_module(
     >>> module = tracebridge.torch.to_graph_module(f, (torch.ones(2),))
     >>> print(module.code.strip())
     def forward(self, x0):
+        getattr_1 = x0.shape
+        eq = getattr_1 == (2,);  getattr_1 = None
+        _assert = torch._assert(eq, 'x0 has not the shape (2,) of this graph');  eq = _assert = None
         sin_default = torch.ops.aten.sin.default(x0);  x0 = None
         mul_tensor = torch.ops.aten.mul.Tensor(sin_default, 2.0);  sin_default = None
         return mul_tensor
@@ -126,6 +131,7 @@ class _Writing:
         inputs = self._inputs(jaxpr.in_avals)
         outs = self.b.inline(jaxpr, inputs)
         outs = [self._given(x, a) for x, a in zip(outs, jaxpr.out_avals, strict=True)]
+        outs = of_their_own(outs, self.b.own)
         return self.b.module(_with_nones(outs, self.is_result, self.out_tree))
 
     def _flat(self, *leaves: Any) -> list[Any]:
@@ -174,7 +180,18 @@ class _Writing:
             solution = solve_dim_variables([a.shape for a in avals])
             env = solution.bind(sizes, SizeOps)
             b.sizes = {name: env[name] for name in solution.sources}
+        for i, (x, a) in enumerate(zip(tensors, avals, strict=True)):
+            if not isinstance(self.leaves[i], bool | int | float | complex):
+                self._check_shape(x, a, self.paths[i])
         return [self._taken(x, a, i) for i, (x, a) in enumerate(zip(tensors, avals, strict=True))]
+
+    def _check_shape(self, x: Any, aval: Any, path: Any) -> None:
+        """The graph refuses another shape: what it computes would be something else."""
+        b = self.b
+        where = f"x{path[0].idx}" + "".join([str(key) for key in path[1:]])
+        shape = ", ".join([str(n) for n in aval.shape]) + "," * (aval.ndim == 1)
+        has_it = b.call(operator.eq, b.call(getattr, x, "shape"), tuple(b.shape(aval)))
+        b.call(torch._assert, has_it, f"{where} has not the shape ({shape}) of this graph")
 
     def _taken(self, x: Any, aval: Any, i: int) -> Any:
         """An input as the graph computes with it."""
@@ -242,9 +259,20 @@ def _text(leaf: Any, spec: Any) -> str | None:
     """``{0: "batch"}`` as ``"batch, _"``."""
     if spec is None or isinstance(spec, str):
         return spec
-    ndim = len(getattr(leaf, "shape", ()))
-    names = ["_"] * ndim
+    shape: tuple[Any, ...] = tuple(getattr(leaf, "shape", ()))
+    names = ["_"] * len(shape)
     for axis, name in spec.items():
-        if name is not None:
-            names[axis] = name if isinstance(name, str) else name.__name__
+        if not -len(shape) <= axis < len(shape):
+            msg = f"to_graph_module: dynamic_shapes names axis {axis} of the shape {shape}"
+            raise ArgumentValueError(msg)
+        if name is None or name is torch.export.Dim.STATIC:
+            continue
+        text = name if isinstance(name, str) else getattr(name, "__name__", None)
+        if isinstance(name, int) and name == shape[axis]:
+            text = "_"
+        if text is None:
+            size = shape[axis]
+            msg = f"to_graph_module: dynamic_shapes has {name!r} for axis {axis} of size {size}"
+            raise ArgumentValueError(msg, expected="a name, a torch.export.Dim, or None")
+        names[axis] = text
     return ", ".join(names)

@@ -57,7 +57,6 @@ _PLAIN = {
     "erfc": aten.erfc.default,
     "erf_inv": aten.erfinv.default,
     "lgamma": aten.lgamma.default,
-    "digamma": aten.digamma.default,
     "bessel_i0": aten.i0.default,
     "bessel_i0e": aten.special_i0e.default,
     "bessel_i1": aten.special_i1.default,
@@ -88,8 +87,23 @@ def _exp2(b: Builder, x: fx.Proxy) -> Any:
     return b.call(aten.exp2.default, x)
 
 
+@rule("digamma")
+def _digamma(b: Builder, x: fx.Proxy) -> Any:
+    # torch has infinities at the zeros alone of its poles.
+    pole = b.call(aten.eq.Scalar, x, 0)
+    return b.call(aten.masked_fill.Scalar, b.call(aten.digamma.default, x), pole, math.nan)
+
+
 @rule("cbrt")
 def _cbrt(b: Builder, x: fx.Proxy) -> Any:
+    dtype = b.aval.dtype
+    if dtype.itemsize == 2:
+        # A third in half precision is far from one where the exponent is large.
+        return b.convert(_cube_root(b, b.convert(x, torch.float32)), carrier(dtype))
+    return _cube_root(b, x)
+
+
+def _cube_root(b: Builder, x: fx.Proxy) -> Any:
     # Two choices, so that the derivative at zero is the infinity that it is.
     below = b.call(aten.signbit.default, x)
     size = b.call(aten.where.self, below, b.call(aten.neg.default, x), x)
@@ -218,24 +232,29 @@ def _complex(b: Builder, x: fx.Proxy, y: fx.Proxy) -> Any:
 
 @rule("max")
 def _max(b: Builder, x: fx.Proxy, y: fx.Proxy) -> Any:
-    return _extremum(b, x, y, aten.maximum.default, aten.gt)
+    return extreme_of_two(b, x, y, most=True)
 
 
 @rule("min")
 def _min(b: Builder, x: fx.Proxy, y: fx.Proxy) -> Any:
-    return _extremum(b, x, y, aten.minimum.default, aten.lt)
+    return extreme_of_two(b, x, y, most=False)
 
 
-def _extremum(b: Builder, x: fx.Proxy, y: fx.Proxy, target: Any, wins: Any) -> Any:
+def extreme_of_two(b: Builder, x: fx.Proxy, y: fx.Proxy, *, most: bool) -> Any:
+    """The larger or the smaller of two, NaN if one is: complex numbers by real part first."""
     dtype = b.aval.dtype
     if is_complex(dtype):
+        wins = aten.gt if most else aten.lt
         (rx, ry), (ix, iy) = (
             [b.call(part, v) for v in (x, y)] for part in (aten.real.default, aten.imag.default)
         )
         by_imag = b.call(wins.Tensor, ix, iy)
         by_real = b.call(wins.Tensor, rx, ry)
         first = b.call(aten.where.self, b.call(aten.eq.Tensor, rx, ry), by_imag, by_real)
-        return b.call(aten.where.self, first, x, y)
+        first = b.call(aten.logical_and.default, first, b.call(aten.eq.Tensor, y, y))
+        nan = b.call(aten.ne.Tensor, x, x)
+        return b.call(aten.where.self, b.call(aten.logical_or.default, first, nan), x, y)
+    target = aten.maximum.default if most else aten.minimum.default
     if is_wide_unsigned(dtype):
         return in_order(b, b.call(target, in_order(b, x), in_order(b, y)))
     return b.call(target, x, y)
@@ -348,25 +367,3 @@ def _bitcast(b: Builder, x: fx.Proxy, new_dtype: DType) -> Any:
     if new_dtype == d.uint8:
         return b.call(aten.view.dtype, x, torch.uint8)
     return masked(b, b.convert(x, carrier(new_dtype)), new_dtype) if is_carried(new_dtype) else x
-
-
-@rule("reduce_precision")
-def _reduce_precision(b: Builder, x: fx.Proxy, exponent_bits: int, mantissa_bits: int) -> Any:
-    dtype = b.aval.dtype
-    formats = {
-        (8, 7): torch.bfloat16,
-        (5, 10): torch.float16,
-        (8, 23): torch.float32,
-        (11, 52): torch.float64,
-    }
-    through = formats.get((exponent_bits, mantissa_bits))
-    if through is None:
-        return NotImplemented
-    narrow = b.convert(b.convert(x, through), carrier(dtype))
-    least = torch.finfo(through).tiny
-    if least <= torch.finfo(carrier(dtype)).tiny:
-        return narrow
-    # Numbers below the normal ones become zero, whose derivative is 1 as that of the others.
-    none = b.call(aten.lt.Scalar, b.call(aten.abs.default, narrow), least)
-    zero = b.call(aten.sub.Tensor, narrow, b.call(aten.detach.default, narrow))
-    return b.call(aten.where.self, none, zero, narrow)

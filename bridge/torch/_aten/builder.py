@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, final
@@ -19,7 +20,7 @@ from tracebridge.core.ir.values import Literal
 from tracebridge.core.lowering.blocks import on_blocks
 from tracebridge.core.runtime.arrays.array import Array, as_stored
 from tracebridge.core.symbolic.evaluate import dims_evaluate
-from tracebridge.torch._aten.carriers import DType, carrier, host_bits, number
+from tracebridge.torch._aten.carriers import DType, carrier, host_bits, number, real_of
 from tracebridge.torch._aten.finish import finished
 
 if TYPE_CHECKING:
@@ -147,6 +148,9 @@ class Builder:
 
     def full(self, shape: Sequence[Any], value: Any, dtype: torch.dtype) -> fx.Proxy:
         """A tensor of equal elements."""
+        if isinstance(value, complex) and not _has_text(value):
+            parts = [self.full(shape, part, real_of(dtype)) for part in (value.real, value.imag)]
+            return self.call(aten.complex.default, *parts)
         if not shape:
             return self.call(aten.scalar_tensor.default, value, dtype=dtype, device=self.device)
         return self.call(aten.full.default, [*shape], value, dtype=dtype, device=self.device)
@@ -236,13 +240,7 @@ class Builder:
             self.avals, self.outs, self.literals, self.declared, self.app = outer
         if result is not NotImplemented:
             return result
-        dtypes = ", ".join([a.str_short() for a in app.avals])
-        raise MissingRuleError(
-            name,
-            message=f"to_graph_module: torch has no operations for {name!r} of {dtypes}",
-            hint="use tracebridge.torch.wrap for this function, which runs it by XLA; or compute "
-            "that part outside and pass its result as an argument",
-        )
+        raise without_counterpart(app)
 
     def _written(self, name: str, app: Application, operands: Sequence[Any]) -> Any:
         xs = [self.tensor(x) for x in operands]
@@ -300,14 +298,34 @@ class Builder:
         return finished(self.root, self.graph)
 
 
+def without_counterpart(app: Application) -> MissingRuleError:
+    """The error of an equation that torch has no operations for."""
+    name, dtypes = app.primitive.name, ", ".join([a.str_short() for a in app.avals])
+    return MissingRuleError(
+        name,
+        message=f"to_graph_module: torch has no operations for {name!r} of {dtypes}",
+        hint="use tracebridge.torch.wrap for this function, which runs it by XLA; or compute "
+        "that part outside and pass its result as an argument",
+    )
+
+
+def _has_text(value: complex) -> bool:
+    """Whether Python code can spell a complex number: not ``inf + nan j``, nor a part of -0.0."""
+    parts = value.real, value.imag
+    return all([math.isfinite(p) and (p != 0 or math.copysign(1, p) > 0) for p in parts])
+
+
 def _with_numbers(xs: list[Any], operands: Sequence[Any]) -> list[Any]:
     """Scalar literals as Python numbers, where one operand at least is a tensor."""
     if all([type(o) is Literal for o in operands]):
         return xs
-    return [
-        number(o.value, o.aval.dtype) if type(o) is Literal and not o.aval.ndim else x
-        for x, o in zip(xs, operands, strict=True)
-    ]
+    found = list(xs)
+    for i, o in enumerate(operands):
+        if type(o) is Literal and not o.aval.ndim:
+            value = number(o.value, o.aval.dtype)
+            if not isinstance(value, complex) or _has_text(value):
+                found[i] = value
+    return found
 
 
 def _nodes(outs: Any) -> Any:

@@ -7,6 +7,7 @@ after each operation; 64 bits by ``int64`` as they are.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,11 @@ def is_wide_unsigned(dtype: DType) -> bool:
     return dtype == d.uint64
 
 
+def real_of(dtype: torch.dtype) -> torch.dtype:
+    """The dtype of the parts of complex numbers."""
+    return torch.float64 if dtype == torch.complex128 else torch.float32
+
+
 def number(value: object, dtype: DType) -> bool | int | float | complex:
     """A Python number as arrays of ``dtype`` hold it inside graphs."""
     element = np.asarray(value).astype(dtype)
@@ -81,17 +87,21 @@ def number(value: object, dtype: DType) -> bool | int | float | complex:
     return found - 2**64 if is_wide_unsigned(dtype) and found >= 2**63 else found
 
 
-def smallest(dtype: DType) -> bool | int | float:
+def smallest(dtype: DType) -> bool | int | float | complex:
     """The least element, as graphs hold it; -inf of floats."""
     if dtype == d.bool_:
         return False
+    if is_complex(dtype):
+        return complex(-math.inf, -math.inf)
     return -float("inf") if is_float(dtype) else int(np.iinfo(dtype).min)
 
 
-def largest(dtype: DType) -> bool | int | float:
+def largest(dtype: DType) -> bool | int | float | complex:
     """The greatest element, as graphs hold it; inf of floats."""
     if dtype == d.bool_:
         return True
+    if is_complex(dtype):
+        return complex(math.inf, math.inf)
     if is_float(dtype):
         return float("inf")
     return -1 if is_wide_unsigned(dtype) else int(np.iinfo(dtype).max)

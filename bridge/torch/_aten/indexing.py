@@ -13,7 +13,7 @@ from tracebridge.core import lax
 from tracebridge.core.dtypes import dtypes as d
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lax.indexing.gather import default_fill
-from tracebridge.torch._aten.builder import Builder, aten, rule
+from tracebridge.torch._aten.builder import Builder, aten, rule, without_counterpart
 from tracebridge.torch._aten.carriers import carrier, is_wide_unsigned, number
 from tracebridge.torch._aten.integers import in_order, masked
 
@@ -323,7 +323,7 @@ def _reducing(kind: str) -> Any:
     def emit(b: Builder, *xs: fx.Proxy, **params: Any) -> Any:
         dtype = b.aval.dtype
         if d.is_complex(dtype):
-            return NotImplemented
+            raise without_counterpart(b.app)  # its lowering is no operation of ours either
         turned = is_wide_unsigned(dtype) and kind != "prod"
 
         def combine(flat: fx.Proxy, positions: fx.Proxy, updates: fx.Proxy) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +10,8 @@ import torch
 from torch import fx
 
 from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_float
-from tracebridge.torch._aten.builder import Builder, aten, rule
+from tracebridge.torch._aten.arithmetic import extreme_of_two
+from tracebridge.torch._aten.builder import Builder, aten, rule, without_counterpart
 from tracebridge.torch._aten.carriers import DType, carrier, is_wide_unsigned, largest, smallest
 from tracebridge.torch._aten.integers import in_order, masked
 
@@ -46,8 +48,6 @@ def extreme(b: Builder, x: fx.Proxy, axes: Sequence[int], target: Any, aval: Any
     if not axes:
         return x
     dtype = aval.dtype
-    if is_complex(dtype):
-        return NotImplemented
     if any([type(aval.shape[a]) is int and aval.shape[a] == 0 for a in axes]):
         none = smallest(dtype) if target is aten.amax.default else largest(dtype)
         kept = [n for i, n in enumerate(aval.shape) if i not in axes]
@@ -56,7 +56,26 @@ def extreme(b: Builder, x: fx.Proxy, axes: Sequence[int], target: Any, aval: Any
         return b.full(b.shape(kept), none, carrier(dtype))
     if is_wide_unsigned(dtype):
         return in_order(b, b.call(target, in_order(b, x), list(axes)))
+    if is_complex(dtype):
+        return _complex_extreme(b, x, axes, target, aval)
     return b.call(target, x, list(axes))
+
+
+def _complex_extreme(b: Builder, x: fx.Proxy, axes: Sequence[int], target: Any, aval: Any) -> Any:
+    """By real part, then by imaginary part, as the element at its place; NaNs before all."""
+    kept = [i for i in range(aval.ndim) if i not in axes]
+    x = b.call(aten.permute.default, x, [*kept, *axes])
+    x = b.call(aten.flatten.using_ints, x, len(kept), -1)
+    still = b.call(aten.detach.default, x)
+    real, imag = (b.call(part, still) for part in (aten.real.default, aten.imag.default))
+    none = -math.inf if target is aten.amax.default else math.inf
+    first = b.call(aten.eq.Tensor, real, b.call(target, real, [-1], True))
+    imag = b.call(aten.where.ScalarOther, first, imag, none)
+    best = b.call(aten.eq.Tensor, imag, b.call(target, imag, [-1], True))
+    best = b.convert(b.call(aten.logical_and.default, first, best), torch.int32)
+    best = b.call(aten.masked_fill.Scalar, best, b.call(aten.ne.Tensor, still, still), 2)
+    place = b.call(aten.argmax.default, best, -1, True)
+    return b.call(aten.squeeze.dim, b.call(aten.gather.default, x, -1, place), -1)
 
 
 def _all_or_any(b: Builder, x: fx.Proxy, axes: Sequence[int], target: Any, fold: Any) -> Any:
@@ -174,11 +193,31 @@ def _cummin(b: Builder, x: fx.Proxy, axis: int, reverse: bool) -> Any:
 def _cumulative_extreme(b: Builder, x: fx.Proxy, axis: int, reverse: bool, target: Any) -> Any:
     dtype = b.aval.dtype
     if is_complex(dtype):
-        return NotImplemented
+        return _running(
+            b,
+            x,
+            axis,
+            reverse,
+            lambda x: _by_doubling(b, x, axis, most=target is aten.cummax.default),
+        )
     if is_wide_unsigned(dtype):
         x = in_order(b, x)
     found = _running(b, x, axis, reverse, lambda x: b.call_all(target, 2, x, axis)[0])
     return in_order(b, found) if is_wide_unsigned(dtype) else found
+
+
+def _by_doubling(b: Builder, x: fx.Proxy, axis: int, *, most: bool) -> Any:
+    """A running extreme: after each step an element has seen twice as many before it."""
+    n, step = b.aval.shape[axis], 1
+    if type(n) is not int:
+        raise without_counterpart(b.app)
+    while step < n:
+        head = b.call(aten.slice.Tensor, x, axis, 0, step)
+        before = b.call(aten.slice.Tensor, x, axis, 0, n - step)
+        own = b.call(aten.slice.Tensor, x, axis, step, n)
+        x = b.call(aten.cat.default, [head, extreme_of_two(b, before, own, most=most)], axis)
+        step *= 2
+    return x
 
 
 @rule("cumlogsumexp")
