@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import tracebridge.core.lax as lax
+from tracebridge.core.conv.geometry import padded
 from tracebridge.core.conv.numbers import ConvDimensionNumbers, size_with_gaps
 from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.lax.ad_util import zeros_of
@@ -67,7 +68,9 @@ def lhs_cotangent(bind: Bind, ct: Value, x: ShapedArray, y: Value, params: Param
         kernel = size_with_gaps(y.aval.shape[rhs[2 + i]], b)
         before = kernel - 1 - low
         whole = size_with_gaps(x.shape[lhs[2 + i]], a) + kernel - 1
-        pads.append((before, whole - before - size_with_gaps(ct.aval.shape[out[2 + i]], stride)))
+        after = whole - before - size_with_gaps(ct.aval.shape[out[2 + i]], stride)
+        # Convolutions are padded by known numbers: here up to where the last window ends.
+        pads.append((before, after if type(after) is int else kernel - 1))
     groups = max(features, batches)
     y = move_groups(lax.rev(y, rhs[2:]), rhs[0], rhs[1], groups)
     cotangent = bind(
@@ -85,7 +88,9 @@ def lhs_cotangent(bind: Bind, ct: Value, x: ShapedArray, y: Value, params: Param
     )
     if batches > 1:
         cotangent = move_groups(cotangent, lhs[1], lhs[0], batches)
-    return _finish(cotangent, x)
+    # No window reaches what is missing then; what is too much lies in the padding.
+    rest = tuple([(0, x.shape[axis] - cotangent.aval.shape[axis]) for axis in lhs[2:]])
+    return _finish(padded(cotangent, lhs[2:], rest), x)
 
 
 def rhs_cotangent(bind: Bind, ct: Value, x: Value, y: ShapedArray, params: Params) -> Any:
@@ -94,17 +99,25 @@ def rhs_cotangent(bind: Bind, ct: Value, x: Value, y: ShapedArray, params: Param
     if 0 in (*ct.aval.shape, *x.aval.shape, *y.shape):
         return zeros_of(y)
     pads: list[tuple[Any, Any]] = []
+    gaps: list[int] = []
     for i, (stride, (low, _), a, b) in enumerate(_windows(params)):
         size = size_with_gaps(x.aval.shape[lhs[2 + i]], a)
         whole = size_with_gaps(y.shape[rhs[2 + i]], b) - 1
         whole = whole + size_with_gaps(ct.aval.shape[out[2 + i]], stride)
-        pads.append((low, whole - low - size))
+        after = whole - low - size
+        known = type(after) is int
+        if not known:  # convolutions are padded by known numbers
+            config = [(0, 0, 0)] * x.aval.ndim
+            config[lhs[2 + i]] = (low, after, a - 1)
+            x = lax.pad(x, zeros_of(x.aval.update(shape=())), config)
+        pads.append((low, after) if known else (0, 0))
+        gaps.append(a if known else 1)
     cotangent = bind(
         x,
         ct,
         window_strides=params["rhs_dilation"],
         padding=tuple(pads),
-        lhs_dilation=params["lhs_dilation"],
+        lhs_dilation=tuple(gaps),
         rhs_dilation=params["window_strides"],
         dimension_numbers=ConvDimensionNumbers(_swapped(lhs), _swapped(out), _swapped(rhs)),
         # Groups of features are groups of what is the batch here, and the other way round.

@@ -316,3 +316,22 @@ def test_errors_say_what_is_wrong() -> None:
     for kind, call in wrong:
         with pytest.raises(kind, match="conv"):
             call()
+
+
+def test_derivatives_for_all_sizes_after_strides() -> None:
+    """How much the last window leaves over depends on the size: one program for all of them."""
+
+    def value(x: Any, k: Any) -> Any:
+        options = {"rhs_dilation": (2, 1), "feature_group_count": 2}
+        return (lax.conv_general_dilated(x, k, (3, 2), ((2, 1), (0, 2)), **options) ** 2).sum()
+
+    slopes = tb.grad(value, argnums=(0, 1))
+    rng = np.random.default_rng(0)
+    k = rng.standard_normal((4, 1, 3, 2)).astype(np.float32)
+    x = rng.standard_normal((2, 2, 9, 8)).astype(np.float32)
+    specs = tb.export.symbolic_args_specs((x, k), ("b, _, h, w", None))
+    program = tb.export.export(tb.jit(slopes))(*specs)
+    for h, w in ((5, 2), (6, 3), (7, 4), (12, 7)):
+        x = rng.standard_normal((1, 2, h, w)).astype(np.float32)
+        for actual, expected in zip(program.call(x, k), slopes(x, k), strict=True):
+            np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-4)
