@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import io
+import warnings
 from collections.abc import Iterable, Mapping
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import torch
 from torch.export import ExportedProgram
@@ -43,8 +46,9 @@ class TranslatedModule:
         self._names: dict[str, str] = {}
         self.params = self._imported(pairs)
         self.buffers = self._imported(buffers)
+        # The arrays over the tensors of the source, as long as ``params`` and ``buffers`` have them.
+        self._shared = {**self.params, **self.buffers}
         self.__signature__ = _signature(source)
-        self.program(train=False)
 
     @property
     def source(self) -> torch.nn.Module | ExportedProgram:
@@ -124,6 +128,65 @@ class TranslatedModule:
     def __repr__(self) -> str:
         return f"from_module({self.__name__})"
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> TranslatedModule:
+        """A model of a copy of the module, with the same programs."""
+        with warnings.catch_warnings():
+            # Of the way in which torch copies its own trees.
+            warnings.simplefilter("ignore", FutureWarning)
+            source, example = copy.deepcopy((self._source, self._example), memo)
+        model = _again(source, example, *self._written_down())
+        model._programs.update(self._programs)
+        return model
+
+    def __reduce__(self) -> Any:
+        """A model of a copy of the module, which is exported again."""
+        source = self._source
+        if isinstance(source, ExportedProgram):
+            file = io.BytesIO()
+            torch.export.save(source, file)
+            source = _Saved(file.getvalue())
+        return _again, (source, self._example, *self._written_down())
+
+    def _written_down(self) -> tuple[Any, Any]:
+        """Names, and parameters and buffers without arrays that are the tensors of the source."""
+        shared = {id(x): _Shared(name) for name, x in self._shared.items()}
+        values = [
+            {name: shared.get(id(x), x) for name, x in given.items()}
+            for given in (self.params, self.buffers)
+        ]
+        return self._names, values
+
+    def restore(self, names: Mapping[str, str], values: Any) -> None:
+        """Take what ``_written_down`` gave: files of programs forget which tensors are the same."""
+        self._names.update(names)
+        self.params, self.buffers = [
+            {name: self._shared[x.name] if type(x) is _Shared else x for name, x in given.items()}
+            for given in values
+        ]
+
+
+class _Saved(NamedTuple):
+    """An ``ExportedProgram`` as a file."""
+
+    content: bytes
+
+
+class _Shared:
+    """In the place of an array that is a tensor of the module."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+def _again(source: Any, example: Any, names: Any, values: Any) -> TranslatedModule:
+    if type(source) is _Saved:
+        source = torch.export.load(io.BytesIO(source.content))
+    model = TranslatedModule(source, *example)
+    model.restore(names, values)
+    return model
+
 
 def _signature(source: Any) -> inspect.Signature:
     """``params``, then the inputs of the module."""
@@ -202,7 +265,9 @@ def from_module(
     args = tuple(export_tree(tuple(examples), torch_adapter))
     kwargs = export_tree(dict(example_kwargs or {}), torch_adapter)
     args, kwargs = _apart((args, kwargs))
-    return TranslatedModule(source, args, kwargs, dynamic_shapes)
+    model = TranslatedModule(source, args, kwargs, dynamic_shapes)
+    model.program(train=False)  # errors of the translation are those of this call
+    return model
 
 
 def _apart(examples: Any) -> Any:

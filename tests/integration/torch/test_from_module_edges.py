@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 from typing import Any
 
 import numpy as np
@@ -88,3 +90,35 @@ class Inner(torch.nn.Module):
 def test_programs_that_torch_cannot_take_apart() -> None:
     with pytest.raises(ExportError, match="from_module"):
         from_module(Inner(), (torch.ones(3),))
+
+
+class _Tied(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.a = torch.nn.Linear(3, 3)
+        self.b = torch.nn.Linear(3, 3)
+        self.b.weight = self.a.weight
+        self.norm = torch.nn.BatchNorm1d(3)
+
+    def forward(self, x: Any) -> Any:
+        return self.norm(self.b(self.a(x)))
+
+
+@pytest.mark.parametrize("how", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+@pytest.mark.parametrize("is_exported", [False, True])
+def test_copies_and_pickles(how: Any, is_exported: bool) -> None:
+    """A model of a copy of the module, over its memory; arrays put in by the user stay."""
+    sizes = ({0: torch.export.Dim("batch")},)
+    net, x = _Tied().eval(), (torch.ones(2, 3),)
+    source = torch.export.export(net, x, dynamic_shapes=sizes) if is_exported else net
+    model = from_module(source, x, None if is_exported else sizes)
+    model.params["a.bias"] = tb.numpy.full(3, 7.0)
+    twin = how(model)
+    got, want = [m(m.params, tb.numpy.ones((5, 3))) for m in (twin, model)]
+    assert got.tolist() == want.tolist()
+    assert list(twin.params) == list(model.params)
+    with torch.no_grad():
+        dict(twin.source.named_parameters())["a.weight"].zero_()
+    assert not np.any(np.asarray(twin.params["a.weight"]))
+    assert np.any(np.asarray(model.params["a.weight"]))
+    assert twin.apply(twin.params, twin.buffers, tb.numpy.ones((1, 3)))[0].shape == (1, 3)
