@@ -46,7 +46,7 @@ class TranslatedModule:
         self._names: dict[str, str] = {}
         self.params = self._imported(pairs)
         self.buffers = self._imported(buffers)
-        # The arrays over the tensors of the source, as long as ``params`` and ``buffers`` have them.
+        # The arrays over tensors of the source, as long as ``params`` and ``buffers`` have them.
         self._shared = {**self.params, **self.buffers}
         self.__signature__ = _signature(source)
 

@@ -10,6 +10,11 @@ import torch
 from tracebridge.core.util.caching import WeakIdCache
 
 SMALL_BYTES = 1 << 16  # copying these takes no longer than anything else
+# glibc does not find its way back to memory of just this size and alignment: a heap in which blocks
+# take turns grows to three times of what is in use. Beyond so many bytes in a step that is more
+# than copying costs; blocks beyond the largest that it keeps in the heap are mapped alone.
+_MOST_IN_TURN = 1 << 26
+_MAPPED_BYTES = 1 << 25
 _adopted: WeakIdCache[int] = WeakIdCache("memory of new values", 2, register=False)
 # How many refer to a tensor in Python while it is replaced. Variables do not: a function whose
 # calls are not inlined (where a compiler or debugger watches frames) has one reference more.
@@ -25,18 +30,22 @@ def adopt(tensor: torch.Tensor) -> None:
 def write(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]], holders: int) -> None:
     """Give each first tensor the values of the second one, which nobody else has.
 
-    Large tensors whose memory nobody shares take over the memory of their new values; others are
-    written to. Both count as changes in place, so that autograd refuses graphs that saved them.
+    Large tensors whose memory nobody shares take over the memory of their new values, as long as
+    there are not too many; others are written to. Both count as changes in place, so that autograd
+    refuses graphs that saved them.
     ``holders``: how many refer to a tensor without gradients if nobody else does. Called where
     gradients are disabled.
     """
     olds: list[torch.Tensor] = []
     news: list[torch.Tensor] = []
     moved: list[torch.Tensor] = []
-    for pair in pairs:
+    sizes = [old.nbytes for old, _ in pairs]
+    n_in_turn = sum([n for n in sizes if SMALL_BYTES < n < _MAPPED_BYTES])
+    least = SMALL_BYTES if n_in_turn <= _MOST_IN_TURN else _MAPPED_BYTES
+    for pair, size in zip(pairs, sizes, strict=True):
         n_held = sys.getrefcount(pair[0]) - 1
         old, new = pair
-        if old.nbytes > SMALL_BYTES and _may_move(old, new, n_held <= holders):
+        if size > least and _may_move(old, new, n_held <= holders):
             old.data = new
             adopt(old)
             moved.append(old)

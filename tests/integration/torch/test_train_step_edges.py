@@ -2,6 +2,8 @@
 
 import copy
 import functools
+import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from tracebridge.core.errors.transform_errors import ArgumentSpecError
 from tracebridge.torch import from_module, train_step
 
 MSE = nn.MSELoss()
+STATM = Path("/proc/self/statm")
 BIG = 20_000  # elements: tensors that take over the memory of their new values
 
 
@@ -247,3 +250,22 @@ def test_counters_are_torch_s_own():
         torch.testing.assert_close(p, q)
         counts = [o.state[r]["step"].item() for o, r in zip(optimizers, (p, q), strict=True)]
         assert counts[0] == counts[1]
+
+
+@pytest.mark.skipif(not STATM.exists(), reason="reads what Linux says")
+def test_memory_of_a_large_net_does_not_grow():
+    """Parameters and states of 192 MB: the heap would grow to three times of it in ten steps."""
+
+    def megabytes():
+        return int(STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+    net = nn.Sequential(*[nn.Linear(2000, 2000, bias=False) for _ in range(4)])
+    step = train_step(net, MSE, torch.optim.AdamW(net.parameters()))
+    x = torch.ones(2, 2000)
+    for _ in range(3):
+        step(x, x)
+    places, before = [p.data_ptr() for p in net.parameters()], megabytes()
+    for _ in range(8):
+        step(x, x)
+    assert [p.data_ptr() for p in net.parameters()] == places
+    assert megabytes() < before + 100
