@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, final
 
 import torch
@@ -19,6 +20,7 @@ from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.prng.keys import implementation_of
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.tree.registry import register_dataclass
 from tracebridge.core.tree.tree import flatten
 from tracebridge.random._streams import default_implementation
 from tracebridge.random.keys import key_data, wrap_key_data
@@ -36,8 +38,22 @@ def draw(generator: torch.Generator | None = None, device: Any = "cpu") -> torch
     )
 
 
+@final
+@dataclass
+class OfGenerator:
+    """Words of a key that is not of the default generator."""
+
+    words: Any
+    name: str  # of the generator, which belongs to the structure of a call
+
+
+register_dataclass(OfGenerator, ("words",), ("name",))
+
+
 def as_key(words: Any) -> Any:
     """Words, signed or not, as a key of the default generator; typed keys stay as they are."""
+    if isinstance(words, OfGenerator):
+        return wrap_key_data(words.words, impl=words.name)
     value = as_value(words, "key")
     if implementation_of(value.aval) is not None:
         return words
@@ -108,7 +124,7 @@ def drawn(
         leaves = flatten((args, kwargs))[0]
         if any([isinstance(x, torch.fx.Proxy) for x in leaves]):
             return args, kwargs  # drawn when the graph runs
-        args, kwargs = _words_of_given(drawing, args, kwargs)
+        args, kwargs = words_of_given(drawing, args, kwargs)
         if any([isinstance(x, Tracer) for x in leaves]):
             _check_given(drawing, args, kwargs)
             return args, kwargs
@@ -125,7 +141,7 @@ def drawn(
     return args, result
 
 
-def _words_of_given(
+def words_of_given(
     drawing: Drawing, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Arguments with the words of keys and generators that the caller gives."""
@@ -141,9 +157,13 @@ def _words_of_given(
 def _words(x: Any) -> Any:
     if isinstance(x, torch.Generator):
         return draw(x, x.device)
-    if type(x) is Array and implementation_of(x.aval) is not None:
-        return key_data(x)
-    return x
+    implementation = implementation_of(x.aval) if type(x) is Array else None
+    if implementation is None:
+        return x
+    words = key_data(x)
+    if implementation is default_implementation():
+        return words
+    return OfGenerator(words, implementation.name)
 
 
 def _check_given(drawing: Drawing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

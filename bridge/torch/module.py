@@ -193,6 +193,11 @@ class Module(torch.nn.Module):
         return self._function
 
     @property
+    def n_trees(self) -> int:
+        """How many trees its function gets before the inputs: parameters, buffers, state."""
+        return len(self._layouts)
+
+    @property
     def train_argname(self) -> str | None:
         """The argument that gets the mode of the module."""
         return self._train_argname

@@ -10,6 +10,9 @@ import torch
 from tracebridge.core.errors.argument_errors import ArgumentTypeError
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.core.errors.transform_errors import ArgumentSpecError
+from tracebridge.core.interpreters.staging import StagingTrace
+from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.interop.torch_adapter import torch_adapter
 from tracebridge.random._streams import generator_and_words
@@ -31,6 +34,7 @@ def generator_to_key(generator: torch.Generator | None = None) -> Any:
 
     Raises:
         ArgumentTypeError: ``generator`` is something else.
+        ArgumentSpecError: a function is being traced: the key would be a constant of the program.
 
     >>> import torch
     >>> import tracebridge as tb
@@ -44,8 +48,22 @@ def generator_to_key(generator: torch.Generator | None = None) -> Any:
     if given is not None and not isinstance(given, torch.Generator):
         msg = f"generator_to_key: generator is {given!r} of type {type(given).__name__}"
         raise ArgumentTypeError(msg, expected="a torch.Generator or None")
+    if _is_staging():
+        raise ArgumentSpecError(
+            "generator_to_key: called in a function that is being traced: all calls of the program "
+            "would have this key",
+            hint="make the key an argument, which rng_argnames of wrap draws at each call",
+        )
     device = "cpu" if generator is None else generator.device
     return as_key(torch_adapter.import_(draw(generator, device)))
+
+
+def _is_staging() -> bool:
+    """Whether what is computed now becomes part of a program."""
+    trace: Any = current_trace()
+    while trace is not None and not isinstance(trace, StagingTrace):
+        trace = trace.parent_trace
+    return trace is not None
 
 
 @api_boundary

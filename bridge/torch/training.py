@@ -147,10 +147,11 @@ class TrainStep:
         tensors = model.tensors()
         self._find_slots(tensors)
         trained, flat, slots = self._parts(tensors)
-        leaves, tree = flatten(((args[:-1], kwargs), args[-1]))
+        inputs, kwargs = model.given(args[:-1], kwargs)
+        leaves, tree = flatten(((inputs, kwargs), args[-1]))
         statics: tuple[tuple[int, type, Any], ...] = ()
         if model.bakes_numbers:
-            n_inputs = len(flatten((args[:-1], kwargs))[0])
+            n_inputs = len(flatten((inputs, kwargs))[0])
             statics = tuple(
                 [(i, type(x), x) for i, x in enumerate(leaves[:n_inputs]) if is_plain(x)]
             )
@@ -169,7 +170,7 @@ class TrainStep:
             rows = tuple(numbers.places)
             flat.append(numbers.tensor())
         context = _context()
-        mode, draws = model.mode(args[:-1], kwargs, context)
+        mode, draws = model.mode(inputs, kwargs, context)
         if draws:
             flat.append(torch.randint(-(2**31), 2**31, (2,), dtype=torch.int64).to(torch.uint32))
         form = Form(tree, context, statics, trained, len(tensors), mode, draws, flags, rows)

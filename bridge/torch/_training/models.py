@@ -15,6 +15,7 @@ from tracebridge.core.util.caching import BoundedCache
 from tracebridge.interop.torch_adapter import torch_adapter
 from tracebridge.interop.trees import export_tree
 from tracebridge.random.keys import fold_in
+from tracebridge.torch._drawing import Drawing, words_of_given
 from tracebridge.torch._training.structure import Structure
 from tracebridge.torch._translate.programs import Program, exported
 from tracebridge.torch.module import Module
@@ -32,6 +33,12 @@ class Model(abc.ABC):
     @abc.abstractmethod
     def tensors(self) -> list[torch.Tensor]:
         """Parameters and buffers as they are now, always in the same order."""
+
+    def given(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The inputs as a program takes them: words in the place of keys and generators."""
+        return args, kwargs
 
     @abc.abstractmethod
     def mode(self, args: Any, kwargs: dict[str, Any], context: Any) -> tuple[Any, bool]:
@@ -71,10 +78,24 @@ class OwnModel(Model):
             self._last = leaves
         return self._unique
 
+    def given(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return words_of_given(self._drawing(), args, kwargs)
+
     def mode(self, args: Any, kwargs: dict[str, Any], context: Any) -> tuple[Any, bool]:
-        del args, context
-        drawing = [name for name, _ in self._module.function.more.drawing if name not in kwargs]
-        return (self._order, self._module.training), bool(drawing)
+        del context
+        return (self._order, self._module.training), bool(self._missing(args, kwargs))
+
+    def _drawing(self) -> Drawing:
+        """The inputs that are keys, by their positions behind the trees of the module."""
+        drawing, n = self._module.function.more.drawing, self._module.n_trees
+        return tuple([(name, place - n) for name, place in drawing])
+
+    def _missing(self, args: Any, kwargs: dict[str, Any]) -> list[str]:
+        """The keys that the caller does not give."""
+        places = self._drawing()
+        return [k for k, place in places if place >= len(args) and kwargs.get(k) is None]
 
     def call(
         self, mode: Any, values: Sequence[Any], args: Any, kwargs: dict[str, Any], key: Any
@@ -85,8 +106,7 @@ class OwnModel(Model):
         if module.train_argname is not None:
             named.setdefault(module.train_argname, training)
         if key is not None:
-            names = [name for name, _ in module.function.more.drawing if name not in named]
-            for i, name in enumerate(names):
+            for i, name in enumerate(self._missing(args, named)):
                 named[name] = fold_in(key, i)
         outs, changed = module.changed_by([values[i] for i in order], args, named)
         return outs, {order[i]: new for i, new in changed.items()}

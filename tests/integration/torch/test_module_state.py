@@ -309,6 +309,9 @@ def test_keys_that_are_given():
     expected = noisy(tnp.ones(64), key).tolist()
     assert drop(x, key).tolist() == drop(x, key=key).tolist() == expected
     assert drop(x, key=tb.random.key_data(key)).tolist() == expected
+    other = tb.random.key(3, impl="rbg")
+    others = noisy(tnp.ones(64), other).tolist()
+    assert drop(x, other).tolist() == drop(x, key=other).tolist() == others
     assert tb.jit(drop)(tnp.ones(64), key).tolist() == expected
     generator = torch.Generator().manual_seed(9)
     word = generator_to_key(generator)
@@ -329,6 +332,10 @@ def test_generators_and_keys():
     with tb.default_prng_impl("rbg"):
         assert tb.random.key_impl(generator_to_key()) == "rbg"
         assert key_to_generator(tb.random.key(0)).initial_seed()
+    hidden = wrap(lambda x: tb.vmap(lambda y: y * tb.random.uniform(generator_to_key()))(x))
+    with pytest.raises(ArgumentSpecError, match="function that is being traced"):
+        hidden(torch.ones(3))
+    assert tb.vmap(lambda y: y * tb.random.uniform(generator_to_key()))(tnp.ones(3)).shape == (3,)
     draws = [torch.rand(3, generator=key_to_generator(tb.random.key(n))) for n in (0, 0, 1)]
     assert torch.equal(draws[0], draws[1])
     assert not torch.equal(draws[0], draws[2])
@@ -336,3 +343,16 @@ def test_generators_and_keys():
         generator_to_key(3)
     with pytest.raises(ShapeMismatchError, match="one key"):
         key_to_generator(tb.random.split(tb.random.key(0)))
+
+
+def test_steps_take_keys():
+    """A step has the key or generator that it is given, by position or by name."""
+    x, key = torch.ones(64), tb.random.key(3, impl="rbg")
+    lost = float(noisy(tnp.ones(64), key).sum())
+    scaled = lambda p, x, key: noisy(x, key) * p["w"]
+    module = Module(scaled, {"w": tnp.ones(())}, rng_argnames="key")
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.0)
+    step = train_step(module, lambda out, y: tnp.sum(out) + y, optimizer)
+    assert float(step(x, key, 0.0)) == float(step(x, 0.0, key=key)) == lost
+    losses = [float(step(x, 0.0, key=torch.Generator().manual_seed(1))) for _ in range(2)]
+    assert losses[0] == losses[1] != float(step(x, 0.0))
