@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
@@ -36,8 +37,10 @@ def train_step(
     ``optimizer.step()``, and both ways of stepping can be mixed.
 
     SGD, Adam and AdamW are part of the program. For other optimizers the program gives the
-    gradients and torch makes the update. Gradients do not appear in ``.grad``. Parameters that the
-    loss does not depend on are left alone, as torch does without a gradient.
+    gradients and torch makes the update; LBFGS runs it as often as it asks for the loss. Gradients
+    do not appear in ``.grad``: ``step.backward(*inputs, target)`` adds them there and updates
+    nothing, to accumulate or to clip them before ``optimizer.step()``. Parameters that the loss
+    does not depend on are left alone, as torch does without a gradient.
 
     Args:
         module: a ``Module``, an ``nn.Module`` that ``from_module`` can translate, or a model of
@@ -96,6 +99,7 @@ class TrainStep:
         model = self._model = model_of(module)
         self._loss = translated(loss) if is_of_torch(loss) else loss
         self._optimizer = optimizer
+        self._takes_closure = _takes_closure(optimizer)
         self._has_aux = has_aux
         self._slots: dict[int, Slot] = {}
         self._layout: list[tuple[int, ...]] = []
@@ -113,10 +117,52 @@ class TrainStep:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
             with torch.no_grad():
-                return self._step(args, kwargs)
+                return self._result(self._step(args, kwargs))
         except Exception as error:
             hide_internal_frames(error)
             raise
+
+    def backward(self, *args: Any, **kwargs: Any) -> Any:
+        """Add the gradients to ``.grad``, as ``loss.backward()`` does, and update nothing.
+
+        For gradients that are accumulated over several calls, clipped or looked at before
+        ``optimizer.step()``: one program for forward and backward pass. Gradients are those of the
+        optimizer's parameters; hooks on them do not run. Buffers of the module are written.
+
+        Args:
+            *args: the inputs and the target, as in a step.
+            **kwargs: further inputs, likewise.
+
+        Returns:
+            What a step gives: the loss, or ``(loss, aux)``.
+
+        >>> import torch
+        >>> from tracebridge.torch import train_step
+        >>> net = torch.nn.Linear(2, 1)
+        >>> optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        >>> step = train_step(net, torch.nn.MSELoss(), optimizer)
+        >>> for x, y in ((torch.eye(2), torch.ones(2, 1)), (torch.ones(1, 2), torch.ones(1, 1))):
+        ...     loss = step.backward(x, y)
+        >>> norm = torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        >>> optimizer.step()
+        """
+        try:
+            with torch.no_grad():
+                slots, _, outcome = self._run(args, kwargs, None)
+                for slot, grad in zip(slots, outcome.parameters, strict=True):
+                    if grad is None:
+                        continue
+                    if slot.parameter.grad is None:
+                        slot.parameter.grad = grad
+                    else:
+                        slot.parameter.grad.add_(grad)
+                return self._result(outcome)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
+
+    def _result(self, outcome: Outcome) -> Any:
+        return (outcome.loss, outcome.aux) if self._has_aux else outcome.loss
 
     def _find_slots(self, tensors: Sequence[torch.Tensor]) -> None:
         """One slot for each parameter of the optimizer, if its groups have changed."""
@@ -135,15 +181,25 @@ class TrainStep:
             raise ArgumentSpecError(msg, hint="give it the parameters of this module only")
         self._slots, self._layout = known, layout
 
-    def _step(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _step(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outcome:
+        optimizer = self._optimizer
+        update = update_of(optimizer)
+        if update is None:
+            return self._let_torch_update(lambda: self._run(args, kwargs, None))
+        # They may change hyperparameters of this very step.
+        _call_hooks(optimizer, optimizer._optimizer_step_pre_hooks)
+        slots, flags, outcome = self._run(args, kwargs, update)
+        self._write(slots, update, flags, outcome)
+        return outcome
+
+    def _run(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], update: Update | None
+    ) -> tuple[list[Slot], tuple[Flags, ...], Outcome]:
+        """Run the program and write the buffers; without an update it gives gradients."""
         if not args:
             msg = "train_step: a step got no target"
             raise ArgumentSpecError(msg, expected="step(*inputs, target)")
         optimizer, model = self._optimizer, self._model
-        update = update_of(optimizer)
-        if update is not None:
-            # They may change hyperparameters of this very step.
-            _call_hooks(optimizer, optimizer._optimizer_step_pre_hooks)
         tensors = model.tensors()
         self._find_slots(tensors)
         trained, flat, slots = self._parts(tensors)
@@ -177,11 +233,7 @@ class TrainStep:
         outcome = Outcome(*self._program(form, update)(*flat, *leaves))
         if outcome.buffers:
             write([(tensors[i], new) for i, new in outcome.buffers.items()], OF_BUFFERS)
-        if update is None:
-            self._let_torch_update(slots, outcome.parameters)
-        else:
-            self._write(slots, update, flags, outcome)
-        return (outcome.loss, outcome.aux) if self._has_aux else outcome.loss
+        return slots, flags, outcome
 
     def _parts(
         self, tensors: Sequence[torch.Tensor]
@@ -225,16 +277,38 @@ class TrainStep:
         optimizer._opt_called = True
         _call_hooks(optimizer, optimizer._optimizer_step_post_hooks)
 
-    def _let_torch_update(self, slots: Sequence[Slot], grads: Sequence[Any]) -> None:
-        """``optimizer.step()`` with these gradients; those of the user come back afterwards."""
-        before = [slot.parameter.grad for slot in slots]
+    def _let_torch_update(
+        self, run: Callable[[], tuple[list[Slot], tuple[Flags, ...], Outcome]]
+    ) -> Outcome:
+        """``optimizer.step()`` with gradients of ``run``; those of the user come back."""
+        outcomes: list[Outcome] = []
+        before: dict[int, tuple[torch.Tensor, Any]] = {}
+
+        def closure() -> torch.Tensor:
+            with torch.no_grad():
+                slots, _, outcome = run()
+            for slot, grad in zip(slots, outcome.parameters, strict=True):
+                before.setdefault(id(slot), (slot.parameter, slot.parameter.grad))
+                slot.parameter.grad = grad
+            outcomes.append(outcome)
+            return outcome.loss
+
         try:
-            for slot, grad in zip(slots, grads, strict=True):
-                slot.parameter.grad = grad
-            self._optimizer.step()
+            if self._takes_closure:
+                self._optimizer.step(closure)
+            else:
+                closure()
+                self._optimizer.step()
         finally:
-            for slot, grad in zip(slots, before, strict=True):
-                slot.parameter.grad = grad
+            for parameter, grad in before.values():
+                parameter.grad = grad
+        return outcomes[0]
+
+
+def _takes_closure(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether a step cannot be made without a function that computes the loss again."""
+    closure = inspect.signature(optimizer.step).parameters.get("closure")
+    return closure is not None and closure.default is closure.empty
 
 
 def _again(module: Any, loss: Callable[..., Any], optimizer: Any, has_aux: bool) -> TrainStep:

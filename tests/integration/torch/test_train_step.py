@@ -401,3 +401,46 @@ def test_hyperparameters_that_change():
         theirs.step()
     torch.testing.assert_close(a.detach(), b.detach())
     assert_same_state(mine, theirs)
+
+
+def test_backward_adds_gradients():
+    """Batches of several sizes are accumulated and clipped, beside passes of torch and steps."""
+    (module, optimizer, step), (copies, other) = both(lambda p: torch.optim.AdamW(p, lr=0.05))
+    x, y = data()
+    for _ in range(3):
+        optimizer.zero_grad()
+        other.zero_grad()
+        for n in (BATCH, BATCH, 5):
+            loss = loss_of(copies, x[:n], y[:n])
+            loss.backward()
+            torch.testing.assert_close(step.backward(x[:n], y[:n]), loss.detach())
+        ((module(x[:2]) - y[:2]) ** 2).mean().backward()
+        loss_of(copies, x[:2], y[:2]).backward()
+        norms = [torch.nn.utils.clip_grad_norm_(p, 0.5) for p in (module.parameters(), copies)]
+        torch.testing.assert_close(*norms)
+        optimizer.step()
+        other.step()
+        torch.testing.assert_close(step(x, y), plain_step(other, copies, x, y))
+    for p, q in zip(module.parameters(), copies, strict=True):
+        torch.testing.assert_close(p, q)
+    assert next(iter(p for n, p in module.named_parameters() if n == "unused")).grad is None
+
+
+def test_optimizers_that_ask_for_the_loss_again():
+    """LBFGS makes the steps that it makes with a closure; gradients of the user stay."""
+    make = lambda p: torch.optim.LBFGS(p, max_iter=6, line_search_fn="strong_wolfe")
+    (module, _, step), (copies, other) = both(make)
+    x, y = data()
+    module.z.grad = grad = torch.ones_like(module.z)
+
+    def closure():
+        other.zero_grad()
+        loss = loss_of(copies, x, y)
+        loss.backward()
+        return loss
+
+    for _ in range(3):
+        torch.testing.assert_close(step(x, y), other.step(closure).detach())
+    assert module.z.grad is grad
+    for p, q in zip(module.parameters(), copies, strict=True):
+        torch.testing.assert_close(p, q)
