@@ -116,7 +116,8 @@ class TrainStep:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
-            with torch.no_grad():
+            # What is kept must be of use outside of inference mode, as the parameters are.
+            with torch.inference_mode(False), torch.no_grad():
                 return self._result(self._step(args, kwargs))
         except Exception as error:
             hide_internal_frames(error)
@@ -147,7 +148,7 @@ class TrainStep:
         >>> optimizer.step()
         """
         try:
-            with torch.no_grad():
+            with torch.inference_mode(False), torch.no_grad():
                 slots, _, outcome = self._run(args, kwargs, None)
                 for slot, grad in zip(slots, outcome.parameters, strict=True):
                     if grad is None:

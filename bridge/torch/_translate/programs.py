@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, final
@@ -26,6 +27,9 @@ _NO_GRAD = torch.ops.higher_order.wrap_with_set_grad_enabled
 _DETACH = torch.ops.aten.detach.default
 _RENORM = torch.ops.aten.embedding_renorm.default
 
+# What torch keeps while it traces belongs to the process, not to a thread.
+_TRACING = threading.RLock()
+
 
 def exported(
     label: str, module: torch.nn.Module, args: Any, kwargs: Any, dynamic_shapes: Any
@@ -36,7 +40,7 @@ def exported(
         ExportError: torch cannot export it.
     """
     try:
-        with warnings.catch_warnings():
+        with _TRACING, warnings.catch_warnings():
             # Of attributes of recurrent modules that are assigned while they are traced.
             warnings.simplefilter("ignore")
             return export(module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
@@ -90,7 +94,7 @@ def decomposed(label: str, program: ExportedProgram) -> ExportedProgram:
     for target in (*TABLE, *KEYED_TABLE):
         rules.pop(target, None)
     try:
-        with warnings.catch_warnings():
+        with _TRACING, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             result = program.run_decompositions(rules)
     except Exception as error:

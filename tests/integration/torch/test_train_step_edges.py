@@ -3,6 +3,7 @@
 import copy
 import functools
 import os
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -269,3 +270,27 @@ def test_memory_of_a_large_net_does_not_grow():
         step(x, x)
     assert [p.data_ptr() for p in net.parameters()] == places
     assert megabytes() < before + 100
+
+
+def test_steps_in_threads_and_in_inference_mode():
+    """Threads export at the same time; states made under inference_mode serve outside of it."""
+    failed = []
+
+    def train(mode):
+        net = nn.Linear(3, 3)
+        step = train_step(net, MSE, torch.optim.AdamW(net.parameters()))
+        x = torch.ones(2, 3)
+        try:
+            with torch.inference_mode(mode):
+                step(x, x)
+            step(x, x)
+            step.backward(x, x)
+        except Exception as error:  # noqa: BLE001 (whatever a thread meets)
+            failed.append(error)
+
+    threads = [threading.Thread(target=train, args=(i == 0,)) for i in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
