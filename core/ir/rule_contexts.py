@@ -62,6 +62,11 @@ class LoweringContext(Protocol):
         """The aval of the only result."""
         ...
 
+    @property
+    def is_split(self) -> bool:
+        """Whether XLA divides what is written here over several devices."""
+        ...
+
     # operations ----------------------------------------------------------------------------------
 
     def op(

@@ -161,6 +161,12 @@ class LoweringContext(Builder):
         """The aval of the only result of the current equation."""
         return self.avals_out[0]
 
+    @property
+    def is_split(self) -> bool:
+        """Whether XLA divides what is written here over several devices."""
+        mesh = self.mesh
+        return mesh is not None and mesh.size > 1 and len(self.manual) < len(mesh.axis_names)
+
     # Jaxprs --------------------------------------------------------------------------------------
 
     def inline_jaxpr(self, jaxpr: Jaxpr, operands: Sequence[Any]) -> list[Any]:

@@ -3,7 +3,8 @@
 On CPU, XLA hands large reductions of floats by ``maximum`` or ``minimum`` to a library that loses
 NaNs. Here the combination is written as a clamp to infinity, which that library does not know, and
 long rows are reduced in lanes first, which lets the compiler emit vector code for them. Floats of
-16 bits are compared as integers.
+16 bits are compared as integers. Where XLA splits a program over CPUs, it can put the parts of
+``maximum`` and ``minimum`` together, but of no other combination: there NaNs are looked for apart.
 """
 
 from __future__ import annotations
@@ -103,6 +104,8 @@ def emit_extremes(
 ) -> Any:
     """Emit the extreme elements of ``x`` over ``axes``."""
     dtype = aval.dtype
+    if ctx.platform == "cpu" and ctx.is_split:
+        return _of_parts(ctx, x, aval, tuple(axes), maximum=maximum)
     narrow = is_float(dtype) and itemsize_bits(dtype) < 32
     if ctx.platform != "cpu" or not is_static(aval) or not narrow or aval.size == 0:
         return _Extremes(ctx, dtype, maximum=maximum).over(x, aval, tuple(axes))
@@ -117,6 +120,48 @@ def emit_extremes(
     out = _without(aval, tuple(axes))
     flipped = _flip_negative(ctx, best, out.update(dtype=int16))
     return ctx.op1("stablehlo.bitcast_convert", [flipped], out)
+
+
+def _of_parts(
+    ctx: LoweringContext, x: Any, aval: ShapedArray, axes: tuple[int, ...], *, maximum: bool
+) -> Any:
+    """In a form whose parts, on several devices, XLA can put together."""
+    if is_complex(aval.dtype):
+        return _of_complex_parts(ctx, x, aval, axes, maximum=maximum)
+    extremes = _Extremes(ctx, aval.dtype, maximum=maximum)
+    best = extremes.reduce(x, aval, axes, extremes.plainly)
+    if not is_float(aval.dtype):
+        return best
+    out = _without(aval, axes)
+    return ctx.select(_any_nan(ctx, x, aval, axes), ctx.splat(math.nan, out), best, out)
+
+
+def _any_nan(ctx: LoweringContext, x: Any, aval: ShapedArray, axes: tuple[int, ...]) -> Any:
+    flags = aval.update(dtype=_BOOL)
+    any_of = _Extremes(ctx, _BOOL, maximum=True)
+    return any_of.reduce(ctx.compare(x, x, flags, "NE"), flags, axes, any_of.plainly)
+
+
+def _of_complex_parts(
+    ctx: LoweringContext, x: Any, aval: ShapedArray, axes: tuple[int, ...], *, maximum: bool
+) -> Any:
+    """The extreme real part, and the extreme imaginary part of those that have it.
+
+    Where there is a NaN both parts are NaN.
+    """
+    real_aval, flags = [aval.update(dtype=t) for t in (real_of(aval.dtype), _BOOL)]
+    out, out_real = [_without(a, axes) for a in (aval, real_aval)]
+    real, imag = [ctx.op1(f"stablehlo.{part}", [x], real_aval) for part in ("real", "imag")]
+    best = _of_parts(ctx, real, real_aval, axes, maximum=maximum)
+    kept = [i for i in range(aval.ndim) if i not in axes]
+    tie = ctx.compare(real, ctx.broadcast_in_dim(best, real_aval, kept), flags, "EQ")
+    none = ctx.splat((smallest if maximum else largest)(real_aval.dtype), real_aval)
+    of_best = ctx.select(tie, imag, none, real_aval)
+    second = _of_parts(ctx, of_best, real_aval, axes, maximum=maximum)
+    result = ctx.op1("stablehlo.complex", [best, second], out)
+    nan = ctx.splat(math.nan, out_real)
+    both = ctx.op1("stablehlo.complex", [nan, nan], out)
+    return ctx.select(_any_nan(ctx, x, aval, axes), both, result, out)
 
 
 def _keys(

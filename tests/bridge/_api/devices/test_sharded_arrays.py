@@ -273,3 +273,24 @@ def test_numbers_beside_spread_arrays_in_derivatives() -> None:
         gradient = tb.grad(lambda x: (3.0 * x**2).sum())(x)
         assert x.sharding.is_equivalent_to(gradient.sharding, 2)
         assert_allclose(gradient, 6 * X)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f2", "i4", "i1", "bool", "c8"])
+@pytest.mark.parametrize(("shape", "spec"), [((64, 320), (None, "a")), ((64, 8), ("a",))])
+def test_extremes_over_a_split_axis(dtype: str, shape: tuple[int, ...], spec: Any) -> None:
+    """XLA puts the parts together, and no NaN is lost in one of them."""
+    rng = np.random.default_rng(0)
+    host = np.rint(rng.standard_normal(shape) * 3).astype(dtype)
+    if dtype == "c8":
+        host = host + 1j * rng.standard_normal(shape).astype("f4")
+    if host.dtype.kind in "fc":
+        host[7, 5] = np.nan
+    split = tb.device_put(host, NamedSharding(Mesh(tb.devices()[:4], "a"), P(*spec)))
+    for axis in (0, 1, None):
+        for extreme, of_numpy in ((tnp.max, np.max), (tnp.min, np.min)):
+            found = np.asarray(tb.jit(lambda x, f=extreme, axis=axis: f(x, axis))(split))
+            expected = of_numpy(host, axis)
+            assert expected.dtype == found.dtype
+            missing = np.isnan(expected)
+            assert np.array_equal(missing, np.isnan(found))
+            assert np.array_equal(expected[~missing], found[~missing])
