@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import tracebridge.core.lax as lax
-from tracebridge.core.conv.geometry import padded
 from tracebridge.core.conv.numbers import ConvDimensionNumbers, size_with_gaps
 from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.lax.batch_util import move_batch_axis
+from tracebridge.core.lax.shape.pad import with_sizes
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Params
@@ -46,6 +46,8 @@ def move_groups(x: Any, source: int, target: int, groups: int) -> Any:
 
 
 def _finish(out: Any, aval: ShapedArray) -> Any:
+    """A cotangent of the type ``aval``."""
+    out = with_sizes(out, aval.shape)
     if is_complex(out.aval.dtype) and not is_complex(aval.dtype):
         out = lax.real(out)
     return out if out.aval.dtype == aval.dtype else lax.convert_dtype(out, aval.dtype)
@@ -68,29 +70,27 @@ def lhs_cotangent(bind: Bind, ct: Value, x: ShapedArray, y: Value, params: Param
         kernel = size_with_gaps(y.aval.shape[rhs[2 + i]], b)
         before = kernel - 1 - low
         whole = size_with_gaps(x.shape[lhs[2 + i]], a) + kernel - 1
-        after = whole - before - size_with_gaps(ct.aval.shape[out[2 + i]], stride)
-        # Convolutions are padded by known numbers: here up to where the last window ends.
-        pads.append((before, after if type(after) is int else kernel - 1))
+        pads.append((before, whole - before - size_with_gaps(ct.aval.shape[out[2 + i]], stride)))
     groups = max(features, batches)
+    preferred = _preferred(ct, y, ct)
+    ct, pads, gaps = _with_known_pads(ct, out[2:], pads, params["window_strides"])
     y = move_groups(lax.rev(y, rhs[2:]), rhs[0], rhs[1], groups)
     cotangent = bind(
         ct,
         y,
         window_strides=params["lhs_dilation"],
         padding=tuple(pads),
-        lhs_dilation=params["window_strides"],
+        lhs_dilation=tuple(gaps),
         rhs_dilation=params["rhs_dilation"],
         dimension_numbers=ConvDimensionNumbers(out, _swapped(rhs), lhs),
         feature_group_count=groups,
         batch_group_count=1,
         precision=params["precision"],
-        preferred_element_type=_preferred(ct, y, ct),
+        preferred_element_type=preferred,
     )
     if batches > 1:
         cotangent = move_groups(cotangent, lhs[1], lhs[0], batches)
-    # No window reaches what is missing then; what is too much lies in the padding.
-    rest = tuple([(0, x.shape[axis] - cotangent.aval.shape[axis]) for axis in lhs[2:]])
-    return _finish(padded(cotangent, lhs[2:], rest), x)
+    return _finish(cotangent, x)
 
 
 def rhs_cotangent(bind: Bind, ct: Value, x: Value, y: ShapedArray, params: Params) -> Any:
@@ -99,19 +99,12 @@ def rhs_cotangent(bind: Bind, ct: Value, x: Value, y: ShapedArray, params: Param
     if 0 in (*ct.aval.shape, *x.aval.shape, *y.shape):
         return zeros_of(y)
     pads: list[tuple[Any, Any]] = []
-    gaps: list[int] = []
     for i, (stride, (low, _), a, b) in enumerate(_windows(params)):
         size = size_with_gaps(x.aval.shape[lhs[2 + i]], a)
         whole = size_with_gaps(y.shape[rhs[2 + i]], b) - 1
         whole = whole + size_with_gaps(ct.aval.shape[out[2 + i]], stride)
-        after = whole - low - size
-        known = type(after) is int
-        if not known:  # convolutions are padded by known numbers
-            config = [(0, 0, 0)] * x.aval.ndim
-            config[lhs[2 + i]] = (low, after, a - 1)
-            x = lax.pad(x, zeros_of(x.aval.update(shape=())), config)
-        pads.append((low, after) if known else (0, 0))
-        gaps.append(a if known else 1)
+        pads.append((low, whole - low - size))
+    x, pads, gaps = _with_known_pads(x, lhs[2:], pads, params["lhs_dilation"])
     cotangent = bind(
         x,
         ct,
@@ -127,6 +120,24 @@ def rhs_cotangent(bind: Bind, ct: Value, x: Value, y: ShapedArray, params: Param
         preferred_element_type=_preferred(x, ct, ct),
     )
     return _finish(cotangent, y)
+
+
+def _with_known_pads(
+    x: Value, axes: Sequence[int], pads: Sequence[tuple[Any, Any]], gaps: Sequence[int]
+) -> tuple[Any, list[tuple[int, int]], list[int]]:
+    """``x`` with what its sizes decide around it: convolutions are padded by known numbers."""
+    config = [(0, 0, 0)] * x.aval.ndim
+    left: list[tuple[int, int]] = []
+    left_gaps: list[int] = []
+    for axis, (low, high), gap in zip(axes, pads, gaps, strict=True):
+        known = type(low) is type(high) is int
+        if not known:
+            config[axis] = (low, high, gap - 1)
+        left.append((low, high) if known else (0, 0))
+        left_gaps.append(gap if known else 1)
+    if any([entry != (0, 0, 0) for entry in config]):
+        x = lax.pad(x, zeros_of(x.aval.update(shape=())), config)
+    return x, left, left_gaps
 
 
 def _windows(params: Params) -> Any:

@@ -300,3 +300,16 @@ def test_padding_that_only_cuts_windows_of_one_element(rules: bool, base: int) -
             tb.grad(lambda x: reduced(x, -np.inf, lax.max, [(0, -base), (0, 0)]).sum())
         )
         assert largest(x).tolist() == [[1, 1, 1], [0, 0, 0]]
+
+
+def test_derivative_of_sums_side_by_side_for_all_sizes() -> None:
+    """What the last window leaves over may be nothing or something."""
+
+    def value(x: Any) -> Any:
+        return (lax.reduce_window(x, 0.0, lax.add, (2, 3), (2, 3), "VALID") ** 2).sum()
+
+    spec = tb.export.symbolic_args_specs((np.zeros((4, 6), "f4"),), ("h, w",))
+    program = tb.export.export(tb.jit(tb.grad(value)))(*spec)
+    for shape in ((4, 6), (5, 8)):
+        x = np.random.default_rng(0).standard_normal(shape).astype("f4")
+        np.testing.assert_allclose(program.call(x), tb.grad(value)(x), rtol=1e-5)
