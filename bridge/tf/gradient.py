@@ -258,8 +258,16 @@ def pull_all_orders(program: Program, tensors: list[Any]) -> list[Any]:
     """A pullback that can be differentiated again, as often as wanted."""
     stored = program.stored
     if stored is not None and not tf.executing_eagerly():
-        return list(stored(*tensors))
+        return called(stored, tensors)
     return run_differentiable(program.pullback, tensors, pull_all_orders)
+
+
+def called(function: Any, tensors: Sequence[Any]) -> list[Any]:
+    """The results of a ``tf.function`` in a graph: a file needs its trace there.
+
+    Also under ``tf.config.run_functions_eagerly``, which would run its Python code.
+    """
+    return list(function.get_concrete_function()(*tensors))
 
 
 def _or_zeros(cotangent: Any, like: Any) -> Any:

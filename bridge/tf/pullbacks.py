@@ -10,6 +10,7 @@ import tensorflow as tf
 from tracebridge.core.util.caching import BoundedCache
 from tracebridge.tf._xla_call_module import tf_dtype, tf_shape
 from tracebridge.tf.gradient import (
+    called,
     pull_all_orders,
     pull_kept,
     run_differentiable,
@@ -104,14 +105,14 @@ def stored_program(program: Program, order: int, limit: int | None = None) -> St
     @tf.function(input_signature=_specs(avals), autograph=False, jit_compile=True)  # pyright: ignore[reportUntypedFunctionDecorator] - TensorFlow has no stubs for it
     def forward(*tensors: Any) -> list[Any]:
         def by_inputs(inputs: list[Any], outs: list[Any], cotangents: list[Any]) -> list[Any]:
-            return list(pull(*inputs, *[outs[i] for i in read], *cotangents))
+            return called(pull, [*inputs, *[outs[i] for i in read], *cotangents])
 
         return run_keeping(program, kept, tensors, by_inputs)
 
     functions: tuple[Any, Any] = pull, forward
     for function in functions:
         function.get_concrete_function()
-    return Stored(lambda xs: list(functions[1](*xs)), [functions[0], *pulls])
+    return Stored(lambda xs: called(functions[1], xs), [functions[0], *pulls])
 
 
 def _by_inputs(program: Program, order: int, limit: int | None = None) -> Stored:

@@ -228,6 +228,32 @@ def test_calls_of_one_function_share_their_pullbacks(tmp_path: Path) -> None:
     assert len(data) < 2.5 * BIG.nbytes  # the matrix and its transpose
 
 
+def test_files_written_while_functions_run_eagerly_have_all_orders(tmp_path: Path) -> None:
+    def model(params: Any, x: Any) -> Any:
+        return tnp.tanh(tnp.tanh(x @ params))
+
+    spec = tf.TensorSpec((None, 2), tf.float32)
+    tf.config.run_functions_eagerly(True)
+    try:
+        tb.tf.save(model, tmp_path / "model", [spec], params=W)
+    finally:
+        tf.config.run_functions_eagerly(False)
+    loaded: Any = tf.saved_model.load(str(tmp_path / "model"))
+    x = tf.constant([[0.5, -0.25], [0.125, 1.0]])
+
+    def second(fun: Any) -> Any:
+        with tf.GradientTape() as outer:
+            outer.watch(x)
+            with tf.GradientTape() as inner:
+                inner.watch(x)
+                y = tf.reduce_sum(fun(x))
+            slope = tf.reduce_sum(inner.gradient(y, x) ** 2)
+        return outer.gradient(slope, x).numpy()
+
+    wanted = second(lambda x: tf.tanh(tf.tanh(x @ W)))
+    np.testing.assert_allclose(second(loaded.serve), wanted, rtol=1e-4, atol=1e-6)
+
+
 @pytest.mark.parametrize("order", [0, -1, 1.5, "2", True])
 def test_orders_that_do_not_fit(order: Any) -> None:
     """Said when the function is converted."""
