@@ -27,6 +27,9 @@ MAX_BYTES = 4 << 20
 GRAD_ORDER = ContextVar("grad_order", default=1)
 """How many orders of derivatives a graph holds; see ``saving``."""
 
+IN_GRAPHS = ContextVar("in_graphs", default=True)
+"""Whether graphs hold programs: those that are translated at once in this process need none."""
+
 _UNKNOWN = "?"
 _LOCK = threading.RLock()
 
@@ -65,7 +68,7 @@ def program_for_graph(family: Family, avals: Avals) -> str:
 
     It is empty, too, where the program needs this process: the graph names the function then.
     """
-    if not torch.compiler.is_exporting():
+    if not torch.compiler.is_exporting() or not IN_GRAPHS.get():
         return ""
     jaxpr = family.program(avals)
     order = GRAD_ORDER.get()

@@ -19,6 +19,7 @@ from tracebridge.core.errors.export_errors import ExportError
 from tracebridge.core.errors.transform_errors import ArgumentSpecError, TreeMismatchError
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.interop.torch_adapter import DTYPES, torch_adapter
+from tracebridge.torch._graphs.saved import IN_GRAPHS
 from tracebridge.torch._translate.graphs import Graph
 from tracebridge.torch._translate.numbers import cast
 from tracebridge.torch._translate.table import KEYED_TABLE, TABLE
@@ -39,6 +40,7 @@ def exported(
     Raises:
         ExportError: torch cannot export it.
     """
+    token = IN_GRAPHS.set(False)
     try:
         with _TRACING, warnings.catch_warnings():
             # Of attributes of recurrent modules that are assigned while they are traced.
@@ -51,6 +53,8 @@ def exported(
             hint="control flow and shapes may not depend on values; check example_args and "
             "dynamic_shapes, or call the module by call_torch",
         ) from error
+    finally:
+        IN_GRAPHS.reset(token)
 
 
 def _keep_no_grad(graph: torch.fx.Graph) -> list[torch.fx.Node]:
@@ -202,8 +206,8 @@ class Program:
                     value = self._state("buffers", buffers, source)
                 elif spec.kind is InputKind.CONSTANT_TENSOR:
                     value = self._constants[source]
-                elif spec.kind is InputKind.TOKEN:
-                    value = None
+                elif spec.kind in {InputKind.TOKEN, InputKind.CUSTOM_OBJ}:
+                    value = None  # a generator, in the place of which there is the key
                 elif isinstance(spec.arg, ConstantArgument):
                     value = spec.arg.value
                 else:

@@ -12,6 +12,7 @@ import torch
 
 from tracebridge.torch._translate.numbers import Operator, as_float, as_int, chosen, negation
 from tracebridge.torch._translate.operators import (
+    calls,
     complex_numbers,
     drawing,
     elementwise,
@@ -42,7 +43,7 @@ def _overloads(*families: dict[str, Operator]) -> dict[Any, Operator]:
     return found
 
 
-TABLE: Final[dict[Any, Operator]] = _overloads(
+TABLE: Final[dict[Any, Operator]] = calls.CALLS | _overloads(
     elementwise.ROWS,
     shapes.ROWS,
     reductions.ROWS,

@@ -13,7 +13,8 @@ from torch import nn
 
 import tracebridge.numpy as tnp
 from tracebridge.core.errors.transform_errors import ArgumentSpecError
-from tracebridge.torch import from_module, train_step
+from tracebridge.random import normal
+from tracebridge.torch import Module, from_module, train_step, wrap
 
 MSE = nn.MSELoss()
 STATM = Path("/proc/self/statm")
@@ -294,3 +295,45 @@ def test_steps_in_threads_and_in_inference_mode():
     for thread in threads:
         thread.join()
     assert failed == []
+
+
+class Calls(nn.Module):
+    """Wrapped functions, state and keys of this package between layers of torch."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+        self.mean = Module(
+            lambda p, s, x: (x * p["w"] - s, s * 0.9 + x.mean(0) * 0.1),
+            {"w": tnp.ones(3)},
+            state=tnp.zeros(3),
+        )
+        self.drop = wrap(lambda x, key=None: x + 0 * normal(key, x.shape), rng_argnames="key")
+
+    def forward(self, x):
+        return self.drop(wrapped_tanh(self.mean(self.layer(x)), scale=2.0))
+
+
+wrapped_tanh = wrap(lambda x, scale: tnp.tanh(x) * scale)
+
+
+@pytest.mark.parametrize("way", ["module", "from_module"])
+def test_nets_that_call_wrapped_functions(way):
+    """Equal to the plain loop, with state, at several batch sizes."""
+    torch.manual_seed(0)
+    net = Calls()
+    plain = copy.deepcopy(net)
+    x = torch.randn(4, 3)
+    given = net if way == "module" else from_module(net, (x,))
+    step = train_step(given, MSE, torch.optim.Adam(net.parameters(), 0.01))
+    optimizer = torch.optim.Adam(plain.parameters(), 0.01)
+    for i in range(6):
+        x = torch.randn(4 + (i % 2 if way == "module" else 0), 3)
+        loss = step(x, x)
+        optimizer.zero_grad()
+        wanted = MSE(plain(x), x)
+        wanted.backward()
+        optimizer.step()
+        torch.testing.assert_close(loss.detach(), wanted.detach(), rtol=1e-5, atol=1e-5)
+    for a, b in zip(net.state_dict().values(), plain.state_dict().values(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)

@@ -116,7 +116,20 @@ def draws_in_rrelu(*args: Any, training: bool = False, **_: Any) -> bool:
     return bool(args[place]) if len(args) > place else training
 
 
+_DRAWN: Final[dict[str, Operator]] = {
+    "rand": _drawn(uniform),
+    "rand_like": _drawn_like(uniform),
+    "randint": lambda key, high, size, **kw: _randint(key, 0, high, size, **kw),
+    "randint_like": lambda key, x, high, **kw: _randint_like(key, x, 0, high, **kw),
+    "randn": _drawn(normal),
+    "randn_like": _drawn_like(normal),
+    "randperm": _randperm,
+}
+
 KEYED_ROWS: Final[dict[str, Operator]] = {
+    **{f"{name}.default": fun for name, fun in _DRAWN.items()},
+    # Of a generator, in the place of which there is a key.
+    **{f"{name}.generator": fun for name, fun in _DRAWN.items()},
     "bernoulli.Tensor": _bernoulli,
     "bernoulli.default": _bernoulli,
     "bernoulli.p": _bernoulli,
@@ -124,14 +137,9 @@ KEYED_ROWS: Final[dict[str, Operator]] = {
     "native_dropout.default": _dropout,
     "normal_functional.default": _normal,
     "rrelu_with_noise_functional.default": _rrelu,
-    "rand.default": _drawn(uniform),
-    "rand_like.default": _drawn_like(uniform),
-    "randint.default": lambda key, high, size, **kw: _randint(key, 0, high, size, **kw),
     "randint.low": _randint,
-    "randint_like.default": lambda key, x, high, **kw: _randint_like(key, x, 0, high, **kw),
+    "randint.low_generator": _randint,
     "randint_like.low_dtype": _randint_like,
-    "randn.default": _drawn(normal),
-    "randn_like.default": _drawn_like(normal),
-    "randperm.default": _randperm,
+    "randint_like.low_generator_dtype": _randint_like,
     "uniform.default": _uniform,
 }
