@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, final
 
 import torch
@@ -32,6 +33,19 @@ _RENORM = torch.ops.aten.embedding_renorm.default
 _TRACING = threading.RLock()
 
 
+@contextmanager
+def _tracing() -> Iterator[None]:
+    """A block in which torch makes a graph that is translated here: it needs no programs inside."""
+    token = IN_GRAPHS.set(False)
+    try:
+        with _TRACING, warnings.catch_warnings():
+            # Of attributes of recurrent modules that are assigned while they are traced.
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        IN_GRAPHS.reset(token)
+
+
 def exported(
     label: str, module: torch.nn.Module, args: Any, kwargs: Any, dynamic_shapes: Any
 ) -> ExportedProgram:
@@ -40,11 +54,8 @@ def exported(
     Raises:
         ExportError: torch cannot export it.
     """
-    token = IN_GRAPHS.set(False)
     try:
-        with _TRACING, warnings.catch_warnings():
-            # Of attributes of recurrent modules that are assigned while they are traced.
-            warnings.simplefilter("ignore")
+        with _tracing():
             return export(module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
     except Exception as error:
         text = str(error).strip().split("\n\n")[0]
@@ -53,8 +64,6 @@ def exported(
             hint="control flow and shapes may not depend on values; check example_args and "
             "dynamic_shapes, or call the module by call_torch",
         ) from error
-    finally:
-        IN_GRAPHS.reset(token)
 
 
 def _keep_no_grad(graph: torch.fx.Graph) -> list[torch.fx.Node]:
@@ -98,8 +107,7 @@ def decomposed(label: str, program: ExportedProgram) -> ExportedProgram:
     for target in (*TABLE, *KEYED_TABLE):
         rules.pop(target, None)
     try:
-        with _TRACING, warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with _tracing():
             result = program.run_decompositions(rules)
     except Exception as error:
         text = str(error).strip().split("\n\n")[0]
