@@ -256,21 +256,22 @@ def test_counters_are_torch_s_own():
 
 @pytest.mark.skipif(not STATM.exists(), reason="reads what Linux says")
 def test_memory_of_a_large_net_does_not_grow():
-    """Parameters and states of 192 MB: the heap would grow to three times of it in ten steps."""
+    """Parameters and states of 192 MB: the heap would grow to 1400 in 16 steps, and on."""
 
     def megabytes():
         return int(STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
+    before = megabytes()
     net = nn.Sequential(*[nn.Linear(2000, 2000, bias=False) for _ in range(4)])
     step = train_step(net, MSE, torch.optim.AdamW(net.parameters()))
     x = torch.ones(2, 2000)
-    for _ in range(3):
-        step(x, x)
-    places, before = [p.data_ptr() for p in net.parameters()], megabytes()
-    for _ in range(8):
+    step(x, x)
+    places = [p.data_ptr() for p in net.parameters()]
+    for _ in range(15):
         step(x, x)
     assert [p.data_ptr() for p in net.parameters()] == places
-    assert megabytes() < before + 100
+    # It goes up and down between 500 and 700: gradients and new values are there as well.
+    assert megabytes() < before + 950
 
 
 def test_steps_in_threads_and_in_inference_mode():
