@@ -111,7 +111,7 @@ def places(sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:
 
 def padded(x: Value, axes: Sequence[int], pads: Pads) -> Any:
     """``x`` with zeros around, or cut, along ``axes``."""
-    if all([type(n) is int and n == 0 for pair in pads for n in pair]):
+    if not any(map(any, pads)):
         return x
     config = [(0, 0, 0)] * x.aval.ndim
     for axis, (low, high) in zip(axes, pads, strict=True):

@@ -254,7 +254,7 @@ def test_counters_are_torch_s_own():
         assert counts[0] == counts[1]
 
 
-@pytest.mark.skipif(not STATM.exists(), reason="reads what Linux says")
+@pytest.mark.skipif(not STATM.exists(), reason="resident memory is in a file that only Linux has")
 def test_memory_of_a_large_net_does_not_grow():
     """Parameters and states of 192 MB: the heap would grow to 1400 in 16 steps, and on."""
 
