@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from tracebridge.core._jaxlib import dlpack as door
 from tracebridge.core.errors.exchange_errors import ExchangeError
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.handed_out import hand_out
 from tracebridge.core.runtime.arrays.transfer import put_numpy
 from tracebridge.interop.adapter import TensorAdapter, refuse_to_freeze
 from tracebridge.interop.devices import CPU, CUDA, placement_of
@@ -204,7 +205,11 @@ def _import_device(tensor: torch.Tensor, copy: bool | None) -> Array:
 
 def to_tensor(array: Array) -> torch.Tensor:
     """A tensor over the memory of an Array that may be handed out (see ``exportable``)."""
-    return _from_capsule(door.to_capsule(export_buffer(array), current_stream(array.device)))
+    device = array.device
+    buffer = export_buffer(array)
+    if device.platform == "cpu":
+        return _from_capsule(door.to_capsule(buffer))
+    return _from_capsule(hand_out(buffer, device, current_stream(device), consumed=True))
 
 
 def current_stream(device: Any) -> int | None:

@@ -225,11 +225,12 @@ class TrainStep:
                 flat += slot.read(optimizer.state, update.names(form))
                 numbers.add(update, slot, groups[slot.group])
             rows = tuple(numbers.places)
-            flat.append(numbers.tensor())
+            flat.append(numbers.tensor().to(flat[0].device))
         context = _context()
         mode, draws = model.mode(inputs, kwargs, context)
         if draws:
-            flat.append(torch.randint(-(2**31), 2**31, (2,), dtype=torch.int64).to(torch.uint32))
+            key = torch.randint(-(2**31), 2**31, (2,), dtype=torch.int64).to(torch.uint32)
+            flat.append(key.to(flat[0].device) if flat else key)
         form = Form(tree, context, statics, trained, len(tensors), mode, draws, flags, rows)
         outcome = Outcome(*self._program(form, update)(*flat, *leaves))
         if outcome.buffers:

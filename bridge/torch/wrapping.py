@@ -364,8 +364,18 @@ class Wrapped:
         return MISSED if entry is None else entry(*leaves)
 
     def remember(self, leaves: list[Any], compiled: Any, out_tree: Any, structure: Any) -> None:
-        """Put a call of plain tensors on the CPU on the shortest path; flat without structure."""
-        if all([type(x) in autograd.EXACT and x.device.type == "cpu" for x in leaves]):
+        """Put a call of plain tensors on the shortest path; flat without structure.
+
+        Those of a GPU are found by the check of torch alone, which looks at devices.
+        """
+        if not all([type(x) in autograd.EXACT for x in leaves]):
+            return
+        on_cpu = all([x.device.type == "cpu" for x in leaves])
+        if not on_cpu:
+            if leaves and structure is None:
+                call = compiled, None if out_tree == leaf_treedef else out_tree.unflatten
+                self.calls.guard(len(leaves), leaves, call)
+        else:
             key = tuple([part for x in leaves for part in (x.dtype, x.shape)])
             call = compiled, None if out_tree == leaf_treedef else out_tree.unflatten
             if structure is None:

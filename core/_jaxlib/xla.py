@@ -198,6 +198,17 @@ def forget_devices(devices: Sequence[Device]) -> None:
 # --- buffers ---------------------------------------------------------------------------------
 
 
+def platform_of(device: Device) -> str:
+    """The platform that programs for a device are lowered for: "cpu", "cuda", "rocm", "tpu", ...
+
+    Devices of both kinds of GPU call theirs "gpu".
+    """
+    name = str(device.platform)
+    if name != "gpu":
+        return name
+    return "rocm" if "rocm" in device.client.platform_version.lower() else "cuda"
+
+
 def batched_device_put(
     aval: Any,
     sharding: GSPMDSharding,

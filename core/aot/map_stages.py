@@ -20,6 +20,7 @@ from tracebridge.core.ir.jaxpr import ClosedJaxpr
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.mlir.context import building
 from tracebridge.core.runtime.arrays.signature import signature
+from tracebridge.core.runtime.backends.clients import get_backend
 from tracebridge.core.runtime.calls.dispatch import to_array
 
 
@@ -84,7 +85,7 @@ class LoweredMap(Stage):
 
     def cost_analysis(self) -> dict[str, float]:
         """XLA's estimate of one device's program before optimization: flops, ..."""
-        client = self._placement.device.client
+        client = get_backend("cpu").client
         return hlo_module_cost_analysis(client, hlo_of(self._module).as_hlo_module())
 
     def compile(

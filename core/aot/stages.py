@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol, final, runtime_checkable
 
 import tracebridge.core.ir.pretty  # pyright: ignore[reportUnusedImport]  # noqa: F401 - Jaxprs print by it
-from tracebridge.core._jaxlib.xla import hlo_module_cost_analysis
+from tracebridge.core._jaxlib.xla import hlo_module_cost_analysis, platform_of
 from tracebridge.core.aot.abstract import avals_of, signature_of, stand_in
 from tracebridge.core.aot.compiler_ir import checked_dialect, hlo_of, hlo_text
 from tracebridge.core.aot.ref_stages import (
@@ -154,7 +154,7 @@ class Traced(Stage):
             UnexpectedTracerError: the function closes over values of a trace that is running.
         """
         placement, committed = self._place("lower")
-        platform = placement.device.platform
+        platform = platform_of(placement.device)
         if lowering_platforms is not None:
             if len(tuple(lowering_platforms)) != 1:
                 msg = (
@@ -165,7 +165,7 @@ class Traced(Stage):
                     msg, hint="tracebridge.export lowers one program for several platforms"
                 )
             (platform,) = lowering_platforms
-            if platform != placement.device.platform:
+            if platform != platform_of(placement.device):
                 placement, committed = None, False
         start = time.perf_counter()
         module = module_of(self, self._jitted.options, platform, mesh=mesh_of(placement))
@@ -229,7 +229,9 @@ class Lowered(Stage):
     def cost_analysis(self) -> dict[str, float]:
         """XLA's estimate of the program before optimization: flops, bytes accessed, ..."""
         computation = self.compiler_ir("hlo")
-        client = get_backend("cpu" if self._placement is None else self._platform).client
+        # Of a program that no back end has seen: the CPU's client counts for all, those of plugins
+        # do not count.
+        client = get_backend("cpu").client
         return hlo_module_cost_analysis(client, computation.as_hlo_module())
 
     def compile(

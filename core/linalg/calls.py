@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import tracebridge.core.lax as lax
 from tracebridge.core._jaxlib import mlir
 from tracebridge.core._jaxlib.ffi import lapack_target
-from tracebridge.core.dtypes.dtypes import is_complex
+from tracebridge.core.dtypes.dtypes import is_complex, is_inexact
 from tracebridge.core.linalg.matrices import is_empty
 from tracebridge.core.lowering.context import register_platform_lowering
 from tracebridge.core.mlir.attrs import array, boolean, dense_i64, dictionary, i32, string
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.primitive import Primitive
     from tracebridge.core.ir.rule_contexts import LoweringContext
+    from tracebridge.core.ir.value import Value
 
 _INT32 = np.dtype(np.int32)
 _FLAG = np.dtype(np.bool_)
@@ -41,8 +43,13 @@ def on_cpu(primitive: Primitive, rule: Callable[..., Any]) -> None:
     register_platform_lowering(primitive, "cpu", _unless_empty(primitive, rule))
 
 
-def on_gpu(primitive: Primitive, rule: Callable[..., Any]) -> None:
-    """Lower ``primitive`` by ``rule`` on GPUs of CUDA, where there are elements."""
+def on_gpu(primitive: Primitive, rule: Callable[..., Any], *, loses_nan: bool = False) -> None:
+    """Lower ``primitive`` by ``rule`` on GPUs of CUDA, where there are elements.
+
+    ``loses_nan``: the library may find factors without NaN of a matrix that has one.
+    """
+    if loses_nan:
+        rule = _keeping_nan(rule)
     for platform in _GPUS:
         register_platform_lowering(primitive, platform, _unless_empty(primitive, rule))
 
@@ -56,6 +63,25 @@ def _unless_empty(primitive: Primitive, rule: Callable[..., Any]) -> Callable[..
         return rule(ctx, *operands, **params)
 
     return lower
+
+
+def _keeping_nan(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """``rule``, with NaN for all results of matrices in which there is a NaN."""
+
+    def lower(ctx: LoweringContext, operand: IrValue, **params: Any) -> list[Any]:
+        (ok,) = ctx.lower_fun(_has_no_nan, operand)
+        outs = rule(ctx, operand, **params)
+        return [
+            nan_unless(ctx, ok, x, aval) if is_inexact(aval.dtype) else x
+            for x, aval in zip(outs, ctx.avals_out, strict=True)
+        ]
+
+    return lower
+
+
+def _has_no_nan(x: Value) -> Value:
+    n = x.aval.ndim
+    return lax.reduce_and(lax.eq(x, x), axes=(n - 2, n - 1))
 
 
 def lapack(

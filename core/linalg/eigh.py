@@ -149,7 +149,7 @@ def _call_gpu(ctx: LoweringContext, a: IrValue, outs: list[Any], params: dict[st
 
 
 on_cpu(eigh_p, _by_library(_call_cpu))
-on_gpu(eigh_p, _by_library(_call_gpu))
+on_gpu(eigh_p, _by_library(_call_gpu), loses_nan=True)
 
 
 def eigh(

@@ -238,7 +238,7 @@ def _lower_gpu(ctx: LoweringContext, operand: IrValue) -> list[Any]:
 
 
 on_cpu(lu_p, _lower_cpu)
-on_gpu(lu_p, _lower_gpu)
+on_gpu(lu_p, _lower_gpu, loses_nan=True)
 
 
 def lu(x: Operand) -> tuple[Any, Any, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 from tracebridge._api.exports.checks import DisabledSafetyCheck
 from tracebridge._api.exports.exported import Exported, input_names
 from tracebridge._api.exports.gradients import pullback_of, types_of_pullback
+from tracebridge.core._jaxlib.xla import platform_of
 from tracebridge.core._jaxlib.mlir import current_stablehlo_version, stablehlo_for_weeks
 from tracebridge.core.aot.stages import Traced, Wrapped, program_for_export
 from tracebridge.core.dtypes.dtypes import float0
@@ -35,8 +36,7 @@ def default_export_platform() -> str:
     >>> tb.export.default_export_platform() in ("cpu", "cuda", "rocm", "tpu")
     True
     """
-    platform = default_placement().device.platform
-    return "cuda" if platform == "gpu" else platform
+    return platform_of(default_placement().device)
 
 
 @api_boundary

@@ -43,6 +43,11 @@ def ready(x: torch.Tensor) -> torch.Tensor | None:
     return x.contiguous()
 
 
+def is_dense(x: torch.Tensor) -> bool:
+    """Whether ``x`` is plain dense memory of its device."""
+    return type(x) in EXACT and not x.is_meta and _is_plain(x) and x.is_contiguous()
+
+
 def make_dense(leaves: list[Any], n_saved: int) -> Places | None:
     """Make ``leaves`` dense plain tensors, in place; None if some cannot be.
 

@@ -15,12 +15,11 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, cast, final
 
-import numpy as np
 import torch
 
 import tracebridge.core.lax as lax
 from tracebridge.core._jaxlib import dlpack as door
-from tracebridge.core._jaxlib.xla import batched_device_put, collect_garbage
+from tracebridge.core._jaxlib.xla import collect_garbage
 from tracebridge.core.control.calls.compiler_options import lifted_options
 from tracebridge.core.dtypes.dtypes import bool_, uint8
 from tracebridge.core.interpreters.staging import stage
@@ -33,8 +32,9 @@ from tracebridge.core.sharding.single_device import SingleDeviceSharding
 from tracebridge.core.util.caching import BoundedCache
 from tracebridge.interop.devices import CPU, CUDA, placement_of
 from tracebridge.interop.layout import ALIGNMENT
-from tracebridge.interop.torch_adapter import ROWS, check_has_values, current_stream
+from tracebridge.interop.torch_adapter import ROWS, check_has_values
 from tracebridge.torch._crossing import memory
+from tracebridge.torch._crossing.on_device import DeviceRun
 
 Run = Callable[[Sequence[Any]], list[torch.Tensor]]
 MAX_UNROLLED = 200
@@ -99,7 +99,7 @@ def make_run(
     is_number = tuple(numbers) or (False,) * jaxpr.n_in
     avals = [a.strong for a in boundary(jaxpr).in_avals]
     if where.device.platform != "cpu":
-        return _DeviceRun(program, jaxpr.in_avals, avals, is_number).run
+        return DeviceRun(program, jaxpr.in_avals, avals, is_number).run
     n_out = len(program.out_avals)
     ways = [_way(avals[i], is_number[i]) for i in program.kept]
     if not n_out:
@@ -294,54 +294,3 @@ class _CopyingRun:
             buffers.append(memory.copied(self.avals[i], program.placement, xs[i]))
         program.executable.execute_sharded(buffers).consume_with_handlers([])
         return []
-
-
-@final
-class _DeviceRun:
-    """On a GPU: capsules both ways.
-
-    Each argument makes XLA's stream wait for torch's current stream, each result makes torch's
-    current stream wait for XLA. Since every call with an argument waits for torch first, memory
-    that torch frees after its last use of a result is not handed out too early.
-    """
-
-    __slots__ = ("avals", "is_bool", "is_number", "program")
-
-    def __init__(
-        self,
-        program: Program[Any],
-        declared: Sequence[ShapedArray],
-        avals: Sequence[ShapedArray],
-        is_number: Sequence[bool],
-    ) -> None:
-        self.program = program
-        self.is_bool = [a.dtype == bool_ for a in declared]
-        self.avals = avals
-        self.is_number = is_number
-
-    def run(self, xs: Sequence[Any]) -> list[torch.Tensor]:
-        program = self.program
-        where = program.placement
-        device = where.device
-        with torch.cuda.device(device.local_hardware_id):
-            stream = device.get_stream_for_external_ready_events()
-            buffers = list(program.constants)
-            for i in program.kept:
-                buffers.append(self._enter(i, xs[i], where, stream))
-            outs = program.executable.execute_sharded(buffers).consume_with_handlers(
-                program.handlers(False)
-            )
-            consumer = current_stream(device)
-            return [_from_capsule(door.to_capsule(o, consumer)) for o in outs]
-
-    def _enter(self, i: int, x: Any, where: SingleDeviceSharding, stream: int) -> Any:
-        aval = self.avals[i]
-        if self.is_number[i]:
-            return batched_device_put(
-                aval, where.backend_sharding, [np.array(x, aval.dtype)], [where.device], False
-            )
-        check_has_values(x)
-        tensor = x.detach()
-        if self.is_bool[i]:
-            tensor = tensor.view(torch.uint8)
-        return door.from_capsule(tensor.__dlpack__(stream=stream), where.device, stream)

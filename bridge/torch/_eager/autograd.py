@@ -26,7 +26,7 @@ from tracebridge.interop.torch_adapter import (
     is_ready,
     modes_active,
 )
-from tracebridge.torch._crossing.dense import Places, make_dense, ready
+from tracebridge.torch._crossing.dense import Places, is_dense, make_dense, ready
 from tracebridge.torch._crossing.execute import placement_for
 from tracebridge.torch._crossing.numbers import aval_of, scalar_tensor
 from tracebridge.torch._crossing.symbolic import aval_of_text
@@ -278,7 +278,8 @@ def call(family: Family, xs: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
         dense: list[Any] = [ready(x) for x in xs]
         if any([x is None for x in dense]):
             return apply_operator(xs, family)
-        return apply_plain(family, dense)
+        if any([a is not b for a, b in zip(xs, dense, strict=True)]):
+            return apply_plain(family, dense)
     compiled = compiled_for_plain(family, xs)
     if xs and state() is None and not profiler._is_profiler_enabled:
         _guard(family, compiled, xs)
@@ -370,7 +371,7 @@ def _in_full(node: Node, saved: Sequence[torch.Tensor], grads: Sequence[Any]) ->
     results = _gradients_of(node, saved, None, grads)[1:]
     if not grad_enabled() and not is_special():
         leaves = [*saved, *[grads[i] for i in node.sources]]
-        if all([x is not None and is_ready(x) for x in leaves]):
+        if all([x is not None and is_dense(x) for x in leaves]):
             node.guard(leaves)
     return results
 

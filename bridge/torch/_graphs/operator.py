@@ -43,11 +43,10 @@ from tracebridge.core.config.state import state
 from tracebridge.core.config.values import fast_path_allowed
 from tracebridge.interop.torch_adapter import (
     TORCH_DTYPES,
-    is_ready,
     modes_active,
     torch_adapter,
 )
-from tracebridge.torch._crossing.dense import BATCHED, ready
+from tracebridge.torch._crossing.dense import BATCHED, is_dense, ready
 from tracebridge.torch._crossing.numbers import aval_of
 from tracebridge.torch._crossing.symbolic import has_symbolic
 from tracebridge.torch._eager import autograd
@@ -106,7 +105,7 @@ def _enter(xs: Sequence[torch.Tensor], h: str, program: str = "") -> list[torch.
         found = guarded(xs, h)
         if found is not None and (found[1] is None or not torch.is_grad_enabled()):
             return found[2].run(xs)
-    if autograd.is_special() or not all([is_ready(x) for x in xs]):
+    if autograd.is_special() or not all([is_dense(x) for x in xs]):
         return _under_settings(_autograd, xs, h, program)
     if torch.is_grad_enabled() and any([x.requires_grad for x in xs]):
         return _under_settings(_autograd, xs, h, program)
@@ -118,14 +117,14 @@ def _enter_below(xs: Sequence[torch.Tensor], h: str) -> list[torch.Tensor]:
     found = guarded(xs, h)
     if found is not None:
         return found[2].run(xs)
-    if all([is_ready(x) for x in xs]):
+    if all([is_dense(x) for x in xs]):
         return _run(xs, h)
     return _under_settings(_kernel, xs, h)
 
 
 def _run(xs: Sequence[torch.Tensor], h: str) -> list[torch.Tensor]:
-    """The program of a handle on dense plain tensors of the CPU."""
-    key = (h, *[(x.dtype, x.shape) for x in xs]) if state() is None else None
+    """The program of a handle on dense plain tensors."""
+    key = (h, *[(x.dtype, x.shape, x.device) for x in xs]) if state() is None else None
     if key is not None:
         found = KNOWN.known.get(key)
         if found is not None and not profiler._is_profiler_enabled:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tracebridge.core._jaxlib.xla import platform_of
 from tracebridge.core.control.pmap.jaxprs import (
     as_parts,
     inner_devices_given,
@@ -101,7 +102,7 @@ def lower_pmap(
     return lower_module(
         as_parts(params),
         params["name"],
-        placement.device.platform,
+        platform_of(placement.device),
         donated=donated,
         axis_env=((params["axis_name"], params["axis_size"]),),
         n_replicas=placement.mesh.size,

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
-from tracebridge.core._jaxlib import dlpack as door
 from tracebridge.core._jaxlib.xla import (
     ArrayCopySemantics,
     DeviceList,
@@ -22,6 +21,7 @@ from tracebridge.core.errors.exchange_errors import (
     OwnershipError,
     UnsupportedExchangeDtypeError,
 )
+from tracebridge.core.runtime.arrays.handed_out import hand_out
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
 
 if TYPE_CHECKING:
@@ -107,8 +107,8 @@ def export_capsule(
     else:
         buf = rewrap(array._buf, aval, place)
     try:
-        return door.to_capsule(
-            buf, None if stream == NO_SYNC else stream, max_version, copied=copied
+        return hand_out(
+            buf, device, None if stream == NO_SYNC else stream, max_version, copied=copied
         )
     except XlaRuntimeError as error:
         msg = f"an array of dtype {array.dtype} cannot be exported by DLPack: {error}"

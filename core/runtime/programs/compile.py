@@ -12,6 +12,7 @@ from tracebridge.core._jaxlib.mlir import module_to_bytecode
 from tracebridge.core._jaxlib.xla import (
     XlaRuntimeError,
     make_compile_options,
+    platform_of,
 )
 from tracebridge.core.errors.runtime_errors import CompileError
 from tracebridge.core.errors.transform_errors import EffectError
@@ -55,7 +56,7 @@ def compile_jaxpr(
     lowered = lower_module(
         jaxpr,
         name,
-        placement.device.platform,
+        platform_of(placement.device),
         keep_unused=keep_unused,
         donated=donated,
         mesh=mesh_of(placement),
@@ -109,7 +110,7 @@ def _inspect(
     avals = [every[i] for i in variables]
     outs, out_avals = (*jaxpr.outs, *variables), (*jaxpr.out_avals, *avals)
     wider = Jaxpr(jaxpr.in_avals, jaxpr.consts, jaxpr.equations, outs, out_avals, debug=jaxpr.debug)
-    n, platform = len(jaxpr.outs), placement.device.platform
+    n, platform = len(jaxpr.outs), platform_of(placement.device)
     wished = (*placement.out_shardings, *[None] * len(outs))[: len(outs)]
     place = MeshPlacement(placement.mesh, placement.in_shardings, tuple(wished))
     lowered = lower_module(wider, name, platform, keep_unused=True, mesh=placement.mesh)
@@ -132,7 +133,7 @@ def compile_lowered(
         return compile_spmd(lowered, placement, out_avals, (), compiler_options)
     with building():
         bytecode = module_to_bytecode(lowered.module)
-    compiler_options = with_flags(compiler_options, placement.device.platform)
+    compiler_options = with_flags(compiler_options, platform_of(placement.device))
     own = lowered.callbacks or lowered.keepalives
     key = None if own else (bytecode, placement, compiler_options)
     executable = None if key is None else EXECUTABLES.get(key)

@@ -19,6 +19,7 @@ from tracebridge.core._jaxlib.xla import (
     HloSharding,
     XlaRuntimeError,
     make_compile_options,
+    platform_of,
 )
 from tracebridge.core.errors.runtime_errors import CompileError
 from tracebridge.core.errors.transform_errors import EffectError
@@ -105,7 +106,7 @@ def compile_replicas(
     ``out_avals`` are those of whole results.
     """
     ids = [[d.id] for d in placement.mesh.device_tuple]
-    options = with_flags(options, placement.device.platform)
+    options = with_flags(options, platform_of(placement.device))
     settings = make_compile_options(len(ids), 1, ids, env_overrides=options)
     loaded = _load(lowered, lowered.module, placement.mesh, settings, ("replicas", options))
     return _program(loaded, lowered, placement, out_avals, out_shardings, donated)
@@ -125,7 +126,7 @@ def compile_spmd(
         raise EffectError(msg, hint="inspect arrays on one device")
     if placement.mesh.size > 1:
         check_over_devices(lowered.effects, lowered.name, where)
-    options = with_flags(options, placement.device.platform)
+    options = with_flags(options, platform_of(placement.device))
     avals = tuple(out_avals)
     whole: set[int] = set()
     while True:
