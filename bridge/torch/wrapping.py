@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, final
 
 import torch
 from torch._dynamo.comptime import comptime
@@ -184,6 +184,22 @@ class Options(NamedTuple):
     cast: Cast | None = None
 
 
+# torch.compile before 2.12 takes an attribute of an instance that could bind for one of the class,
+# and looks for it there.
+_ATTRIBUTES_ARE_DESCRIPTORS = torch.torch_version.TorchVersion(torch.__version__) < (2, 12)
+
+
+@final
+class _Method:
+    """A wrapped function in the body of a class, which binds to instances."""
+
+    def __init__(self, wrapped: Wrapped) -> None:
+        self._wrapped = wrapped
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self._wrapped if instance is None else functools.partial(self._wrapped, instance)
+
+
 class Wrapped:
     """What ``wrap`` returns. Call it with tensors; ``traces`` counts how often it was traced."""
 
@@ -263,8 +279,15 @@ class Wrapped:
             hide_internal_frames(error)
             raise
 
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self if instance is None else functools.partial(self, instance)
+    if _ATTRIBUTES_ARE_DESCRIPTORS:
+
+        def __set_name__(self, owner: Any, name: str) -> None:
+            setattr(owner, name, _Method(self))
+
+    else:
+
+        def __get__(self, instance: Any, owner: Any = None) -> Any:
+            return self if instance is None else functools.partial(self, instance)
 
     def __repr__(self) -> str:
         return f"<torch function {self.root} of {self.fun!r}>"
