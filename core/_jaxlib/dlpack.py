@@ -10,7 +10,9 @@ same object is alive aborts the process. Callers export a re-wrapped object
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+import threading
+from typing import Any, final
 
 from jaxlib import _jax, xla_client
 
@@ -54,7 +56,41 @@ def from_capsule(
     `copy=None` copies when the memory is not aligned to 64 bytes, `copy=False` raises then.
     `copy=True` does not promise a copy of aligned memory in jaxlib: copy yourself.
     """
-    return _jax.dlpack_managed_tensor_to_buffer(capsule, device, stream, copy, dl_device_type)
+    if _PEER in sys.modules:
+        return _jax.dlpack_managed_tensor_to_buffer(capsule, device, stream, copy, dl_device_type)
+    if _not_now not in sys.meta_path:
+        sys.meta_path.insert(0, _not_now)
+    _not_now.importing.active = True
+    try:
+        return _jax.dlpack_managed_tensor_to_buffer(capsule, device, stream, copy, dl_device_type)
+    finally:
+        _not_now.importing.active = False
+
+
+_PEER = "jax"
+
+
+@final
+class _NotNow:
+    """Answers the import of another library by which jaxlib would describe an imported buffer.
+
+    We describe it ourselves. Without this the library would be loaded where it is installed, and
+    searched for at each call where it is not: that takes several times as long as the call.
+    Imports by others, in other threads too, are left alone.
+    """
+
+    def __init__(self) -> None:
+        self.importing = threading.local()
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        """Say that there is no such module while a buffer is imported."""
+        del path, target
+        if name == _PEER and getattr(self.importing, "active", False):
+            msg = f"No module named {name!r}"
+            raise ModuleNotFoundError(msg, name=name)
+
+
+_not_now = _NotNow()
 
 
 # Plain aliases for paths on which a Python wrapper would cost a tenth of the whole.

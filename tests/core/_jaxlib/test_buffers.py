@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import weakref
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -162,3 +164,22 @@ def test_capsule_version_follows_support(client: xla.Client) -> None:
     wanted = '"dltensor_versioned"' if dlpack.SUPPORTS_VERSIONED else '"dltensor"'
     assert wanted in repr(asked)
     assert (dlpack.DLPACK_VERSION >= (1, 0)) == dlpack.SUPPORTS_VERSIONED
+
+
+def test_importing_a_capsule_loads_no_other_library(
+    tmp_path: Path, run_alone: Callable[[str], str]
+) -> None:
+    """It is neither loaded where it is installed, nor hidden from who wants it."""
+    (tmp_path / "jax.py").write_text("LOADED = True\n")
+    out = run_alone(f"""
+import sys
+sys.path.insert(0, {str(tmp_path)!r})
+import tracebridge.numpy as tnp
+from tracebridge.core._jaxlib import dlpack
+x = tnp.ones(3)
+dlpack.from_capsule(dlpack.to_capsule(x._buf), x.device)
+print("jax" in sys.modules)
+import jax
+print(jax.LOADED)
+""")
+    assert out.split() == ["False", "True"]
