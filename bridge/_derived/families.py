@@ -61,7 +61,16 @@ MAX_PROGRAMS = 4096  # of one family; one that sees more shapes starts over
 class Family(abc.ABC):
     """A function of flat tensors at any shapes."""
 
-    __slots__ = ("__weakref__", "_mapped", "children", "handle", "lock", "programs", "runs")
+    __slots__ = (
+        "__weakref__",
+        "_mapped",
+        "children",
+        "handle",
+        "levels",
+        "lock",
+        "programs",
+        "runs",
+    )
 
     def __init__(self, handle: str, lock: Any = None) -> None:
         self.handle = handle
@@ -71,6 +80,8 @@ class Family(abc.ABC):
         self._mapped: dict[tuple[int | None, ...], Family] = {}
         # Filled by _eager.py: executables by dtypes, shapes and devices.
         self.runs: BoundedCache[Any] = BoundedCache("executables", MAX_RUNS, register=False)
+        # Filled by torch/_eager/levels.py: the known calls under transformations of torch.
+        self.levels: Any = None
         _HANDLES[handle] = self
 
     @property
@@ -142,6 +153,8 @@ class Family(abc.ABC):
     def clear(self) -> None:
         """Forget all programs, also of derived families."""
         self.programs.clear()
+        if self.levels is not None:
+            self.levels.clear()
         for key in self.runs.keys():  # noqa: SIM118 - a cache is no dict
             compiled = self.runs.get(key)
             if compiled is not None:

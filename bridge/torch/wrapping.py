@@ -226,7 +226,6 @@ class Wrapped:
         self.calls = CallTable(self.__name__)
         self.entries: dict[int, Any] = {}
         self.tree_calls = TreeCalls(self.__name__)
-        self.flat: dict[int, CallFamily] = {}  # of so many tensors, for torch.func
         # (structure, statics) and kinds of leaves -> family
         self.families: dict[Any, CallFamily] = {}
 
@@ -324,10 +323,6 @@ class Wrapped:
         """A call outside graphs."""
         if function_modes() and not torch.compiler.is_compiling():
             return call_seen(self, args, kwargs)
-        if not kwargs and autograd.transforms_active():
-            family = self.flat.get(len(args))
-            if family is not None and all([type(x) in autograd.EXACT for x in args]):
-                return self.through_operator(family, args)
         leaves, key = self.key_of(args, kwargs)
         outs = self.known(leaves, key)
         if outs is not MISSED:
@@ -343,8 +338,9 @@ class Wrapped:
         family = self.family(args, kwargs, key, tuple(kinds))
         if autograd.is_special():
             outs = self.through_operator(family, leaves)
-            if family.is_flat and not (kwargs or self.static[0] or family.has_numbers):
-                self.flat[len(args)] = family
+            if leaves and autograd.transforms_active() and not family.has_numbers:
+                found = autograd.levels_of(family).anywhere, family
+                self.table(family, key, len(leaves), args, kwargs).families[len(leaves)] = found
             return outs
         pairs = zip(leaves, kinds, strict=True)
         dense = [x if k != TENSOR or is_ready(x) else None for x, k in pairs]
@@ -374,8 +370,8 @@ class Wrapped:
         outs = autograd.apply_compiled(compiled, dense)
         out_tree = compiled.jaxpr.cache["torch results"]
         if _may_remember():
-            is_flat = not kwargs and not self.static[0] and family.is_flat
-            self.remember(dense, compiled, out_tree, None if is_flat else key)
+            table = self.table(family, key, len(dense), args, kwargs)
+            self.remember(dense, compiled, out_tree, table)
         return out_tree.unflatten(outs)
 
     def known(self, leaves: list[Any], key: Any) -> Any:
@@ -386,25 +382,26 @@ class Wrapped:
             return MISSED  # a static argument, of which ``family`` words the error
         return MISSED if entry is None else entry(*leaves)
 
-    def remember(self, leaves: list[Any], compiled: Any, out_tree: Any, structure: Any) -> None:
-        """Put a call of plain tensors on the shortest path; flat without structure.
+    def table(
+        self, family: CallFamily, key: Any, n: int, args: Any, kwargs: dict[str, Any]
+    ) -> CallTable:
+        """Where calls of a family of ``n`` leaves are remembered."""
+        if not kwargs and not self.static[0] and family.is_flat:
+            return self.calls
+        return self.tree_calls.table(key, n)
+
+    def remember(self, leaves: list[Any], compiled: Any, out_tree: Any, table: CallTable) -> None:
+        """Put a call of plain tensors on the shortest path.
 
         Those of a GPU are found by the check of torch alone, which looks at devices.
         """
         if not all([type(x) in autograd.EXACT for x in leaves]):
             return
-        on_cpu = all([x.device.type == "cpu" for x in leaves])
-        if not on_cpu:
-            if leaves and structure is None:
-                call = compiled, None if out_tree == leaf_treedef else out_tree.unflatten
-                self.calls.guard(len(leaves), leaves, call)
-        else:
-            key = tuple([part for x in leaves for part in (x.dtype, x.shape)])
-            call = compiled, None if out_tree == leaf_treedef else out_tree.unflatten
-            if structure is None:
-                self.calls.add(key, call)
-            else:
-                self.tree_calls.add(structure, len(leaves), key, call)
+        call = compiled, None if out_tree == leaf_treedef else out_tree.unflatten
+        if all([x.device.type == "cpu" for x in leaves]):
+            table.add(tuple([part for x in leaves for part in (x.dtype, x.shape)]), call)
+        elif leaves and table is self.calls:
+            table.guard(len(leaves), leaves, call)
 
     def key_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Any]:
         """Leaves of the dynamic arguments, and their structure with the key of the statics."""

@@ -35,6 +35,15 @@ INTO, OUT = "torch tensor to Array", "Array to torch tensor"
 PEER = ", torch's own"
 IN_GRAPH = "8x8 layer, in torch.compile"
 MAPPED, SLOPES = "8x8 layer, torch.func.vmap", "8x8 layer, torch.func.grad of its sum"
+# The smallest functions under torch.func: sums of products, and one or two operations.
+SMALL_SLOPES, SMALL_MAPPED = "sum(x * x) of 8, torch.func.grad", "sum(x * x) of 8, torch.func.vmap"
+SMALL_TWO, SMALL_DICT = "sum(x * y) of 8, torch.func.grad", "sum(x * y) of a dict, torch.func.vmap"
+SMALL_EACH, SMALL_BOTH = "sum(x * x) of 8, vmap of grad", "sum(x * x) of 8, grad_and_value"
+SMALL_WAVE, SMALL_JACOBIAN = "sin(x) * 2 of 8, torch.func.vmap", "sin(x) * 2 of 8, jacrev"
+SMALL = (
+    SMALL_SLOPES, SMALL_MAPPED, SMALL_TWO, SMALL_DICT, SMALL_EACH, SMALL_BOTH, SMALL_WAVE,
+    SMALL_JACOBIAN,
+)  # fmt: skip
 SHORT = 50  # calls of a sample
 MANY = (100, 199, 201, 300)
 # In microseconds.
@@ -50,6 +59,7 @@ SHARES = {
     CHAIN + AROUND: (1.2, CHAIN + RAW),
     MAPPED: (1.5, MAPPED + PEER),
     SLOPES: (1.5, SLOPES + PEER),
+    **{name: (1.5, name + PEER) for name in SMALL},
 }
 # Read beside the table: where budgets are missed, and why.
 REMARKS = """\
@@ -146,6 +156,41 @@ def around_calls() -> Figures:
     return figures
 
 
+def smallest() -> Figures:
+    """Functions of 8 elements under torch.func, where all the time goes into the way."""
+    func = torch.func
+    x, y = torch.randn(8), torch.randn(8)
+    xs, ys = torch.randn(16, 8), torch.randn(16, 8)
+    wrap = tb.torch.wrap
+    of_torch = {
+        "square": lambda x: (x * x).sum(),
+        "product": lambda x, y: (x * y).sum(),
+        "tree": lambda p: (p["x"] * p["y"]).sum(),
+        "wave": lambda x: torch.sin(x) * 2,
+    }
+    ours = {
+        "square": wrap(lambda x: tnp.sum(x * x)),
+        "product": wrap(lambda x, y: tnp.sum(x * y)),
+        "tree": wrap(lambda p: tnp.sum(p["x"] * p["y"])),
+        "wave": wrap(lambda x: tnp.sin(x) * 2),
+    }
+    figures: Figures = {}
+    for kind, f in (("", ours), (PEER, of_torch)):
+        calls = {
+            SMALL_SLOPES: (func.grad(f["square"]), x),
+            SMALL_MAPPED: (func.vmap(f["square"]), xs),
+            SMALL_TWO: (func.grad(f["product"]), x, y),
+            SMALL_DICT: (func.vmap(f["tree"]), {"x": xs, "y": ys}),
+            SMALL_EACH: (func.vmap(func.grad(f["square"])), xs),
+            SMALL_BOTH: (func.grad_and_value(f["square"]), x),
+            SMALL_WAVE: (func.vmap(f["wave"]), xs),
+            SMALL_JACOBIAN: (func.jacrev(f["wave"]), x),
+        }
+        for name, (call, *args) in calls.items():
+            figures[name + kind] = best(lambda call=call, args=args: call(*args), 1000)
+    return figures
+
+
 def large_chain() -> Figures:
     """Ten elementwise operations on a million elements."""
     wrapped = tb.torch.wrap(chain)
@@ -230,6 +275,7 @@ def main(argv: list[str]) -> None:
                 {
                     **small_layer(),
                     **around_calls(),
+                    **smallest(),
                     **large_chain(),
                     **many_leaves(),
                     **made_of_numpy(),

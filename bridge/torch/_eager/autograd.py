@@ -30,9 +30,9 @@ from tracebridge.torch._crossing.dense import Places, is_dense, make_dense, read
 from tracebridge.torch._crossing.execute import placement_for
 from tracebridge.torch._crossing.numbers import aval_of, scalar_tensor
 from tracebridge.torch._crossing.symbolic import aval_of_text
-from tracebridge.torch._eager.guards import MAX_GUARDS, guard_of
 from tracebridge.torch._eager.late import late_leaves
-from tracebridge.torch._eager.nodes import Compiled, Node
+from tracebridge.torch._eager.levels import Levels
+from tracebridge.torch._eager.nodes import Compiled, Node, gradients
 from tracebridge.torch._eager.short import short_apply
 from tracebridge.torch._eager.through_operator import apply_operator
 from tracebridge.torch._eager.transforms import apply_transformed
@@ -58,14 +58,6 @@ def is_recorded() -> bool:
         return True
     # torch.jit.trace records operators; what bypasses them would be a constant of its graph.
     return torch._C._get_tracing_state() is not None  # pyright: ignore[reportUnnecessaryComparison] - the stubs forget None
-
-
-def gradients(results: Sequence[torch.Tensor], wanted: Mask) -> tuple[Any, ...]:
-    """What the autograd function returns: one entry for the node, one for each leaf."""
-    if all(wanted):
-        return (None, *results)
-    found = iter(results)
-    return (None, *[next(found) if w else None for w in wanted])
 
 
 @final
@@ -269,7 +261,7 @@ def call(family: Family, xs: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
         if xs:
             return apply_operator(xs, family)
     elif state() is None and not profiler._is_profiler_enabled:
-        for check, wanted, compiled in family.runs.get(_GUARDED) or ():
+        for check, wanted, compiled in Levels.of(family, call).plain:
             if check(*xs):
                 if wanted is None or not grad_enabled():
                     return compiled.run(xs)
@@ -282,23 +274,13 @@ def call(family: Family, xs: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
             return apply_plain(family, dense)
     compiled = compiled_for_plain(family, xs)
     if xs and state() is None and not profiler._is_profiler_enabled:
-        _guard(family, compiled, xs)
+        Levels.of(family, call).guard(compiled, xs)
     return apply_compiled(compiled, xs)
 
 
-_GUARDED = "guarded"  # among the executables of a family, a list of its first few by a check
-
-
-def _guard(family: Family, compiled: Compiled, xs: Sequence[torch.Tensor]) -> None:
-    """Find a known call of plain tensors such as ``xs`` by one look at them."""
-    known = family.runs.get(_GUARDED)
-    if known is None:
-        known = []
-        family.runs.set(_GUARDED, known)
-    check = guard_of(xs) if len(known) < MAX_GUARDS else None
-    if check is not None:
-        wanted = tuple([x.requires_grad for x in xs])
-        known.append((check, wanted if any(wanted) else None, compiled))
+def levels_of(family: Family) -> Levels:
+    """The known calls of a family under torch.func."""
+    return Levels.of(family, call)
 
 
 def apply_plain(family: Family, xs: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:

@@ -16,10 +16,12 @@ from torch.autograd import forward_ad
 from tracebridge.core.config.state import state
 from tracebridge.core.config.values import on_global_change
 from tracebridge.core.runtime.backends.clients import on_fork
+from tracebridge.core.tree.tree import leaf_treedef
 from tracebridge.core.util.caching import BoundedCache, register_cache
 from tracebridge.interop.torch_adapter import EXACT, PLAIN_KEYS, keys_of, modes_active
 from tracebridge.torch._eager import autograd
 from tracebridge.torch._eager.guards import MAX_GUARDS, Check, guard_of
+from tracebridge.torch._eager.levels import is_quiet
 from tracebridge.torch._eager.visible import function_modes, profiler, run_seen
 
 MAX_ARGUMENTS = 1000
@@ -31,7 +33,7 @@ _FACTORIES: BoundedCache[Any] = BoundedCache("torch entries", 128)
 class CallTable:
     """The known combinations of one wrapped function: see ``make_entry``."""
 
-    __slots__ = ("__weakref__", "guarded", "known", "name")
+    __slots__ = ("__weakref__", "families", "guarded", "known", "name")
 
     def __init__(self, name: str) -> None:
         self.name = f"torch calls of {name}"
@@ -39,6 +41,8 @@ class CallTable:
         # The first few of them once more, by the number of tensors (in graphs: by handle): check of
         # such tensors, which of them want gradients (None: no one), then what ``known`` has.
         self.guarded: dict[Any, list[tuple[Check, Any, Any, Any]]] = {}
+        # Under torch.func, by the number of tensors: what applies the family, and the family.
+        self.families: dict[int, tuple[Callable[..., Any], Any]] = {}
         _TABLES.add(self)
         register_cache(self)
 
@@ -85,8 +89,8 @@ class TreeCalls:
         self.entries: dict[Any, Callable[..., Any]] = {}
         self.tables: dict[Any, CallTable] = {}
 
-    def add(self, structure: Any, n: int, key: Any, call: tuple[Any, Any]) -> None:
-        """Remember a call of ``n`` tensors."""
+    def table(self, structure: Any, n: int) -> CallTable:
+        """The table for calls of ``n`` tensors in a structure."""
         table = self.tables.get(structure)
         if table is None:
             if len(self.tables) >= MAX_STRUCTURES:
@@ -94,7 +98,7 @@ class TreeCalls:
                 self.tables.clear()
             table = self.tables[structure] = CallTable(self.name)
             self.entries[structure] = make_entry(n, table, _missed)
-        table.add(key, call)
+        return table
 
 
 def _missed(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -134,6 +138,35 @@ def make_entry(
     return factory(table, general)
 
 
+def _in_levels(
+    anywhere: Callable[..., Sequence[torch.Tensor]], family: Any, args: tuple[torch.Tensor, ...]
+) -> Any:
+    """The results of a family under torch.func, in the structure that the function gave them."""
+    outs = anywhere(*args)
+    tree = family.only_tree
+    if tree is leaf_treedef:
+        return outs[0]
+    return (family.tree_for(args, len(outs)) if tree is None else tree).unflatten(outs)
+
+
+_SCOPE: dict[str, Any] = {
+    "EXACT": EXACT,
+    "PLAIN_KEYS": PLAIN_KEYS,
+    "keys_of": keys_of,
+    "transforms_active": autograd.transforms_active,
+    "modes_active": modes_active,
+    "function_modes": function_modes,
+    "is_quiet": is_quiet,
+    "in_levels": _in_levels,
+    "profiler": profiler,
+    "run_seen": run_seen,
+    "forward_ad": forward_ad,
+    "grad_enabled": torch.is_grad_enabled,
+    "state": state,
+    "apply_node": autograd.apply_node,
+}
+
+
 def _compile_factory(n: int) -> Any:
     names = [f"a{i}" for i in range(n)]
     tensors = " and ".join([f"type({a}) in EXACT" for a in names])
@@ -148,9 +181,14 @@ def _compile_factory(n: int) -> Any:
 def factory(table, general):
     calls, guard = table.known, table.guard
     guarded = table.guarded.setdefault({n}, [])
+    families = table.families
     def entry({arguments}):
-        if (
-            not transforms_active() and not modes_active() and not function_modes()
+        if transforms_active():
+            found = families.get({n})
+            if found is not None and {tensors} and is_quiet():
+                return in_levels(*found, ({arguments},))
+        elif (
+            not modes_active() and not function_modes()
             and forward_ad._current_level < 0 and state() is None
         ):
             for check, wanted, compiled, unflatten in guarded:
@@ -177,19 +215,6 @@ def factory(table, general):
         return general(({arguments},), {{}})
     return entry
 """
-    scope: dict[str, Any] = {
-        "EXACT": EXACT,
-        "PLAIN_KEYS": PLAIN_KEYS,
-        "keys_of": keys_of,
-        "transforms_active": autograd.transforms_active,
-        "modes_active": modes_active,
-        "function_modes": function_modes,
-        "profiler": profiler,
-        "run_seen": run_seen,
-        "forward_ad": forward_ad,
-        "grad_enabled": torch.is_grad_enabled,
-        "state": state,
-        "apply_node": autograd.apply_node,
-    }
+    scope = dict(_SCOPE)
     exec(compile(source, "<tracebridge call>", "exec"), scope)  # noqa: S102 (the source is made of an integer)
     return scope["factory"]

@@ -236,6 +236,14 @@ class Node:
         return program
 
 
+def gradients(results: Sequence[torch.Tensor], wanted: Mask) -> tuple[Any, ...]:
+    """What the autograd function returns: one entry for the node, one for each leaf."""
+    if all(wanted):
+        return (None, *results)
+    found = iter(results)
+    return (None, *[next(found) if w else None for w in wanted])
+
+
 def checked(run: Run, name: str) -> Run:
     """``run``, with the checks that debugging options ask for."""
 

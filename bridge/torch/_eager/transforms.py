@@ -2,46 +2,53 @@
 
 torch's dispatcher would do the same with the rules of _graphs/operator.py, through ten passes over
 trees and twice as many calls for each level. What this module does not know (forward mode,
-functionalization) goes to the dispatcher, from the level on where it stands.
+functionalization) goes to the dispatcher, from the level on where it stands. What it has done once
+it notes in levels.py, where it is found in half the time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, final
 
 import torch
-from torch._C import _functorch as functorch  # pyright: ignore[reportAttributeAccessIssue] - no stubs
 
 from tracebridge._derived.dependence import attached, paths_of, reached
 from tracebridge._derived.families import Family, Mask, ruled_handle
 from tracebridge.core.config.settings import current_settings
+from tracebridge.core.config.state import state
 from tracebridge.core.config.values import tracing_key
 from tracebridge.core.errors.filtering import hide_internal_frames
+from tracebridge.interop.torch_adapter import check_has_values
 from tracebridge.torch._crossing.numbers import aval_of
+from tracebridge.torch._eager.levels import (
+    GRAD,
+    VMAP,
+    Apply,
+    Levels,
+    Tensors,
+    add_batch_dim,
+    alive,
+    grad_enabled,
+    innermost,
+    is_quiet,
+    level_of,
+    outside,
+    pop,
+    push,
+    record,
+    unwrap_batched,
+    unwrap_for_grad,
+    wrap_for_grad,
+)
+from tracebridge.torch._eager.nodes import gradients
 from tracebridge.torch._eager.through_operator import apply_operator
-from tracebridge.torch._eager.visible import named_apply
+from tracebridge.torch._eager.visible import event_name
 
 if TYPE_CHECKING:
-    from tracebridge.torch._contexts import LevelContext
+    from tracebridge.torch._contexts import AutogradContext
 
-Tensors = Sequence[torch.Tensor]
-Apply = Callable[[Family, Tensors], Tensors]
-
-# As numbers: torch's enumeration takes longer to compare two than to look at all tensors.
-_VMAP, _GRAD = functorch.TransformType.Vmap.value, functorch.TransformType.Grad.value
-_innermost = functorch.peek_interpreter_stack
-_unwrap_if_dead = functorch.unwrap_if_dead
-_unwrap_batched, _add_batch_dim = functorch._unwrap_batched, functorch._add_batch_dim
-# What torch's context managers for these do, in a tenth of the time.
-_is_allowed = functorch.get_single_level_autograd_function_allowed
-_set_allowed = functorch.set_single_level_autograd_function_allowed
-_is_fwd_grad_enabled, _set_fwd_grad_enabled = (
-    torch._C._is_fwd_grad_enabled,
-    torch._C._set_fwd_grad_enabled,
-)
-_set_grad_enabled = torch._C._set_grad_enabled
-_unwrap_for_grad, _wrap_for_grad = functorch._unwrap_for_grad, functorch._wrap_for_grad
+_FUNCTION: Any = torch.autograd.Function
 
 
 def apply_transformed(family: Family, xs: Tensors, apply: Apply) -> Tensors:
@@ -49,82 +56,74 @@ def apply_transformed(family: Family, xs: Tensors, apply: Apply) -> Tensors:
 
     ``apply`` is what to do outside of it, where others may be in force.
     """
-    interpreter = _innermost()
+    interpreter = innermost()
     kind, level = interpreter.key().value, interpreter.level()
-    if kind == _VMAP:
+    for x in xs:
+        if x.is_nested:
+            check_has_values(x)  # words the error
+    xs = [alive(x) for x in xs]
+    if kind == VMAP:
         return _mapped(family, xs, level, apply)
-    xs = [_unwrap_if_dead(x) for x in xs]
-    if kind == _GRAD:
+    if kind == GRAD:
         return _recorded(family, xs, level, apply)
     return apply_operator(xs, family)
 
 
-def _outside(apply: Apply, family: Family, xs: Tensors) -> Tensors:
-    """``apply`` without the innermost transformation."""
-    layer = functorch.pop_dynamic_layer_stack()
-    try:
-        return apply(family, xs)
-    finally:
-        functorch.push_dynamic_layer_stack(layer)
-
-
 def _mapped(family: Family, xs: Tensors, level: int, apply: Apply) -> Tensors:
     """Under vmap: the batched family; all its results are batched in front."""
-    inner, dims = zip(*[_unwrap_batched(_unwrap_if_dead(x), level) for x in xs], strict=True)
-    if dims.count(None) == len(dims):
-        return _outside(apply, family, inner)
-    outs = _outside(apply, family.mapped(dims), inner)
-    return [_add_batch_dim(o, 0, level) for o in outs]
+    inner, dims = zip(*[unwrap_batched(x, level) for x in xs], strict=True)
+    is_mapped = dims.count(None) < len(dims)
+    below = family.mapped(dims) if is_mapped else family
+    layer = pop()
+    try:
+        outs = apply(below, inner)
+    finally:
+        push(layer)
+    if not is_mapped:
+        return outs
+    Levels.of(family, apply).mapped(dims, Levels.of(below, apply))
+    return [add_batch_dim(o, 0, level) for o in outs]
 
 
 def _recorded(family: Family, xs: Tensors, level: int, apply: Apply) -> Tensors:
     """Under grad: a node of autograd, where a tensor of this level wants a gradient."""
-    if torch.is_grad_enabled():
-        wanted = tuple([x.requires_grad and functorch.maybe_get_level(x) == level for x in xs])
+    recording = grad_enabled()
+    if recording:
+        wanted = tuple([x.requires_grad and level_of(x) == level for x in xs])
         if any(wanted):
-            here = _differentiation(family, xs, wanted)
+            here = _differentiation(family, xs, wanted, apply)
             if any(here.active):
-                allowed = _is_allowed()
-                _set_allowed(True)
-                try:
-                    return here.apply(here, level, apply, *xs)
-                finally:
-                    _set_allowed(allowed)
-    return _lower(family, xs, level, apply)
-
-
-def _lower(family: Family, xs: Tensors, level: int, apply: Apply) -> Tensors:
-    """``apply`` outside of a level of grad, whose tensors are wrapped."""
-    inner = [_unwrap_for_grad(x, level) for x in xs]
-    # no_grad around the transformation holds for what is computed outside of it.
-    recording = functorch.CGradInterpreterPtr(_innermost()).prevGradMode()
-    before = torch.is_grad_enabled(), _is_fwd_grad_enabled()
-    _set_grad_enabled(recording)
-    _set_fwd_grad_enabled(True)
-    try:
-        outs = _outside(apply, family, inner)
-    finally:
-        _set_grad_enabled(before[0])
-        _set_fwd_grad_enabled(before[1])
-    return [_wrap_for_grad(o, level) for o in outs]
+                if state() is None:
+                    Levels.of(family, apply).recorded(wanted, xs, here.apply)
+                return record(here.apply, level, xs)
+    inner = [unwrap_for_grad(x, level) for x in xs]
+    outs = outside(lambda *xs: apply(family, xs), inner, recording=recording)
+    return [wrap_for_grad(o, level) for o in outs]
 
 
 @final
 class Differentiation:
     """A family at dtypes and shapes, with gradients of some inputs."""
 
-    __slots__ = ("active", "apply", "attached", "family", "paths", "pullbacks", "ruled")
+    __slots__ = (
+        "active", "apply", "attached", "call", "family", "key", "paths", "pullbacks", "ruled",
+        "settings",
+    )  # fmt: skip
 
-    def __init__(self, family: Family, xs: Tensors, wanted: Mask) -> None:
+    def __init__(self, family: Family, xs: Tensors, wanted: Mask, call: Apply) -> None:
         self.family = family
+        self.call = call
+        # A pullback is derived under the options of its forward pass.
+        self.settings = current_settings()
         self.paths = paths_of(family.program(tuple([aval_of(x) for x in xs])))
         self.active = reached(wanted, self.paths, (True,) * len(self.paths))
         self.attached = attached(self.active, self.paths)
-        self.apply = named_apply(_LevelNode, family.name)
         # What the forward rules of custom_vjp functions do has derivatives of its own.
         self.ruled = family.child(ruled_handle("", self.active)[2:])
         # By the results that have cotangents: the inputs that get gradients, and of whom.
         self.pullbacks: dict[Mask, tuple[Mask, Family]] = {}
+        # Not called if nothing is active.
+        self.apply = _node_apply(self)
 
     def pullback(self, mask: Mask) -> tuple[Mask, Family]:
         """The inputs that get gradients from cotangents at ``mask``, and the family for that."""
@@ -138,47 +137,59 @@ class Differentiation:
         """Nothing here waits for a backward pass."""
 
 
-def _differentiation(family: Family, xs: Tensors, wanted: Mask) -> Differentiation:
+def _differentiation(family: Family, xs: Tensors, wanted: Mask, call: Apply) -> Differentiation:
     key: Any = ("level", tracing_key(), wanted, tuple([(x.dtype, x.shape) for x in xs]))
     found = family.runs.get(key)
     if found is None:
-        found = Differentiation(family, xs, wanted)
+        found = Differentiation(family, xs, wanted, call)
         family.runs.set(key, found)
     return found
 
 
-@final
-class _LevelNode(torch.autograd.Function):
-    """Reverse mode in one level of torch.func. Applied by ``_recorded``."""
+def _node_apply(here: Differentiation) -> Callable[..., Any]:
+    """The ``apply`` of the autograd function for one level: ``apply(level, *xs)``."""
+    lowered = Levels.of(here.ruled, here.call).lowered
+    active, key = here.active, here.settings.key
+    detached = [i for i, kept in enumerate(here.attached) if not kept]
+    everything = here.attached
+    pull = Levels.of(here.pullback(everything)[1], here.call).anywhere
+    sources = [i for i, kept in enumerate(here.attached) if kept]
 
-    @staticmethod
-    def forward(
-        ctx: LevelContext, here: Differentiation, level: int, apply: Apply, *xs: torch.Tensor
-    ) -> tuple[torch.Tensor, ...]:
-        ctx.here, ctx.call, ctx.settings = here, apply, current_settings()
-        ctx.set_materialize_grads(False)
+    def forward(ctx: AutogradContext, level: int, *xs: torch.Tensor) -> Tensors:
         ctx.save_for_backward(*xs)
-        outs = _lower(here.ruled, xs, level, apply)
-        if not all(here.attached):
-            ctx.mark_non_differentiable(
-                *[o for o, kept in zip(outs, here.attached, strict=True) if not kept]
-            )
+        ctx.set_materialize_grads(False)
+        outs = lowered(level, *xs)
+        if detached:
+            ctx.mark_non_differentiable(*[outs[i] for i in detached])
         return tuple(outs)
 
-    @staticmethod
-    def backward(ctx: LevelContext, *grads: Any) -> tuple[Any, ...]:
-        here = ctx.here
-        mask = tuple([g is not None for g in grads])
-        if not any(mask):
-            return (None,) * (len(here.active) + 3)
-        wanted, pullback = here.pullback(mask)
-        given = [*ctx.saved_tensors, *[g for g in grads if g is not None]]
-        # A pullback may be called when its level is over.
-        leaves = [_unwrap_if_dead(x) for x in given]
+    def backward(ctx: AutogradContext, *grads: Any) -> tuple[Any, ...]:
+        saved = ctx.saved_tensors
         try:
-            with ctx.settings.again():
-                results = iter(ctx.call(pullback, leaves))
+            cotangents = [grads[i] for i in sources]
+            known = all([g is not None for g in cotangents]) and tracing_key() == key
+            if known and is_quiet():
+                return gradients(pull(*[alive(x) for x in (*saved, *cotangents)]), active)
+            return _in_full(here, saved, grads)
         except Exception as error:
             hide_internal_frames(error)
             raise
-        return (None, None, None, *[next(results) if w else None for w in wanted])
+
+    rules = {
+        "__module__": __name__,
+        "forward": staticmethod(forward),
+        "backward": staticmethod(backward),
+    }
+    named = type(_FUNCTION)(event_name(here.family.name), (_FUNCTION,), rules)
+    return super(_FUNCTION, named).apply
+
+
+def _in_full(here: Differentiation, saved: Tensors, grads: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The gradients of all inputs from whatever cotangents there are."""
+    mask = tuple([g is not None for g in grads])
+    if not any(mask):
+        return (None,) * (len(here.active) + 1)
+    wanted, pullback = here.pullback(mask)
+    leaves = [alive(x) for x in (*saved, *[g for g in grads if g is not None])]
+    with here.settings.again():
+        return gradients(here.call(pullback, leaves), wanted)

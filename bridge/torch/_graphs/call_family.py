@@ -19,7 +19,7 @@ from tracebridge.core.ir.debug_info import DebugInfo, Parameters, where_is
 from tracebridge.core.ir.flat_fun import FlatFun
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.tracer import Tracer
-from tracebridge.core.tree.tree import flatten
+from tracebridge.core.tree.tree import flatten, leaf_treedef
 from tracebridge.torch._crossing.structure import BOOL, TENSOR
 from tracebridge.torch._crossing.symbolic import LEAST_SIZES, aval_of_text
 from tracebridge.torch._graphs.fingerprint import fingerprint
@@ -176,6 +176,8 @@ class CallFamily(Family):
         return jaxpr
 
     def _note_structure(self, avals: Avals, n: int, tree: Any) -> None:
+        if tree == leaf_treedef:
+            tree = leaf_treedef  # is looked for by identity
         ranks = tuple([(str(a.dtype), a.ndim) for a in avals])
         if self.out_trees.setdefault((ranks, n), tree) != tree:
             self.other_trees[types_of(avals)] = tree

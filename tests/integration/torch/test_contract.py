@@ -32,13 +32,14 @@ PRIVATE = (
 )
 
 
-# Of torch._C._functorch: levels of torch.func, see _eager/transforms.py.
+# Of torch._C._functorch: levels of torch.func, see _eager/levels.py.
 LEVELS = (
     "CGradInterpreterPtr",
     "_add_batch_dim",
     "_unwrap_batched",
     "_unwrap_for_grad",
     "_wrap_for_grad",
+    "current_level",
     "get_single_level_autograd_function_allowed",
     "maybe_get_level",
     "peek_interpreter_stack",

@@ -74,6 +74,24 @@ def test_no_grad_around_and_inside():
     assert not func.grad(lambda x: inside(x) + x.sum())(X).sub(1).any()
 
 
+def test_no_grad_inside_holds_for_outer_levels():
+    """What is computed in it has no gradient of an outer level either, nor of a leaf of none."""
+    f = wrap(lambda x: (x**3).sum())
+    leaf = X.clone().requires_grad_()
+
+    def inner(y):
+        def loss(x):
+            with torch.no_grad():
+                scale = f(y)
+            return (x * scale).sum()
+
+        return func.grad(loss)(X).sum()
+
+    for _ in range(3):
+        assert not func.grad(inner)(X).any()
+        assert not inner(leaf).requires_grad
+
+
 def test_integers_beside_floats():
     """Results of integers have no gradient, mapped or not."""
     f = wrap(lambda x, n: ((x * n).sum(), n + 1))
@@ -191,3 +209,121 @@ def test_structures_in_graphs():
     torch._dynamo.reset()
     again = torch.compile(lambda x: f(x), backend="eager", dynamic=False)
     assert [list(again(torch.ones(n))) for n in (3, 2)] == [["odd"], ["even"]]
+
+
+KNOWN = {
+    "grad": lambda f: func.grad(f)(X[0], X[1]),
+    "grad of the second": lambda f: func.grad(f, argnums=1)(X[0], X[1]),
+    "grad of both": lambda f: func.grad(f, argnums=(0, 1))(X[0], X[1]),
+    "grad and value": lambda f: func.grad_and_value(f)(X[0], X[1]),
+    "in double": lambda f: func.grad(f)(X[0].double(), X[1].double()),
+    "other sizes": lambda f: func.grad(f)(X[0, :2], X[1, :2]),
+    "strided": lambda f: func.grad(f)(X.t()[0], X.t()[1]),
+    "vmap": lambda f: func.vmap(f)(X, X),
+    "vmap of the first": lambda f: func.vmap(f, (0, None))(X, X[1]),
+    "vmap along the last": lambda f: func.vmap(f, (1, 1))(X, X),
+    "vmap of grad": lambda f: func.vmap(func.grad(f))(X, X),
+    "grad of vmap": lambda f: func.grad(lambda x: func.vmap(f)(x, X).sum())(X),
+    "grad of grad": lambda f: func.grad(lambda x: func.grad(f)(x, X[1]).sum())(X[0]),
+    "grad of a mixed grad": lambda f: func.grad(lambda y: func.grad(f)(X[0], y).sum())(X[1]),
+    "jvp of grad": lambda f: func.jvp(lambda x: func.grad(f)(x, X[1]), (X[0],), (X[1],)),
+    "grad of jvp": lambda f: func.grad(lambda x: func.jvp(lambda y: f(y, X[1]), (x,), (X[1],))[1])(
+        X[0]
+    ),
+    "jacrev": lambda f: func.jacrev(lambda x: f(x, X[1]) * x)(X[0]),
+    "hessian": lambda f: func.hessian(f)(X[0], X[1]),
+    "a leaf inside": lambda f: torch.autograd.grad(
+        func.grad(f)(X[0], LEAF).sum(), LEAF, retain_graph=True
+    ),
+    "half of it": lambda f: func.grad(lambda x: 0.5 * f(x, X[1]))(X[0]),
+    "twice": lambda f: func.grad(lambda x: f(x, X[1]) * f(x, x))(X[0]),
+    "gradients inside": lambda f: func.grad(
+        lambda x: (torch.autograd.grad(f(x, X[1]), x, create_graph=True)[0] ** 2).sum()
+    )(X[0]),
+}
+LEAF = X[1].clone().requires_grad_()
+
+
+def test_known_levels_are_those_of_torch():
+    """All kinds of calls of one function in turn, three times: none is taken for another one."""
+    f = wrap(lambda x, y: tnp.sum(tnp.sin(x) * y * x))
+    want = {name: call(lambda x, y: (x.sin() * y * x).sum()) for name, call in KNOWN.items()}
+
+    for _ in range(3):
+        for name, call in KNOWN.items():
+            # The order of sums differs.
+            torch.testing.assert_close(call(f), want[name], rtol=1e-5, atol=1e-6, msg=name)
+    assert depth() == 0
+
+
+def test_known_levels_with_trees():
+    """Arguments in a dict and by name are found as positional ones are, results as they were."""
+    f = wrap(lambda p, *, y: {"out": tnp.sum(p["a"] * y), "n": p["a"] + 1})
+
+    for _ in range(3):
+        gradient, kept = func.grad(lambda p: (f(p, y=X)["out"], f(p, y=X)["n"]), has_aux=True)(
+            {"a": X}
+        )
+        assert torch.equal(gradient["a"], X)
+        assert torch.equal(kept, X + 1)
+        assert torch.equal(func.vmap(lambda a: f({"a": a}, y=X[0])["n"])(X), X + 1)
+
+
+def test_known_levels_keep_no_tensor():
+    """Neither the look at tensors nor the node holds them when the call is over."""
+    f = wrap(lambda x: tnp.sum(x * x))
+    x = X.clone()
+    for _ in range(3):
+        func.grad(f)(x)
+        func.vmap(f)(x)
+    alive = weakref.ref(x)
+    del x
+
+    assert alive() is None
+
+
+def test_a_change_in_place_between_the_passes():
+    """A backward pass of a tensor that was changed since is an error, as with torch."""
+    f = wrap(lambda x: tnp.sum(x * x))
+
+    def loss(x):
+        y = x * 2
+        value = f(y)
+        y.add_(1)
+        return value
+
+    for _ in range(3):
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            func.grad(loss)(X)
+        assert torch.equal(func.grad(f)(X), 2 * X)
+
+
+def test_options_between_the_passes():
+    """A pullback is of the program of its forward pass, whatever has been set since."""
+    f = wrap(lambda x: tnp.sum(x * tnp.arange(3).astype(float)))
+    for _ in range(2):
+        func.grad(f)(X[0])
+    value, pullback = func.vjp(f, X[0])
+
+    tb.config.update("enable_x64", True)
+    try:
+        (gradient,) = pullback(torch.ones(()))
+        assert func.vmap(f)(X).dtype == torch.float64
+    finally:
+        tb.config.update("enable_x64", False)
+
+    assert (torch.float32, torch.float32) == (value.dtype, gradient.dtype)
+    assert torch.equal(gradient, torch.arange(3.0))
+    assert func.vmap(f)(X).dtype == torch.float32
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_nested_tensors_in_levels():
+    """The error says what is wrong with the tensor, known calls or not."""
+    f = wrap(lambda x: tnp.sum(x * x))
+    nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
+
+    for _ in range(2):
+        func.grad(f)(X[0])
+        with pytest.raises(tb.errors.ExchangeError, match="is nested"):
+            func.grad(lambda x: f(nested) + x.sum())(X)
