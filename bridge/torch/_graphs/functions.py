@@ -150,7 +150,9 @@ class _Values:
             raise _closes_over(what)
         if isinstance(source, NumpyTensorSource):
             source = source.base
-        value = self.output.resolve_source_value(source)
+        # As OutputGraph.resolve_source_value, which torch has since 2.12.
+        frame = self.output.root_tx
+        value = source.get_value({"G": frame.f_globals, "L": frame.f_locals}, {}, {})
         if isinstance(value, torch.Tensor):
             raise _closes_over(f"{what}, a tensor")
         self.found.append(value)
