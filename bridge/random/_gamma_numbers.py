@@ -6,6 +6,7 @@ shape above it: the product with a power of a uniform number.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ def gamma_numbers(stream: Stream, a: Any, shape: Sizes, dtype: DType, log_space:
     if stream.is_partitionable:
         words = key_and_counters(stream.words, shape)
         x = gamma_draw_p.bind(*words, fixed, log_space=log_space)
-        return random_gamma_p.bind(x, a, log_space=log_space)
+        return _moving(x, a, log_space)
     words = stream.implementation.split(stream.words, (count,))
     shapes = lax.reshape(fixed, (count,))
 
@@ -49,7 +50,14 @@ def gamma_numbers(stream: Stream, a: Any, shape: Sizes, dtype: DType, log_space:
 
     # Other generators do not give the same words for several keys at once.
     x = lax_map(lambda pair: one(*pair), (words, shapes))
-    return random_gamma_p.bind(lax.reshape(x, shape), a, log_space=log_space)
+    return _moving(lax.reshape(x, shape), a, log_space)
+
+
+def _moving(x: Value, a: Value, log_space: bool) -> Any:
+    """Numbers that depend on their shapes; those of the shapes 0 are all 0."""
+    zero = lax.eq(a, lax.full_like(a, 0))
+    x = lax.select(zero, lax.full_like(x, -math.inf if log_space else 0), x)
+    return random_gamma_p.bind(x, a, log_space=log_space)
 
 
 def _one(stream: Stream, a: Value, log_space: bool) -> Any:

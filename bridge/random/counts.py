@@ -52,6 +52,9 @@ def _geometric(key: Value, p: Value, shape: Sizes | None, dtype: DType) -> Any:
     one = constant(1, shape, kind)
     u = lax.select(lax.eq(u, constant(0, shape, kind)), one, u)
     steps = lax.floor(lax.div(lax.log(u), lax.log1p(lax.neg(p))))
+    # The logarithm of 1 plus the other zero would have the other sign.
+    never = lax.eq(p, constant(0, shape, kind))
+    steps = lax.select(never, constant(np.inf, shape, kind), steps)
     return lax.convert_dtype(lax.add(steps, one), dtype)
 
 

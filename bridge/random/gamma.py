@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import tracebridge.core.lax as lax
+from tracebridge.core.dtypes.finfo import finfo
 from tracebridge.core.errors.argument_errors import index_of
 from tracebridge.core.errors.shape_errors import RankError
 from tracebridge.core.ir.value import Value
@@ -39,21 +40,32 @@ def _gamma(key: Value, a: Value, shape: Sizes | None, dtype: DType, log_space: b
 
 def _beta(key: Value, a: Value, b: Value, shape: Sizes | None, dtype: DType) -> Any:
     shape = joint_shape("beta", shape, a.aval.shape, b.aval.shape)
+    both = [spread(v, shape, dtype) for v in (a, b)]
     streams = stream_of("beta", key).split()
-    logs = [
-        gamma_numbers(stream, v, shape, dtype, True)
-        for stream, v in zip(streams, (a, b), strict=True)
-    ]
+    logs = [_finite_logs(stream, v) for stream, v in zip(streams, both, strict=True)]
     # The larger of the two numbers is scaled to 1: neither overflows, and not both are 0.
     most = lax.max(*logs)
     first, second = (lax.exp(lax.sub(v, most)) for v in logs)
-    return lax.div(first, lax.add(first, second))
+    share = lax.div(first, lax.add(first, second))
+    unknown = lax.bitwise_and(*[lax.eq(v, lax.full_like(v, math.inf)) for v in both])
+    return lax.select(unknown, lax.full_like(share, math.nan), share)
+
+
+def _finite_logs(stream: Stream, a: Value) -> Any:
+    """Logarithms of gamma numbers whose differences are no NaN: infinite ones are cut off.
+
+    Those of the shape 0 stay: they are less than all others.
+    """
+    logs = gamma_numbers(stream, a, a.aval.shape, a.aval.dtype, True)
+    most = float(finfo(logs.aval.dtype).max)
+    cut = lax.max(lax.min(logs, most), -most)
+    return lax.select(lax.eq(a, lax.full_like(a, 0)), logs, cut)
 
 
 def _squares(stream: Stream, df: Value, shape: Sizes, dtype: DType) -> Any:
     two = constant(2, (), dtype)
     half = lax.div(lax.convert_dtype(df, dtype), two)
-    return lax.mul(lax.exp(gamma_numbers(stream, half, shape, dtype, True)), two)
+    return lax.mul(gamma_numbers(stream, half, shape, dtype, False), two)
 
 
 def _chisquare(key: Value, df: Value, shape: Sizes | None, dtype: DType) -> Any:
@@ -64,14 +76,22 @@ def _chisquare(key: Value, df: Value, shape: Sizes | None, dtype: DType) -> Any:
 def _f(key: Value, above: Value, below: Value, shape: Sizes | None, dtype: DType) -> Any:
     shape = joint_shape("f", shape, above.aval.shape, below.aval.shape)
     second, first = stream_of("f", key).split()
-    top, bottom = (
-        _or_one(spread(df, shape, dtype), lax.div(squares, spread(df, shape, dtype)))
-        for df, squares in (
-            (above, _squares(first, above, shape, dtype)),
-            (below, _squares(second, below, shape, dtype)),
-        )
-    )
-    return lax.div(top, bottom)
+    pairs = ((first, above), (second, below))
+    return lax.exp(lax.sub(*[_log_mean(s, spread(df, shape, dtype)) for s, df in pairs]))
+
+
+def _log_mean(stream: Stream, freedom: Value) -> Any:
+    """The logarithm of a mean of squares of normal numbers, which may underflow."""
+    half = lax.mul(freedom, 0.5)
+    log = _finite_logs(stream, half)
+    # Halves that are subnormal count as 0.
+    none = lax.lt(lax.abs(freedom), 4 * float(finfo(freedom.aval.dtype).tiny))
+    all_ = lax.eq(freedom, lax.full_like(freedom, math.inf))
+    half = lax.select(lax.bitwise_or(none, all_), lax.full_like(half, 1), half)
+    log = lax.sub(log, lax.log(half))
+    log = lax.select(none, lax.full_like(log, -math.inf), log)
+    # That of infinitely many numbers is 1.
+    return lax.select(all_, lax.full_like(log, 0), log)
 
 
 def _t(key: Value, df: Value, shape: Sizes | None, dtype: DType) -> Any:
@@ -81,13 +101,16 @@ def _t(key: Value, df: Value, shape: Sizes | None, dtype: DType) -> Any:
     half = lax.div(lax.convert_dtype(df, dtype), constant(2, (), dtype))
     g = gamma_numbers(second, half, shape, dtype, False)
     half = spread(half, shape)
-    return lax.mul(n, lax.sqrt(_or_one(half, lax.div(half, g))))
+    return lax.div(n, lax.sqrt(_mean(g, half)))
 
 
-def _or_one(freedom: Value, mean: Value) -> Any:
-    """The mean of squares of normal numbers; of infinitely many it is 1."""
-    infinite = lax.eq(freedom, lax.full_like(freedom, math.inf))
-    return lax.select(infinite, lax.full_like(mean, 1), mean)
+def _mean(total: Value, freedom: Value) -> Any:
+    """Of squares of normal numbers; of infinitely many it is 1, and it vanishes with them."""
+    mean = lax.div(total, freedom)
+    for end, limit in ((math.inf, 1), (0, 0)):
+        here = lax.eq(freedom, lax.full_like(freedom, end))
+        mean = lax.select(here, lax.full_like(mean, limit), mean)
+    return mean
 
 
 def _dirichlet(key: Value, alpha: Value, shape: Sizes | None, dtype: DType) -> Any:
@@ -96,20 +119,27 @@ def _dirichlet(key: Value, alpha: Value, shape: Sizes | None, dtype: DType) -> A
         raise RankError(msg)
     *batch, count = alpha.aval.shape
     shape = (*joint_shape("dirichlet", shape, tuple(batch)), count)
-    logs = gamma_numbers(stream_of("dirichlet", key), alpha, shape, dtype, True)
+    alpha = spread(alpha, shape, dtype)
+    logs = _finite_logs(stream_of("dirichlet", key), alpha)
     last = (len(shape) - 1,)
     kept = tuple(range(len(shape) - 1))
     # Where there are no concentrations, there is nothing to scale either.
     most = lax.stop_gradient(lax.reduce_max(logs, last)) if count else lax.reduce_sum(logs, last)
     parts = lax.exp(lax.sub(logs, lax.broadcast_in_dim(most, shape, kept)))
-    return lax.div(parts, lax.broadcast_in_dim(lax.reduce_sum(parts, last), shape, kept))
+    shares = lax.div(parts, lax.broadcast_in_dim(lax.reduce_sum(parts, last), shape, kept))
+    infinite = lax.convert_dtype(lax.eq(alpha, lax.full_like(alpha, math.inf)), dtype)
+    unknown = lax.gt(lax.reduce_sum(infinite, last), 1.0)
+    unknown = lax.broadcast_in_dim(unknown, shape, kept)
+    return lax.select(unknown, lax.full_like(shares, math.nan), shares)
 
 
 def _powers(stream: Stream, p: Any, shape: Sizes, dtype: DType) -> Any:
     first, second = stream.split()
-    inverse: Any = 1 / p
-    g = gamma_numbers(first, inverse, shape, dtype, False)
-    return signs(second, shape, dtype) * g**inverse
+    # Without end the powers leave numbers between 0 and 1 as likely as each other.
+    least = 8 * float(finfo(dtype).tiny)
+    inverse = lax.max(lax.convert_dtype(1 / p, dtype), least)
+    log = gamma_numbers(first, inverse, shape, dtype, True)
+    return signs(second, shape, dtype) * lax.exp(log * spread(inverse, shape))
 
 
 def _generalized_normal(key: Value, p: Value, shape: Sizes, dtype: DType) -> Any:
@@ -218,8 +248,9 @@ def beta(
 
     Args:
         key: one key, typed or as words.
-        a: first parameter, positive.
-        b: second parameter, positive.
+        a: first parameter, positive; at 0 and infinity the result is the limit, 0 and 1.
+        b: second parameter, positive; the other way round. Where both are 0 or infinite there is
+            no limit, and the result is NaN.
         shape: sizes of the result; ``None`` means that of the parameters together.
         dtype: dtype of the result; ``None`` means the default one.
         out_sharding: how to split the result over a mesh with axes of the type Explicit.

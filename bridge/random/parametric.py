@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import tracebridge.core.lax as lax
+from tracebridge.core.dtypes.finfo import finfo
 from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.runtime.arrays.argument_types import DType, ShapeLike, ShardingLike
@@ -49,7 +50,12 @@ def _weibull_min(key: Value, scale: Value, concentration: Any, shape: Sizes, dty
     joint_shape("weibull_min", shape, scale.aval.shape, concentration.aval.shape)
     e = exponentials(stream_of("weibull_min", key), shape, dtype)
     power = lax.div(constant(1, shape, dtype), spread(concentration, shape, dtype))
-    return lax.mul(lax.pow(e, power), spread(scale, shape, dtype))
+    factor, scale = lax.pow(e, power), spread(scale, shape, dtype)
+    # Powers that overflow, or vanish, are numbers: such a scale decides alone.
+    kind = finfo(dtype)
+    number = lax.max(lax.min(factor, float(kind.max)), float(kind.tiny))
+    inside = lax.bitwise_and(lax.ge(scale, float(kind.tiny)), lax.le(scale, float(kind.max)))
+    return lax.mul(lax.select(inside, factor, number), scale)
 
 
 def _lognormal(key: Value, sigma: Value, shape: Sizes | None, dtype: DType) -> Any:
@@ -78,13 +84,26 @@ def _wald(key: Value, mean: Value, shape: Sizes | None, dtype: Any) -> Any:
     first, second = stream_of("wald", key).split()
     mean = spread(mean, shape, dtype)
     v, z = normals(first, shape, dtype), unit_floats(second, shape, dtype)
-    y = lax.mul(v, v)
-    mean_y = lax.mul(mean, y)
-    four, half = constant(4, shape, dtype), constant(0.5, shape, dtype)
-    root = lax.sqrt(lax.add(lax.mul(four, mean_y), lax.mul(mean_y, mean_y)))
-    x = lax.add(mean, lax.mul(lax.mul(half, mean), lax.sub(mean_y, root)))
-    chance = lax.div(mean, lax.add(mean, x))
-    return lax.select(lax.le(z, chance), x, lax.div(lax.mul(mean, mean), x))
+    half_y = lax.mul(lax.mul(v, v), 0.5)
+    kind = finfo(dtype)
+    tiny = float(kind.tiny)
+    one = constant(1, shape, dtype)
+
+    def larger(begin: Any, w: Any) -> Any:
+        """``begin + w + sqrt(w (w + 2 begin))``; with begin 1 its inverse is the other root."""
+        w = lax.select(lax.lt(lax.abs(w), tiny), lax.full_like(w, tiny), w)
+        root = lax.mul(lax.sqrt(w), lax.sqrt(lax.add(w, lax.mul(begin, 2.0))))
+        return lax.add(lax.add(begin, w), root)
+
+    # Roots over the mean, which are their inverses; above the limit the other one is never taken.
+    capped = lax.min(mean, float(kind.max) / 256)
+    ratio = larger(one, lax.mul(capped, half_y))
+    share = lax.div(one, ratio)
+    inverse = lax.div(one, lax.max(mean, one))
+    x = lax.div(one, larger(inverse, half_y))
+    x = lax.select(lax.le(mean, one), lax.mul(capped, share), x)
+    chance = lax.div(one, lax.add(one, share))
+    return lax.select(lax.le(z, chance), x, lax.mul(capped, ratio))
 
 
 def _truncated_normal(

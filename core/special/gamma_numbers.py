@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core import lax
@@ -45,10 +46,16 @@ class RandomGamma(Elementwise):
 def _slope(x: Value, a: Value, log_space: bool) -> Any:
     if not log_space:
         return random_gamma_grad(a, x)
-    number = lax.exp(x)
-    # The exponential of a very negative logarithm is 0, where the quotient would be NaN.
-    number = lax.max(number, float(finfo(number.aval.dtype).tiny))
-    return lax.div(random_gamma_grad(a, number), number)
+    kind = finfo(x.aval.dtype)
+    tiny, most = float(kind.tiny), float(kind.max)
+    # Rounding of the largest logarithms gives infinite numbers.
+    number = lax.max(lax.min(lax.exp(x), most), tiny)
+    # Small numbers have the probability x**a / gamma(a + 1), also where they are no more than
+    # their logarithms. Slopes that overflow meet factors 0, which are to win.
+    small = lax.div(lax.sub(lax.digamma(lax.add(a, 1.0)), x), a)
+    small = lax.max(lax.min(small, most), -most)
+    is_small = lax.lt(x, math.log(tiny))
+    return lax.select(is_small, small, lax.div(random_gamma_grad(a, number), number))
 
 
 random_gamma_p = RandomGamma()

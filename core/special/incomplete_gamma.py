@@ -69,7 +69,8 @@ class _Point:
         self.share = where(self.is_large, x / a, 1.0)
         self.decay = log1p_less(self.mu, self.share)
         self.gauss = (self.large * self.decay).of(lax.exp)
-        self.norm = (self.large * (2.0 * math.pi)).of(lax.sqrt)
+        # Of the largest numbers the product would overflow.
+        self.norm = self.large.of(lax.sqrt) * math.sqrt(2.0 * math.pi)
         self.stirling = stirling_rest(self.large)
 
     def factor(self) -> Expression:
@@ -214,7 +215,7 @@ class _Uniform:
         """The derivative of Q in ``a``, over ``exp(-a eta**2 / 2)``."""
         # d/da of eta sqrt(a/2), and of -a eta**2 / 2 = a log1p_less(mu).
         root = (self.a * 0.5).of(lax.sqrt)
-        edge = self.eta * 0.25 / root - self.ratio / self.a * root
+        edge = (self.eta * 0.25 - self.ratio * 0.5) / root
         decay = self.mu.of(lax.log1p)
         return self.d_rest + self.rest * decay - edge / math.sqrt(math.pi)
 
@@ -280,10 +281,9 @@ def _lower_slope(a: Expression, x: Expression) -> Expression:
 def _number_slope(a: Expression, x: Expression) -> Expression:
     p = _Point(a, x)
     inner = _upper_slope(p) * (p.x / p.a)
-    nowhere = p.invalid | p.a_is_0
-    return first_of(
-        [(nowhere, math.nan), (p.x_is_0, 0.0), (p.a_is_inf, 1.0), (p.x_is_inf, _INF)], inner
-    )
+    # All numbers of shape 0 are 0, and nearly all of those of small shapes.
+    ends = [(p.x_is_0, 0.0), (p.a_is_0, math.nan), (p.a_is_inf, 1.0), (p.x_is_inf, _INF)]
+    return first_of([(p.invalid, math.nan), *ends], inner)
 
 
 def _density(a: Expression, x: Expression) -> Expression:

@@ -254,6 +254,89 @@ def test_infinite_degrees_of_freedom() -> None:
     assert [1.0] == tb.random.f(key, np.inf, np.array([np.inf])).tolist()
 
 
+INF = np.inf
+# What all numbers are at such parameters; None where each is finite, and not all are equal.
+LIMITS: dict[str, tuple[Any, list[tuple[Any, ...]], list[float | None]]] = {
+    "gamma": (random.gamma, [(0.0,), (-0.0,), (INF,)], [0, 0, INF]),
+    "loggamma": (random.loggamma, [(0.0,), (-0.0,), (INF,)], [-INF, -INF, INF]),
+    "chisquare": (random.chisquare, [(0.0,), (INF,), (3e38,)], [0, INF, None]),
+    "beta": (
+        random.beta,
+        [(0.0, 1.0), (1.0, 0.0), (INF, 2.0), (2.0, INF), (0.0, INF), (INF, INF), (1.2e-38, 1.2e-38)],
+        [0, 1, 1, 0, 0, np.nan, None],
+    ),
+    "f": (
+        random.f,
+        [(0.0, 2.0), (2.0, 0.0), (0.0, 0.0), (INF, INF), (3.0, 3e38), (INF, 3.0)],
+        [0, INF, np.nan, 1, None, None],
+    ),
+    "wald": (random.wald, [(0.0,), (INF,), (3e38,), (1e4,)], [0, None, None, None]),
+    "weibull_min": (
+        random.weibull_min,
+        [(0.0, 1e-3), (INF, 1e-3), (2.0, INF)],
+        [0, INF, 2],
+    ),
+    "generalized_normal": (
+        lambda key, p, shape: random.generalized_normal(key, p, shape),
+        [(INF,), (3e38,), (1e4,)],
+        [None, None, None],
+    ),
+    "geometric": (random.geometric, [(0.0,), (-0.0,), (1.0,)], [2**31 - 1, 2**31 - 1, 1]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_limits_of_parameters(name: str) -> None:
+    """At 0, infinity and close to them numbers are those of the limit, NaN if there is none."""
+    draw, cases, limits = LIMITS[name]
+    columns = [np.array(c, np.float32) for c in zip(*cases, strict=True)]
+    numbers = np.asarray(draw(random.key(3), *columns, shape=(40, len(cases))))
+
+    for column, limit in zip(numbers.T, limits, strict=True):
+        if limit is None:
+            assert np.isfinite(column).all()
+            # Numbers close to the largest one are less than a rounding apart.
+            assert name == "chisquare" or np.unique(column).size > 1
+            assert name == "generalized_normal" or column.min() >= 0
+        else:
+            np.testing.assert_array_equal(column, np.full(40, limit, column.dtype))
+
+
+def test_numbers_between_bounds_for_high_powers() -> None:
+    """The generalized normal distribution goes to the uniform one."""
+    for p in (1e4, INF):
+        x = random.generalized_normal(random.key(1), np.float32(p), (500,))
+        assert stats.kstest(np.asarray(x), stats.uniform(-1, 2).cdf).pvalue > 1e-3
+
+
+def test_infinite_concentrations() -> None:
+    """One takes all; two have no limit; those of 0 get nothing."""
+    alpha = np.array([[INF, 1, 0], [INF, INF, 1], [0, 1, 1e-38]], np.float32)
+    one, two, none = np.asarray(random.dirichlet(random.key(1), alpha))
+
+    assert [1.0, 0.0, 0.0] == one.tolist()
+    assert np.isnan(two).all()
+    assert [0.0, 1.0, 0.0] == none.tolist()
+
+
+def test_slopes_at_the_ends() -> None:
+    """Gamma numbers of large shapes move with them; what is cut off does not."""
+    shapes = np.array([0.0, 1e-3, 3e38, INF], np.float32)
+
+    def total(a: Any) -> Any:
+        shares = random.beta(random.key(2), a, tnp.float32(2), a.shape)
+        return (random.gamma(random.key(1), a) + shares).sum()
+
+    slopes = np.asarray(tb.grad(total)(shapes))
+
+    assert np.isfinite(slopes).all()
+    np.testing.assert_allclose(slopes[2:], 1, rtol=1e-3)  # of random.gamma_grad in float32
+    # Far below the least number, P = x**a / gamma(a + 1) keeps its value.
+    a, key = np.float32(1e-3), random.key(4)
+    x, slope = tb.value_and_grad(lambda a: random.loggamma(key, a))(a)
+    np.testing.assert_allclose(slope, (-0.5772 - x) / a, rtol=1e-3)  # digamma(1 + a)
+
+
 def test_vectors_sum_to_what_they_must() -> None:
     """Dirichlet vectors to 1, multinomial ones to the number of trials; empty ones are there."""
     key = random.key(0)
