@@ -9,12 +9,12 @@ import numpy as np
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.lax.ad_util import full_of, zeros_of
+from tracebridge.core.linalg.blocks import complex_form
 from tracebridge.core.linalg.matrices import (
     INT32,
     adjoint,
     along_columns,
     as_dtype,
-    complex_dtype,
     conj,
     diagonal,
     eye_of,
@@ -48,7 +48,7 @@ def eig_by_sweeps(a: Value, *, left: bool, right: bool) -> list[Any]:
     else:
         values = _of_blocks(form)
         if wanted:
-            form, *q = for_each_matrix(_complex_form, form, *q, ranks=(2, 2))
+            form, *q = complex_form(form, *q)
     whole = lax.mul(values, as_dtype(per_matrix(unit, values.aval.shape), values.aval.dtype))
     if not wanted:
         return [whole]
@@ -94,41 +94,6 @@ def _of_blocks(form: Value) -> Any:
 
 
 _SIDES = ((0, 1, 0), (1, 0, 0))
-
-
-def _complex_form(form: Value, q: Value) -> list[Any]:
-    """Triangular and unitary matrices: a rotation for each block of two rows."""
-    n = form.aval.shape[-1]
-    kind = complex_dtype(form.aval.dtype)
-    start = [as_dtype(form, kind), as_dtype(q, kind)]
-    if n < 2:
-        return start
-    zero = full_of(form.aval.update(shape=(), dtype=INT32), 0)
-
-    def step(k: Any, xs: Any) -> list[Any]:
-        t, z = xs
-        block = lax.dynamic_slice(form, (k, k), (2, 2))
-        b, c = [lax.reshape(part(block, (i, i + 1), (1 - i, 2 - i)), ()) for i in (0, 1)]
-        # The first eigenvector of the block is (i r, c), r being the imaginary part.
-        r = lax.mul(lax.sqrt(lax.abs(b)), lax.sqrt(lax.abs(c)))
-        length = lax.sqrt(lax.add(lax.mul(r, r), lax.mul(c, c)))
-        none = lax.eq(c, scalar(c, 0))
-        safe = lax.select_n(none, length, scalar(c, 1))
-        nothing = zeros_of(c.aval)
-        real = lax.select_n(none, nothing, scalar(c, 1))
-        first = lax.complex(real, lax.select_n(none, lax.div(r, safe), nothing))
-        second = lax.complex(lax.select_n(none, lax.div(c, safe), nothing), nothing)
-        entries = [first, lax.neg(second), second, conj(first)]
-        turn = lax.reshape(lax.concatenate([lax.reshape(e, (1,)) for e in entries], 0), (2, 2))
-        rows = matmul(adjoint(turn), lax.dynamic_slice(t, (k, zero), (2, n)))
-        t = lax.dynamic_update_slice(t, rows, (k, zero))
-        updated: list[Any] = []
-        for y in (t, z):
-            columns = matmul(lax.dynamic_slice(y, (zero, k), (n, 2)), turn)
-            updated.append(lax.dynamic_update_slice(y, columns, (zero, k)))
-        return updated
-
-    return list(repeated(n - 1, step, start))
 
 
 def _of_triangular(t: Value) -> list[Any]:

@@ -101,7 +101,7 @@ def _tangents(t: Value, q: Value, change: Value) -> list[Any]:
     """Those of both results; see the text of the module."""
     kept = _solvable(t)
     inner = matmul(adjoint(q), matmul(change, q))
-    turn = _lower_turn(t, kept, inner)
+    turn = lower_turn(t, kept, inner)
     moved = lax.sub(inner, _commutator(turn, t))
     turn = lax.sub(turn, adjoint(turn))
     if not is_complex(t.aval.dtype):
@@ -134,7 +134,7 @@ def _solvable(t: Value) -> Any:
     return lax.bitwise_and(kept, differ[0])
 
 
-def _lower_turn(t: Value, kept: Value, inner: Value) -> Any:
+def lower_turn(t: Value, kept: Value, inner: Value) -> Any:
     """X where it is determined: it solves ``X T - T X = M`` there, and is zero elsewhere.
 
     Derivatives solve again, so that they need neither the basis nor the loop.

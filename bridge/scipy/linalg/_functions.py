@@ -10,9 +10,7 @@ import numpy as np
 import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
 from tracebridge._api.custom.custom_jvp import custom_jvp
-from tracebridge._api.derivatives.jvp import jvp
 from tracebridge.core.config.inner_steps import inner_steps
-from tracebridge.core.control.custom.closure_convert import closure_convert
 from tracebridge.core.control.solve.custom_linear_solve import custom_linear_solve
 from tracebridge.core.errors.argument_errors import ArgumentValueError, UnsupportedArgumentError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
@@ -24,6 +22,7 @@ from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.numpy._staging import is_traced
 from tracebridge.scipy.linalg._eigen import inexact
+from tracebridge.scipy.linalg._taylor import form_in_groups, function_of_triangular, together
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.value import Value
@@ -68,60 +67,32 @@ def funm(A: ArrayLike, func: Callable[[Array], Array], disp: bool = True) -> Any
         disp: whether the result comes alone; otherwise with an estimate of its error.
 
     Returns:
-        The matrix, or ``(matrix, error)``. Eigenvalues that are nearly equal make it inexact, and
-        its derivatives more so; those that are equal to the last bit leave first derivatives exact
-        if the matrix is normal.
+        The matrix, or ``(matrix, error)``. Close and equal eigenvalues, also of matrices that are
+        not normal, take the function's Taylor series, which it must have there; its derivatives
+        come from the series too. NaN where more than about 40 eigenvalues of such a matrix are
+        close.
 
     >>> import tracebridge as tb
     >>> tb.scipy.linalg.funm(4 * tb.numpy.eye(2), tb.numpy.sqrt).tolist()
     [[2.0, 0.0], [0.0, 2.0]]
     """
-    a, _ = _square("funm", A)
-    t, z = _complex_schur(a)
-    d = tnp.diagonal(t, axis1=-2, axis2=-1)
-    rows, columns = _diagonals(d)
-    gap = rows - columns
-    tiny = float(tnp.finfo(t.dtype).eps)
-    equal = gap == 0
-    gap = tnp.where(equal, tiny, gap)
-
-    def element(t: Any, f: Any) -> Any:
-        return tnp.where(equal, f, (tnp.matmul(f, t) - tnp.matmul(t, f)) / gap)
-
-    values = func(d)
-    first = values[..., None] * tnp.eye(t.shape[-1], dtype=t.dtype)
-    if is_traced(t):
-        first = first + _between_equals(func, t, d, equal)
-    f = _by_diagonals(t, first, element)
+    a, dtype = _square("funm", A)
+    if not a.size:
+        return (a, tnp.zeros((), tnp.finfo(a.dtype).dtype)) if not disp else a
+    t, z, groups, series = form_in_groups(as_dtype(a, complex_dtype(a.aval.dtype)), func)
+    f = function_of_triangular(t, groups, series)
     out = tnp.matmul(tnp.matmul(z, f), adjoint(z))
     if not tnp.iscomplexobj(a):
         # Where the imaginary part is rounding, the function is real.
-        out = tnp.real(out) if _is_real(out) else out
+        out = rounded(tnp.real(out), dtype) if _is_real(out) else out
     if disp:
         return out
-    least = tnp.min(tnp.where(np.eye(t.shape[-1], dtype=bool), np.inf, tnp.abs(gap)), initial=1.0)
+    tiny = float(tnp.finfo(t.dtype).eps)
+    rows, columns = _diagonals(tnp.diagonal(t))
+    least = tnp.min(tnp.where(together(groups), np.inf, tnp.abs(rows - columns)), initial=1.0)
     size = tnp.sum(tnp.abs(tnp.triu(t, 1)))
     error = tnp.minimum(1.0, tnp.maximum(tiny, tiny / least * size))
     return out, tnp.where(tnp.all(tnp.isfinite(out)), error, np.inf)
-
-
-def _between_equals(func: Callable[[Array], Array], t: Any, d: Any, equal: Any) -> Any:
-    """Zeros with the tangents of elements between equal eigenvalues: those of t times a slope."""
-    converted, closed_over = closure_convert(func, d)
-    beside = tnp.logical_and(equal, ~np.eye(t.shape[-1], dtype=bool))
-
-    @custom_jvp
-    def zeros(t: Any, *others: Any) -> Any:
-        return tnp.zeros_like(t)
-
-    @zeros.defjvp
-    def rule(primals: Any, tangents: Any) -> Any:
-        d = tnp.diagonal(primals[0], axis1=-2, axis2=-1)
-        slope = jvp(lambda d: converted(d, *primals[1:]), (d,), (tnp.ones_like(d),))[1]
-        tangent = tnp.where(beside, slope[..., :, None] * tangents[0], 0)
-        return zeros(*primals), tangent.astype(primals[0].dtype)
-
-    return zeros(t, *closed_over)
 
 
 def _is_real(x: Value) -> bool:
