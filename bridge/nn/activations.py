@@ -13,6 +13,7 @@ from tracebridge._api.programs.jit import jit
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
+from tracebridge.numpy._promote import as_strong
 
 
 def _inexact(x: Any) -> Any:
@@ -108,7 +109,8 @@ def softplus(x: ArrayLike) -> Array:
     >>> float(tb.nn.softplus(100.0))
     100.0
     """
-    return tnp.logaddexp(x, 0.0)
+    # A float would make weak results of integers that decide about dtypes.
+    return tnp.logaddexp(x, 0)
 
 
 @jit
@@ -320,12 +322,12 @@ def _gelu_by_tanh(x: Any) -> Any:
         inner = math.sqrt(2 / math.pi) * (x + 0.044715 * (x**3))
         return 0.5 * (1.0 + tnp.tanh(inner))
 
-    return _gated(x, gate, 30.0)
+    return as_strong(_gated(x, gate, 30.0))
 
 
 @jit
 def _gelu_by_erfc(x: Any) -> Any:
-    return _gated(x, lambda x: 0.5 * lax.erfc(-x * math.sqrt(0.5)))
+    return as_strong(_gated(x, lambda x: 0.5 * lax.erfc(-x * math.sqrt(0.5))))
 
 
 def glu(x: ArrayLike, axis: int = -1) -> Array:

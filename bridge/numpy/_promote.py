@@ -62,6 +62,23 @@ def as_dtype(x: Value, dtype: DType, weak: bool = False) -> Any:
     return lax.convert_dtype(x, dtype, weak)
 
 
+def strongly(operation: Callable[..., Any]) -> Callable[..., Any]:
+    """``operation``, whose results decide about dtypes also where its operands do not."""
+
+    def run(*operands: Any) -> Any:
+        result = operation(*operands)
+        if isinstance(result, list):
+            return [as_strong(x) for x in result]
+        return as_strong(result)
+
+    return run
+
+
+def as_strong(x: Value) -> Any:
+    """``x`` without its weak type."""
+    return lax.convert_dtype(x, x.aval.dtype) if x.aval.weak_type else x
+
+
 def broadcast_operands(name: str, *xs: Any) -> list[Any]:
     """Operands of one shape; those without axes stay as they are."""
     shapes = [x.aval.shape for x in xs if x.aval.ndim]

@@ -14,7 +14,7 @@ from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
-from tracebridge.numpy._promote import promote_inexact
+from tracebridge.numpy._promote import as_strong, promote_inexact
 from tracebridge.numpy._staging import unary_function
 
 
@@ -75,7 +75,12 @@ def _angle(z: Value, deg: bool) -> Any:
     return lax.mul(result, 180.0 / math.pi) if deg else result
 
 
-_angle_staged = StagedFunction(_angle, "angle")
+def _angle_or_step(z: Value, deg: bool) -> Any:
+    angle = _angle(z, deg)
+    return angle if is_complex(z.aval.dtype) else as_strong(angle)
+
+
+_angle_staged = StagedFunction(_angle_or_step, "angle")
 
 
 def angle(z: ArrayLike, deg: bool = False) -> Array:

@@ -20,7 +20,7 @@ import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.ad_util import full_of, zeros_of
-from tracebridge.numpy._promote import inexact_operands, promote_inexact
+from tracebridge.numpy._promote import inexact_operands, promote_inexact, strongly
 from tracebridge.numpy._staging import binary_function, unary_function
 
 
@@ -237,7 +237,7 @@ arctanh = unary_function(
 )
 atanh = arctanh
 log2 = unary_function(
-    _inexact(lambda x: _scaled(lax.log(x), 1.0 / math.log(2.0))),
+    strongly(_inexact(lambda x: _scaled(lax.log(x), 1.0 / math.log(2.0)))),
     "log2",
     """Logarithm to base 2, elementwise; integers become floats.
 
@@ -247,7 +247,7 @@ log2 = unary_function(
     """,
 )
 log10 = unary_function(
-    _inexact(lambda x: _scaled(lax.log(x), 1.0 / math.log(10.0))),
+    strongly(_inexact(lambda x: _scaled(lax.log(x), 1.0 / math.log(10.0)))),
     "log10",
     """Logarithm to base 10, elementwise; integers become floats.
 

@@ -28,7 +28,12 @@ from tracebridge.core.runtime.arrays.argument_types import DType
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
-from tracebridge.numpy._promote import broadcast_operands, check_no_out, promote_inexact
+from tracebridge.numpy._promote import (
+    as_strong,
+    broadcast_operands,
+    check_no_out,
+    promote_inexact,
+)
 from tracebridge.numpy._staging import binary_function, unary_function
 
 _BOOL = np.dtype(np.bool_)
@@ -305,7 +310,13 @@ def _nan_to_num(*args: Value) -> Any:
     return x
 
 
-_nan_to_num_staged = StagedFunction(_nan_to_num, "nan_to_num")
+def _numbers(x: Value, *args: Value) -> Any:
+    # Integers have nothing to replace, and stay as weak as they are.
+    numbers = _nan_to_num(x, *args)
+    return as_strong(numbers) if is_inexact(x.aval.dtype) else numbers
+
+
+_nan_to_num_staged = StagedFunction(_numbers, "nan_to_num")
 
 
 def nan_to_num(

@@ -12,7 +12,7 @@ from tracebridge.core.ir.value import Value
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
-from tracebridge.numpy._promote import check_no_out, promote_inexact
+from tracebridge.numpy._promote import as_strong, check_no_out, promote_inexact
 from tracebridge.numpy._staging import unary_function
 
 
@@ -31,7 +31,9 @@ def _trunc(x: Value) -> Any:
 
 
 def _rint(x: Value) -> Any:
-    (x,) = promote_inexact(x)
+    if not is_inexact(x.aval.dtype):
+        # Whole numbers as floats that decide about dtypes.
+        return as_strong(*promote_inexact(x))
     if is_complex(x.aval.dtype):
         return lax.complex(_rint(lax.real(x)), _rint(lax.imag(x)))
     return lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)

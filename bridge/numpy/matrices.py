@@ -19,7 +19,7 @@ from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.core.symbolic.dims import Dim
-from tracebridge.numpy._promote import broadcast_to, normalize_axis, promote_numeric
+from tracebridge.numpy._promote import broadcast_to, normalize_axis, promote_numeric, strongly
 from tracebridge.numpy._staging import is_traced
 from tracebridge.numpy.creation import canonical_shape, traced_offset
 
@@ -59,7 +59,7 @@ def diagonal_of(x: Value, offset: int, axis1: int, axis2: int, name: str = "diag
     )
 
 
-_diagonal_staged = StagedFunction(diagonal_of, "diagonal")
+_diagonal_staged = StagedFunction(strongly(diagonal_of), "diagonal")
 
 
 def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
@@ -124,7 +124,7 @@ def diag(v: ArrayLike, k: int = 0) -> Array:
 
 
 _diagflat_staged = StagedFunction(
-    lambda x, k: _matrix_of(lax.reshape(x, (x.aval.size,)), k), "diagflat"
+    strongly(lambda x, k: _matrix_of(lax.reshape(x, (x.aval.size,)), k)), "diagflat"
 )
 
 
@@ -227,7 +227,7 @@ def _vander(x: Value, n: int, increasing: bool) -> Any:
     return lax.concatenate(columns, 1) if n > 1 else columns[0]
 
 
-_vander_staged = StagedFunction(_vander, "vander")
+_vander_staged = StagedFunction(strongly(_vander), "vander")
 
 
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> Array:

@@ -21,7 +21,7 @@ from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy import linalg
-from tracebridge.numpy._promote import promote_inexact
+from tracebridge.numpy._promote import promote_inexact, strongly
 from tracebridge.numpy._staging import concrete, shape_of, value_of
 
 
@@ -110,7 +110,7 @@ def _poly(zeros: Value) -> Any:
     return total
 
 
-_poly_staged = StagedFunction(_poly, "poly")
+_poly_staged = StagedFunction(strongly(_poly), "poly")
 
 
 def poly(seq_of_zeros: ArrayLike) -> Array:

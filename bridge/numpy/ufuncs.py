@@ -22,7 +22,7 @@ from tracebridge.core.util.public_path import public_path
 from tracebridge.numpy import elementwise_arithmetic as m
 from tracebridge.numpy import elementwise_logic as logic
 from tracebridge.numpy import reductions
-from tracebridge.numpy._promote import check_no_out, normalize_axis
+from tracebridge.numpy._promote import check_no_out, normalize_axis, promote_inexact
 from tracebridge.numpy._staging import static_dtype, value_of
 from tracebridge.numpy._universal import apply_where
 from tracebridge.numpy.cumulative import cumprod, cumsum
@@ -346,7 +346,11 @@ def _count(name: str, value: ArrayLike) -> int:
 
 def _converted(self: ufunc, name: str, a: ArrayLike, dtype: DTypeLike | None) -> Any:
     kind = self.kind if dtype is None else static_dtype(name, dtype)
-    return value_of(a) if kind is None else lax.convert_dtype(value_of(a), kind)
+    x = value_of(a)
+    if kind is None and self.function in (logaddexp, logaddexp2):
+        # Folded in the dtype of the results, and not of the integers given.
+        return promote_inexact(x)[0]
+    return x if kind is None else lax.convert_dtype(x, kind)
 
 
 def frompyfunc(func: Function, /, nin: int, nout: int, *, identity: object = None) -> ufunc:

@@ -8,6 +8,7 @@ import tracebridge.core.lax as lax
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.special import bessel
+from tracebridge.numpy._promote import strongly
 from tracebridge.scipy._special import formulas
 from tracebridge.scipy._special.elementwise import floats
 
@@ -17,8 +18,8 @@ _STAGED = {
         "erf": lambda *xs: lax.erf(*xs),
         "erfc": lambda *xs: lax.erfc(*xs),
         "erfinv": lambda *xs: lax.erf_inv(*xs),
-        "ndtr": formulas.ndtr,
-        "ndtri": formulas.ndtri,
+        "ndtr": strongly(formulas.ndtr),
+        "ndtri": strongly(formulas.ndtri),
         "i0": bessel.bessel_i0,
         "i0e": bessel.bessel_i0e,
         "i1": bessel.bessel_i1,

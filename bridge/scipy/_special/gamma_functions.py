@@ -10,7 +10,7 @@ from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
-from tracebridge.numpy._promote import promote_inexact
+from tracebridge.numpy._promote import promote_inexact, strongly
 from tracebridge.scipy._special import formulas, gamma_formulas
 from tracebridge.scipy._special.elementwise import floats
 from tracebridge.scipy._special.series import widened
@@ -43,10 +43,12 @@ def _real_or_complex(name: str, real: Callable[..., Any], other: Callable[..., A
 
 
 _gamma_staged = _real_or_complex(
-    "gamma", widened(gamma_formulas.gamma), gamma_formulas.gamma_of_complex
+    "gamma",
+    strongly(widened(gamma_formulas.gamma)),
+    strongly(gamma_formulas.gamma_of_complex),
 )
 _loggamma_staged = _real_or_complex(
-    "loggamma", formulas.loggamma, gamma_formulas.log_gamma_of_complex
+    "loggamma", formulas.loggamma, strongly(gamma_formulas.log_gamma_of_complex)
 )
 
 

@@ -11,14 +11,14 @@ from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
-from tracebridge.numpy._promote import promote_inexact
+from tracebridge.numpy._promote import promote_inexact, strongly
 from tracebridge.scipy._special import faddeeva
 from tracebridge.scipy._special import integral_formulas as formulas
 from tracebridge.scipy._special.elementwise import floats
 from tracebridge.scipy._special.series import widened
 
 _STAGED = {
-    name: floats(name, widened(function), full=True)
+    name: floats(name, strongly(widened(function)), full=True)
     for name, function in {
         "dawsn": faddeeva.dawsn,
         "exp1": formulas.exp1,
@@ -46,8 +46,8 @@ def _wofz(z: Array) -> Any:
     return faddeeva.wofz(z)
 
 
-_erfcx_staged = StagedFunction(_erfcx, "erfcx")
-_wofz_staged = StagedFunction(_wofz, "wofz")
+_erfcx_staged = StagedFunction(strongly(_erfcx), "erfcx")
+_wofz_staged = StagedFunction(strongly(_wofz), "wofz")
 
 
 def _call(name: str, *xs: ArrayLike) -> Any:

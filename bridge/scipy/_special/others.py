@@ -14,12 +14,12 @@ from tracebridge.core.runtime.arrays.argument_types import Axis
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
-from tracebridge.numpy._promote import hashable_axis, normalize_axes, promote_inexact
+from tracebridge.numpy._promote import hashable_axis, normalize_axes, promote_inexact, strongly
 from tracebridge.scipy._special import formulas, gamma_formulas
 from tracebridge.scipy._special.elementwise import floats
 from tracebridge.scipy._special.series import widened
 
-_log_ndtr_staged = floats("log_ndtr", formulas.log_ndtr)
+_log_ndtr_staged = floats("log_ndtr", strongly(formulas.log_ndtr))
 _zeta_staged = floats("zeta", lambda *xs: lax.zeta(*xs), full=True)
 _comb_staged = floats("comb", formulas.comb, full=True)
 _factorial_staged = floats(
@@ -109,7 +109,7 @@ def _multigammaln(a: Array, d: int) -> Any:
     return total
 
 
-_multigammaln_staged = StagedFunction(_multigammaln, "multigammaln")
+_multigammaln_staged = StagedFunction(strongly(_multigammaln), "multigammaln")
 
 
 def multigammaln(a: ArrayLike, d: Array) -> Array:
