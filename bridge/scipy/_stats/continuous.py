@@ -44,17 +44,49 @@ def _cauchy_quantile(q: Array) -> Any:
     return tnp.where(edge, ends, tnp.where(middle, near, tnp.where(upper, far, -far)))
 
 
-def _cauchy_log_density(y: Array) -> Any:
-    # The square of a large number overflows, its logarithm does not.
+def _log1p_of_square(y: Array) -> Any:
+    """``log1p(y * y)``: the square of a large number overflows, its logarithm does not."""
     large = tnp.abs(y) > 1e8
     small = tnp.where(large, 0, y)
     log = 2 * tnp.log(tnp.abs(tnp.where(large, y, 1)))
-    return -math.log(math.pi) - tnp.where(large, log, tnp.log1p(small * small))
+    return tnp.where(large, log, tnp.log1p(small * small))
+
+
+def _power_of_size(y: Array, b: Array) -> Any:
+    """``abs(y) ** b``; its slope at 0, where powers below 1 have two, is 0."""
+    middle = y == 0
+    return tnp.where(middle, 0, tnp.abs(tnp.where(middle, 1, y)) ** b)
 
 
 def _gennorm_below(y: Array, b: Array) -> Any:
-    tail = 0.5 * f.gammaincc(1 / b, tnp.abs(y) ** b)
-    return tnp.where(y < 0, tail, 1 - tail)
+    middle = y == 0
+    tail = 0.5 * f.gammaincc(1 / b, tnp.abs(tnp.where(middle, 1, y)) ** b)
+    # In the middle the value is known and the slope is the density.
+    half = 0.5 + y * tnp.exp(tnp.log(b / 2) - f.gammaln(1 / b))
+    return tnp.where(middle, half, tnp.where(y < 0, tail, 1 - tail))
+
+
+def _beta_above(y: Array, a: Array, b: Array) -> Any:
+    # Up to the mean the distance to 1, of which a small number may leave no digit, is not needed.
+    low = y * (a + b) < a
+    first, second = tnp.where(low, a, b), tnp.where(low, b, a)
+    share = f.incomplete_beta(first, second, tnp.where(low, y, 1 - y))
+    return tnp.where(low, 1 - share, share)
+
+
+# Of the exponential of a larger number the negative has the exponential 0.
+_LARGEST_RATE = 7.0
+
+
+def _rate(y: Array) -> Any:
+    """``exp(y)``, or a number that is large enough."""
+    return tnp.exp(tnp.minimum(y, _LARGEST_RATE))
+
+
+def _log_rate_below(y: Array) -> Any:
+    """``log(1 - exp(-exp(y)))``; far below it is ``y``, and ``exp(y)`` too small for a number."""
+    far = y < -37
+    return tnp.where(far, y, _log1mexp(_rate(tnp.where(far, 0, y))))
 
 
 def _laplace_below(y: Array) -> Any:
@@ -80,7 +112,7 @@ NORM = Distribution(
 )  # fmt: skip
 CAUCHY = Distribution(
     "cauchy", "Cauchy numbers", (),
-    _cauchy_log_density,
+    lambda y: -math.log(math.pi) - _log1p_of_square(y),
     functions={
         "cdf": lambda y: tnp.arctan2(1, -y) / math.pi, "sf": lambda y: tnp.arctan2(1, y) / math.pi,
         "ppf": lambda q: _cauchy_quantile(q), "isf": lambda q: -_cauchy_quantile(q),
@@ -97,6 +129,7 @@ GAMMA = Distribution(
     "gamma", "gamma numbers", ("a",),
     lambda y, a: f.xlogy(a - 1, y) - y - f.gammaln(a), _positive, _zero,
     functions={"cdf": lambda y, a: f.gammainc(a, y), "sf": lambda y, a: f.gammaincc(a, y)},
+    vanishes=lambda y, a: (y == 0) & (a > 1),
 )  # fmt: skip
 CHI2 = Distribution(
     "chi2", "sums of squares of normal numbers", ("df",),
@@ -105,6 +138,7 @@ CHI2 = Distribution(
     functions={
         "cdf": lambda y, n: f.gammainc(n / 2, y / 2), "sf": lambda y, n: f.gammaincc(n / 2, y / 2),
     },
+    vanishes=lambda y, n: (y == 0) & (n > 2),
 )  # fmt: skip
 BETA = Distribution(
     "beta", "beta numbers", ("a", "b"),
@@ -112,13 +146,13 @@ BETA = Distribution(
     _positive, _zero, lambda *s: 1.0,
     functions={
         "cdf": lambda y, a, b: f.incomplete_beta(a, b, y),
-        "sf": lambda y, a, b: f.incomplete_beta(b, a, 1 - y),
+        "sf": _beta_above,
     },
-    example="2.0, 3.0",
+    vanishes=lambda y, a, b: ((y == 0) & (a > 1)) | ((y == 1) & (b > 1)), example="2.0, 3.0",
 )  # fmt: skip
 GENNORM = Distribution(
     "gennorm", "generalized normal numbers", ("beta",),
-    lambda y, b: tnp.log(b / 2) - f.gammaln(1 / b) - tnp.abs(y) ** b, _positive,
+    lambda y, b: tnp.log(b / 2) - f.gammaln(1 / b) - _power_of_size(y, b), _positive,
     functions={
         "cdf": lambda y, b: _gennorm_below(y, b),
     },
@@ -128,20 +162,22 @@ GUMBEL_R = Distribution(
     "gumbel_r", "Gumbel numbers, of largest values", (),
     lambda y: -y - tnp.exp(-y),
     functions={
-        "cdf": lambda y: tnp.exp(-tnp.exp(-y)), "logcdf": lambda y: -tnp.exp(-y),
-        "sf": lambda y: -tnp.expm1(-tnp.exp(-y)), "logsf": lambda y: _log1mexp(tnp.exp(-y)),
+        "cdf": lambda y: tnp.exp(-_rate(-y)), "logcdf": lambda y: -tnp.exp(-y),
+        "sf": lambda y: -tnp.expm1(-_rate(-y)), "logsf": lambda y: _log_rate_below(-y),
         "ppf": lambda q: -tnp.log(-tnp.log(q)),
     },
+    vanishes=lambda y: y < -_LARGEST_RATE,
     quantile="p",
 )  # fmt: skip
 GUMBEL_L = Distribution(
     "gumbel_l", "Gumbel numbers, of smallest values", (),
     lambda y: y - tnp.exp(y),
     functions={
-        "cdf": lambda y: -tnp.expm1(-tnp.exp(y)), "logcdf": lambda y: _log1mexp(tnp.exp(y)),
-        "sf": lambda y: tnp.exp(-tnp.exp(y)), "logsf": lambda y: -tnp.exp(y),
+        "cdf": lambda y: -tnp.expm1(-_rate(y)), "logcdf": _log_rate_below,
+        "sf": lambda y: tnp.exp(-_rate(y)), "logsf": lambda y: -tnp.exp(y),
         "ppf": lambda q: tnp.log(-tnp.log1p(-q)),
     },
+    vanishes=lambda y: y > _LARGEST_RATE,
     quantile="p",
 )  # fmt: skip
 LAPLACE = Distribution(
@@ -175,7 +211,8 @@ PARETO = Distribution(
 def _log_density_of_t(y: Array, n: Array) -> Any:
     finite = tnp.isfinite(n)
     n = tnp.where(finite, n, 1)
-    log = -(n + 1) / 2 * tnp.log1p(y * y / n) - 0.5 * tnp.log(n) - f.log_beta(n / 2, 0.5 + 0 * n)
+    rest = -0.5 * tnp.log(n) - f.log_beta(n / 2, 0.5 + 0 * n)
+    log = -(n + 1) / 2 * _log1p_of_square(y / tnp.sqrt(n)) + rest
     return tnp.where(finite, log, -0.5 * (y * y + _LOG_2_PI))
 
 
@@ -204,7 +241,10 @@ def _log_narrow_mass(a: Array, width: Array) -> Any:
 def _log_wide_mass(a: Array, b: Array) -> Any:
     turned = a > 0
     low, high = tnp.where(turned, -b, a), tnp.where(turned, -a, b)
-    bottom, top = f.log_ndtr(low), f.log_ndtr(high)
+    # A bound at infinity has no slope, not even a product of 0 and infinity.
+    end = tnp.isinf(low)
+    bottom = tnp.where(end, -math.inf, f.log_ndtr(tnp.where(end, 0, low)))
+    top = f.log_ndtr(high)
     finite = tnp.isfinite(bottom)
     gap = tnp.where(finite, top - tnp.where(finite, bottom, 0), 1)
     return tnp.where(finite, top + _log1mexp(tnp.where(gap > 0, gap, 1)), top)
@@ -235,6 +275,8 @@ VONMISES = Distribution(
 )  # fmt: skip
 WRAPCAUCHY = Distribution(
     "wrapcauchy", "Cauchy numbers wound around a circle", ("c",),
-    lambda y, c: tnp.log1p(-c * c) - _LOG_2_PI - tnp.log(1 + c * c - 2 * c * tnp.cos(y)),
+    # Sums of squares, which do not cancel where c is close to 1.
+    lambda y, c: tnp.log((1 - c) * (1 + c)) - _LOG_2_PI
+    - tnp.log((1 - c) ** 2 + 4 * c * tnp.sin(y / 2) ** 2),
     lambda c: (c > 0) & (c < 1), _zero, lambda *s: 2 * math.pi, placed=(),
 )  # fmt: skip

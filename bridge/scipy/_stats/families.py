@@ -57,6 +57,8 @@ class Distribution:
     quantile: str = "q"
     # Whether scalar parameters are repeated to the shape of the result.
     repeats: bool = True
+    # Where the density is 0 inside: its logarithm may have an infinite slope there.
+    vanishes: Formula = lambda y, *shapes: False
 
     def function(self, kind: str) -> Callable[..., Array]:
         """The public function of this kind."""
@@ -87,6 +89,8 @@ class Distribution:
             inside = (y >= low) & (y <= high) & ~tnp.isinf(y)
             if self.discrete:
                 inside = inside & (y == tnp.floor(y))
+            if not kind.startswith("log"):
+                inside = inside & ~tnp.asarray(self.vanishes(y, *shapes))
             safe = tnp.where(inside, y, self.inner(*shapes))
             log = self.log_density(safe, *shapes)
             if not self.discrete:

@@ -174,3 +174,84 @@ def test_mass_between_scalar_bounds_is_one_number() -> None:
     for args in ((x, -1.0, 2.0), (0.5, x - 5, 4.0), (x, -1.0, x + 4, x[:, None])):
         found = truncnorm.sf(*args)
         np.testing.assert_allclose(found, stats.truncnorm.sf(*args), 1e-5, 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds", "shapes", "points"),
+    [
+        ("gamma", "pdf", (2.5,), [0.0]), ("chi2", "pdf", (5.5,), [0.0]),
+        ("beta", "pdf", (2.0, 3.0), [0.0, 1.0]),
+        ("gumbel_l", "pdf cdf sf logcdf", (), [7.5, 40.0, 1e30]),
+        ("gumbel_r", "pdf cdf sf logsf", (), [-7.5, -40.0, -1e30]),
+    ],
+)  # fmt: skip
+def test_no_slope_where_the_density_is_0(
+    name: str, kinds: str, shapes: tuple[float, ...], points: list[float]
+) -> None:
+    """The logarithm of the density has an infinite one there, of which a factor 0 leaves none."""
+    x = np.array(points)
+    with tb.enable_x64():
+        for kind in kinds.split():
+            values, pull = tb.vjp(functools.partial(getattr(module(name), kind)), x, *shapes)
+            slopes = pull(np.ones_like(values))
+
+            np.testing.assert_array_equal(np.asarray(slopes[0]), 0 * x, f"{name}.{kind}")
+            assert all(np.isfinite(s).all() for s in slopes), kind
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_gumbel_numbers_far_out(dtype: Any) -> None:
+    """The logarithm of a tail is a number also where the tail is too small for one."""
+    with tb.enable_x64():
+        x = np.array([20.0, 36.0, 38.0, 100.0, 1000.0], dtype)
+        slopes = tb.vmap(tb.grad(module("gumbel_r").logsf))(x)
+        np.testing.assert_allclose(module("gumbel_r").logsf(x), -x, 1e-9)
+        np.testing.assert_allclose(module("gumbel_l").logcdf(-x), -x, 1e-9)
+    np.testing.assert_allclose(slopes, -1.0, 1e-6)
+
+
+@pytest.mark.parametrize(("dtype", "rtol"), [(np.float32, 1e-5), (np.float64, 1e-13)])
+def test_beta_numbers_below_rounding(dtype: Any, rtol: float) -> None:
+    """Of a place whose distance to 1 is rounded to 1 the functions keep all digits."""
+    x, a, b = dtype(1e-30), dtype(0.01), dtype(100)
+    with tb.enable_x64():
+        for kind in ("cdf", "sf", "logcdf", "logsf"):
+            found = getattr(module("beta"), kind)(x, a, b)
+            np.testing.assert_allclose(found, getattr(stats.beta, kind)(x, a, b), rtol)
+        slope = tb.grad(module("beta").logcdf)(x, a, b)
+    np.testing.assert_allclose(slope, 0.01 / x, 1e-4)
+
+
+def test_slopes_at_the_middle_of_generalized_normal_numbers() -> None:
+    """The probability grows by the density there, though powers of 0 have no logarithm."""
+    gennorm = module("gennorm")
+    with tb.enable_x64():
+        for shape in (0.5, 1.0, 2.0, 8.0):
+            slopes = tb.grad(gennorm.cdf, (0, 1))(0.0, shape)
+            np.testing.assert_allclose(slopes, (stats.gennorm.pdf(0, shape), 0), 1e-12)
+        assert tb.grad(gennorm.logpdf)(0.0, 0.5) == 0
+
+
+def test_bounds_at_infinity_have_no_slope() -> None:
+    """Also where both bounds are differentiated, of which one is infinite."""
+    with tb.enable_x64():
+        for kind in ("logpdf", "cdf", "sf", "logcdf", "logsf"):
+            function = getattr(module("truncnorm"), kind)
+            for low, high in ((-INF, 0.5), (-0.5, INF), (-INF, INF)):
+                slopes = np.array(tb.grad(function, (0, 1, 2))(0.3, low, high))
+                step = 1e-6
+                rest = [function(0.3 + d, low, high) for d in (step, -step)]
+                assert np.isfinite(slopes).all(), (kind, low, high)
+                np.testing.assert_allclose(slopes[0], (rest[0] - rest[1]) / 2 / step, 1e-6)
+                assert [s == 0 for s in slopes[1:]] == [low == -INF, high == INF], (kind, slopes)
+
+
+def test_densities_in_single_precision() -> None:
+    """Squares that overflow, and differences that cancel, take no digits."""
+    x = np.array([-1e30, 1e25], np.float32)
+    found = module("t").logpdf(x, np.float32(3.0))
+    np.testing.assert_allclose(found, stats.t.logpdf(x.astype(float), 3.0), 1e-6)
+    c = np.float32(0.999)
+    found = module("wrapcauchy").pdf(np.array([0.0, 1e-3], np.float32), c)
+    expected = stats.wrapcauchy.pdf(np.array([0.0, 1e-3], np.float32).astype(float), float(c))
+    np.testing.assert_allclose(found, expected, 1e-6)
