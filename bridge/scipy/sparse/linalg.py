@@ -14,8 +14,9 @@ from tracebridge._api.args.ravel import ravel_pytree
 from tracebridge._api.derivatives.vjp import linear_transpose
 from tracebridge.core.control.loops.while_loop import while_loop
 from tracebridge.core.control.solve.custom_linear_solve import custom_linear_solve
-from tracebridge.core.dtypes.dtypes import is_complex, is_inexact
+from tracebridge.core.dtypes.dtypes import complex_of, is_complex, is_inexact
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, index_of
+from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.filtering import shield
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.runtime.arrays.argument_types import PyTree
@@ -30,7 +31,7 @@ __all__ = ["bicgstab", "cg", "gmres"]
 Operator = Callable[[Any], Any]
 
 
-def _operator(name: str, what: str, A: Any) -> Operator:
+def _operator(name: str, what: str, A: Any, b: Any) -> Operator:
     """Products with a function, a matrix, or an object that has them."""
     if callable(A):
         return A
@@ -38,6 +39,9 @@ def _operator(name: str, what: str, A: Any) -> Operator:
         if len(A.shape) != 2 or A.shape[0] != A.shape[1]:
             msg = f"{name}: {what} has shape {tuple(A.shape)}, expected a square matrix"
             raise RankError(msg)
+        if hasattr(b, "shape") and b.shape[:1] != (A.shape[1],):
+            msg = f"{name}: {what} has shape {tuple(A.shape)}, b {tuple(b.shape)}"
+            raise ShapeMismatchError(msg, expected=f"b of shape ({A.shape[1]},)")
         return lambda v: A @ v
     if hasattr(A, "__matmul__"):
         return lambda v: A @ v
@@ -53,10 +57,15 @@ def _solve(
     name: str, A: Any, b: Any, x0: Any, M: Any, method: Callable[..., Any], hermitian: bool
 ) -> Any:
     """``method(matvec, b, x0, preconditioner)`` on vectors, with the derivatives of a solution."""
-    matrix = _operator(name, "A", A)
-    preconditioner = _same if M is None else _operator(name, "M", M)
     b = tree.map(_inexact, b)
+    matrix = _operator(name, "A", A, b)
+    preconditioner = _same if M is None else _operator(name, "M", M, b)
+    # The solution is complex where the matrix is.
+    if _is_complex(A) or _is_complex(M):
+        b = tree.map(lambda x: x.astype(complex_of(x.dtype)), b)
     vector, restored = ravel_pytree(b)
+    if vector.size == 0:
+        return b
     start = tnp.zeros_like(vector)
     if x0 is not None:
         _check_like(name, x0, b)
@@ -66,10 +75,10 @@ def _solve(
         operand = restored(v)
         product = matrix(operand)
         _check_like(name, product, operand, "A of x")
-        return ravel_pytree(product)[0].astype(v.dtype)
+        return _flat(name, "A of x", product, v.dtype)
 
     def precondition(v: Any) -> Any:
-        return v if M is None else ravel_pytree(preconditioner(restored(v)))[0].astype(v.dtype)
+        return v if M is None else _flat(name, "M of x", preconditioner(restored(v)), v.dtype)
 
     def transposed(v: Any) -> Any:
         return v if M is None else linear_transpose(precondition, v)(v)[0]
@@ -85,6 +94,18 @@ def _solve(
         matvec, vector, forward, None if symmetric else backward, symmetric=symmetric
     )
     return restored(solution)
+
+
+def _is_complex(A: Any) -> bool:
+    return hasattr(A, "dtype") and is_complex(A.dtype)
+
+
+def _flat(name: str, what: str, product: Any, dtype: Any) -> Any:
+    flat = ravel_pytree(product)[0]
+    if is_complex(flat.dtype) and not is_complex(dtype):
+        msg = f"{name}: {what} is complex, b has dtype {dtype.name}"
+        raise DtypeMismatchError(msg, hint="make b complex: b + 0j")
+    return flat.astype(dtype)
 
 
 def _inexact(x: Any) -> Any:
@@ -179,7 +200,9 @@ def cg(
         ArgumentTypeError: ``A`` or ``M`` is neither a matrix nor a function.
         RankError: a matrix that is not square.
         ArgumentValueError: ``x0``, or what ``A`` gives, is another tree than ``b``.
-        ShapeMismatchError: it has other shapes.
+        ShapeMismatchError: it has other shapes, or a matrix another size than ``b``.
+        DtypeMismatchError: a function gives complex numbers for a real ``b``; complex matrices
+            have complex solutions.
 
     >>> import tracebridge as tb
     >>> A = tb.numpy.array([[4.0, 1.0], [1.0, 3.0]])

@@ -10,6 +10,7 @@ import pytest
 import tracebridge as tb
 from tests.quick_compiles import check_grads
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
+from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.scipy.sparse import linalg
 from tracebridge.testing import assert_allclose
@@ -107,3 +108,29 @@ def test_bad_arguments(i: int) -> None:
     kind, text, call = BAD[i]
     with pytest.raises(kind, match=text):
         call()
+
+
+@pytest.mark.parametrize("name", ["cg", "bicgstab", "gmres"])
+def test_complex_matrices_of_real_vectors(name: str) -> None:
+    """The solution is complex; a function that leaves the real numbers is an error."""
+    matrix, b = np.array([[4, 1j], [-1j, 3]], np.complex64), np.array([1.0, 2.0], np.float32)
+    solver = getattr(linalg, name)
+
+    found = solver(matrix, b, tol=1e-6)[0]
+    assert found.dtype == np.complex64
+    assert_allclose(found, np.linalg.solve(matrix, b), rtol=1e-5)
+    with pytest.raises(DtypeMismatchError, match=rf"{name}: A of x is complex, b has .* float32"):
+        solver(lambda v: matrix @ v, b)
+
+
+@pytest.mark.parametrize("name", ["cg", "bicgstab", "gmres"])
+def test_sizes(name: str) -> None:
+    """No unknowns have no numbers as their solution; a vector of another size is an error."""
+    solver = getattr(linalg, name)
+
+    assert solver(np.eye(0, dtype=np.float32), np.zeros(0, np.float32))[0].shape == (0,)
+    assert solver(lambda t: t, {"a": np.zeros((0, 3))})[0]["a"].shape == (0, 3)
+    with pytest.raises(ShapeMismatchError, match=rf"{name}: A has shape \(3, 3\), b \(4,\)"):
+        solver(np.eye(3), np.ones(4))
+    with pytest.raises(ShapeMismatchError, match=rf"{name}: M has shape \(2, 2\), b \(3,\)"):
+        solver(np.eye(3), np.ones(3), M=np.eye(2))
