@@ -15,6 +15,7 @@ from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.lax.reduce.extremes import largest, smallest
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
+from tracebridge.numpy._staging import concrete
 
 
 def segment_sum(
@@ -46,6 +47,7 @@ def segment_sum(
 
     Raises:
         ArgumentValueError: a negative number of segments.
+        ConcretizationTypeError: ``num_segments`` is not given, and ``segment_ids`` are traced.
         ShapeMismatchError: ``segment_ids`` are not one for each row.
 
     >>> import tracebridge as tb
@@ -171,7 +173,8 @@ def _segments(
     call = f"segment_{kind}"
     x, ids = _rows_and_numbers(call, data, segment_ids)
     if num_segments is None:
-        num_segments = int(np.max(np.asarray(ids), initial=-1)) + 1
+        known = concrete(ids, f"{call}: the number of segments", "give num_segments")
+        num_segments = int(np.max(known, initial=-1)) + 1
     count = operator.index(num_segments)
     if count < 0:
         msg = f"{call}: num_segments is {count}, expected at least 0"
@@ -187,7 +190,10 @@ def _segments(
         if size < 1:
             msg = f"{call}: bucket_size is {size}, expected at least 1"
             raise ArgumentValueError(msg)
-        rows = (-(-ids.shape[0] // size), *rows)
+        # One bucket at least: without rows, too, there are segments. The numbers of buckets need
+        # more bits than those of segments may have.
+        rows = (max(-(-ids.shape[0] // size), 1), *rows)
+        ids = ids.astype(tnp.int32) if ids.dtype.itemsize < 4 else ids
         bucket = tnp.arange(ids.shape[0], dtype=ids.dtype) // size
         index = tnp.stack([bucket, ids], axis=1)
     lead = len(rows) - len(row_shape)

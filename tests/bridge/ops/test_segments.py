@@ -11,6 +11,7 @@ import tracebridge as tb
 from tracebridge import ops
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.core.errors.tracer_errors import ConcretizationTypeError
 from tracebridge.testing import check_rules
 
 X = np.random.default_rng(0).normal(size=(6, 2)).astype(np.float32)
@@ -72,3 +73,22 @@ def test_errors() -> None:
         ops.segment_max(X, IDS, -1)
     with pytest.raises(ArgumentValueError, match="bucket_size"):
         ops.segment_max(X, IDS, 1, bucket_size=0)
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "max", "min"])
+def test_buckets_of_many_rows_and_of_none(name: str) -> None:
+    """More buckets than the dtype of the segments' numbers counts; without rows an identity."""
+    function = getattr(tb.ops, f"segment_{name}")
+    data = np.linspace(0.99, 1.01, 600, dtype=np.float32)
+    numbers = (np.arange(600) % 3).astype(np.int8)
+
+    expected = function(data, numbers.astype(np.int32), 3)
+    np.testing.assert_allclose(function(data, numbers, 3, bucket_size=2), expected, 1e-5)
+    none = (np.zeros((0, 2), np.float32), np.zeros(0, np.int32), 3)
+    np.testing.assert_array_equal(function(*none, bucket_size=2), function(*none))
+
+
+def test_the_number_of_segments_of_a_program() -> None:
+    """The largest number is not known while tracing; the error says what to give."""
+    with pytest.raises(ConcretizationTypeError, match=r"segment_sum(.|\n)*give num_segments"):
+        tb.jit(tb.ops.segment_sum)(np.ones(3), np.arange(3))
