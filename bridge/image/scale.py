@@ -11,13 +11,14 @@ import numpy as np
 
 import tracebridge.lax as lax
 import tracebridge.numpy as tnp
-from tracebridge.core.errors.argument_errors import ArgumentValueError
+from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.lax.contract.precision import Precision
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.util.public_path import public_path
 from tracebridge.numpy._promote import as_dtype, normalize_axis
+from tracebridge.numpy.creation import canonical_shape
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.value import Value
@@ -165,12 +166,17 @@ def _resampled(
     return x
 
 
-def _method_of(method: str | ResizeMethod) -> ResizeMethod:
-    return ResizeMethod.from_string(method) if isinstance(method, str) else method
+def _method_of(call: str, method: str | ResizeMethod) -> ResizeMethod:
+    if isinstance(method, str):
+        return ResizeMethod.from_string(method)
+    if isinstance(method, ResizeMethod):  # pyright: ignore[reportUnnecessaryIsInstance] - a user's value
+        return method
+    msg = f"{call}: method is {method!r} of type {type(method).__name__}"
+    raise ArgumentTypeError(msg, expected="a ResizeMethod or the name of one")
 
 
 def _image_of(call: str, image: ArrayLike, shape: Sequence[int]) -> tuple[Any, tuple[int, ...]]:
-    x, sizes = tnp.asarray(image), tuple(shape)
+    x, sizes = tnp.asarray(image), canonical_shape(shape, call)
     if len(sizes) != x.ndim:
         msg = f"{call}: shape is {sizes}, the image has shape {x.shape}"
         raise ShapeMismatchError(msg, expected="one size for each axis of the image")
@@ -211,7 +217,8 @@ def scale_and_translate(
 
     Raises:
         ShapeMismatchError: not one size for each axis, or one scale for each spatial axis.
-        ArgumentValueError: no such method.
+        ArgumentValueError: no such method, or a negative size.
+        ArgumentTypeError: a size is no integer, or the method of another type.
 
     >>> import tracebridge as tb
     >>> x, one = tb.numpy.array([1.0, 2.0, 3.0]), tb.numpy.ones(1)
@@ -220,7 +227,7 @@ def scale_and_translate(
     """
     call = "scale_and_translate"
     x, sizes = _image_of(call, image, shape)
-    kernel = _method_of(method)
+    kernel = _method_of(call, method)
     if kernel is ResizeMethod.NEAREST:
         msg = f"{call}: method is {method!r}, expected a method that weighs elements"
         raise ArgumentValueError(msg, hint="resize has the method 'nearest'")
@@ -259,14 +266,15 @@ def resize(
 
     Raises:
         ShapeMismatchError: not one size for each axis.
-        ArgumentValueError: no such method.
+        ArgumentValueError: no such method, or a negative size.
+        ArgumentTypeError: a size is no integer, or the method of another type.
 
     >>> import tracebridge as tb
     >>> tb.image.resize(tb.numpy.array([0.0, 4.0]), (4,), "linear").tolist()
     [0.0, 1.0, 3.0, 4.0]
     """
     x, sizes = _image_of("resize", image, shape)
-    kernel = _method_of(method)
+    kernel = _method_of("resize", method)
     axes = [i for i, (n, m) in enumerate(zip(x.shape, sizes, strict=True)) if n != m]
     for axis in axes:
         if x.shape[axis] == 0:

@@ -10,7 +10,7 @@ import pytest
 import tracebridge as tb
 import tracebridge.numpy as tnp
 from tracebridge import image
-from tracebridge.core.errors.argument_errors import ArgumentValueError
+from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.testing import check_rules
 
@@ -105,3 +105,19 @@ def test_errors() -> None:
         image.scale_and_translate(X, (3, 3), (0,), np.ones(1), np.ones(1), "cubic-pytorch")
     with pytest.raises(ShapeMismatchError, match="scale"):
         image.scale_and_translate(X, (3, 3), (0,), np.ones(2), np.ones(1), "linear")
+
+
+@pytest.mark.parametrize(
+    ("shape", "method", "error", "words"),
+    [
+        ((2.5, 3), "linear", ArgumentTypeError, "resize: a size of the shape is 2.5 of type float"),
+        ((-1, 3), "nearest", ArgumentValueError, "resize: a size of the shape is -1"),
+        ((2, 3), 1, ArgumentTypeError, "resize: method is 1 of type int"),
+    ],
+)
+def test_sizes_and_methods_that_are_none(
+    shape: Any, method: Any, error: type[Exception], words: str
+) -> None:
+    """No image comes out of half a row or of a method without a name."""
+    with pytest.raises(error, match=words):
+        image.resize(np.ones((4, 4), np.float32), shape, method)
