@@ -29,14 +29,15 @@ class RegularGridInterpolator:
     """Interpolation between values on a rectangular grid, whose spacing may vary.
 
     Args:
-        points: coordinates along each of ``n`` axes, ascending, of lengths ``m_0 ... m_(n-1)``.
+        points: coordinates along each of ``n`` axes, of lengths ``m_0 ... m_(n-1)``; ascending,
+            or, where they are not traced, descending.
         values: array of shape ``(m_0, ..., m_(n-1), ...)``; further axes are interpolated alike.
         method: "linear" or "nearest".
         bounds_error: False; a traced program raises no errors about values.
         fill_value: what points outside the grid give; None continues the outermost cells.
 
     Raises:
-        ArgumentValueError: no such method, or coordinates that do not ascend.
+        ArgumentValueError: no such method, or coordinates that do neither ascend nor descend.
         UnsupportedArgumentError: ``bounds_error=True``.
         RankError: more axes of points than of values, or coordinates that are no vector.
         ShapeMismatchError: points and values differ in length.
@@ -82,8 +83,15 @@ class RegularGridInterpolator:
                 msg = f"{call}: points[{i}] has length {p.shape[0]}, axis {i} of values {size}"
                 raise ShapeMismatchError(msg)
             if known_not_to_ascend(p):
-                msg = f"{call}: points[{i}] do not ascend"
-                raise ArgumentValueError(msg)
+                if known_not_to_ascend(p[::-1]):
+                    msg = f"{call}: points[{i}] neither ascend nor descend"
+                    raise ArgumentValueError(msg)
+                self._turn(i)
+
+    def _turn(self, axis: int) -> None:
+        """Make the points of an axis, which descend, ascend."""
+        self.values = tnp.flip(self.values, axis)
+        self.grid = (*self.grid[:axis], self.grid[axis][::-1], *self.grid[axis + 1 :])
 
     def __call__(self, xi: Any, method: str | None = None) -> Array:
         """Interpolated values.
