@@ -169,6 +169,14 @@ def _limited_direction(memory: Array, g: Array) -> Any:
 # the search --------------------------------------------------------------------------------------
 
 
+def _norm(g: Array, which: Any) -> Any:
+    if which == tnp.inf:
+        return tnp.abs(g).max(initial=0)
+    if which == -tnp.inf:
+        return tnp.abs(g).min(initial=tnp.inf)
+    return (tnp.abs(g) ** which).sum() ** (1 / which)
+
+
 def descend(
     fun: Callable[..., Any], x0: Array, limits: Limits, history: int | None
 ) -> OptimizeResults:
@@ -181,13 +189,8 @@ def descend(
         rows = tnp.zeros((history, n), x0.dtype)
         memory = (rows, rows, tnp.zeros(history, x0.dtype))
 
-    def size_of(g: Array) -> Any:
-        if limits.norm == tnp.inf:
-            return tnp.abs(g).max(initial=0)
-        return (tnp.abs(g) ** limits.norm).sum() ** (1 / limits.norm)
-
     def status_of(g: Array) -> tuple[Any, Any]:
-        size = size_of(g)
+        size = _norm(g, limits.norm)
         status = tnp.where(size <= limits.gtol, CONVERGED, TOO_LONG)
         status = tnp.where(tnp.isfinite(size), status, UNDEFINED)
         return status.astype("int32"), status != TOO_LONG

@@ -249,6 +249,8 @@ class Rotation:
         return Rotation(self.quat[indexer])
 
     def __mul__(self, other: Rotation) -> Rotation:
+        if not isinstance(other, Rotation):  # pyright: ignore[reportUnnecessaryIsInstance] - a user's value
+            return NotImplemented
         return Rotation(q.PRODUCT((self.quat, other.quat)))
 
     def inv(self) -> Rotation:

@@ -128,3 +128,13 @@ def test_bad_arguments() -> None:
         minimize(matyas, np.zeros((2, 2)), method="BFGS")
     with pytest.raises(RankError, match=r"fun gives an array of shape \(2,\)"):
         minimize(lambda x: x, np.zeros(2), method="BFGS")
+
+
+def test_the_least_slope_as_a_norm() -> None:
+    """The norm of minus infinity is the smallest part of the gradient, as in SciPy."""
+    options = {"norm": -np.inf, "gtol": 1e-2}
+    found = minimize(lambda x: (x**4).sum(), np.array([1.0, 0.2]), method="BFGS", options=options)
+
+    slopes = np.abs(found.jac)
+    assert found.success
+    assert slopes.min() <= 1e-2 < slopes.max()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
 from typing import Any
 
@@ -194,3 +195,9 @@ def test_interpolation() -> None:
     for wrong in (lambda: Slerp.init(times[::-1], THEIRS), lambda: Slerp.init(times[:2], THEIRS)):
         with pytest.raises((ValueError, TypeError), match="Slerp"):
             wrong()
+
+
+def test_products_with_what_is_no_rotation() -> None:
+    """They are errors of the operator, and the other side may know better."""
+    with pytest.raises(TypeError, match=r"unsupported operand.*Rotation.*int"):
+        operator.mul(Rotation.identity(), 3)
