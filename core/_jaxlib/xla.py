@@ -87,6 +87,7 @@ __all__ = [
     "single_device_sharding",
     "start_copy_to_host",
     "with_flag",
+    "without_tiles",
 ]
 
 CompiledMemoryStats = _jax.CompiledMemoryStats
@@ -325,6 +326,36 @@ def make_compile_options(
     if env_overrides:
         options.env_option_overrides = list(env_overrides)
     return options
+
+
+def without_tiles(options: CompileOptions) -> CompileOptions:
+    """A copy of compile options by which XLA's emitter for tiles on CPUs is not used.
+
+    The options themselves in versions of jaxlib that are not known to have this switch. It is an
+    entry of a table that no function of jaxlib sets for one program: it is appended to the encoded
+    options, which protocol buffers merge.
+    """
+    if not _HAS_TILES:
+        return options
+    changed = CompileOptions.ParseFromString(options.SerializeAsString() + _WITHOUT_TILES)
+    return changed if _NO_TILES in changed.SerializeAsString() else options
+
+
+_HAS_TILES = (0, 10, 2) <= JAXLIB_VERSION < (0, 11)
+_NO_TILES = b"xla_cpu_disable_tiled_emitter"
+
+
+def _message(field: int, content: bytes) -> bytes:
+    """A field of less than 128 bytes, encoded for a protocol buffer."""
+    number = field << 3 | 2  # 2: its length is given
+    tag = bytes([number]) if number < 128 else bytes([number & 127 | 128, number >> 7])
+    return tag + bytes([len(content)]) + content
+
+
+# Compile options -> build options -> debug options -> the table of options of a backend.
+_WITHOUT_TILES = _message(
+    3, _message(3, _message(500, _message(1, _NO_TILES) + _message(2, b"true")))
+)
 
 
 def with_flag(options: CompileOptions, name: str, value: str | bool) -> CompileOptions:

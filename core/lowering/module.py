@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from tracebridge.core._jaxlib import mlir
+from tracebridge.core.config.values import option
 from tracebridge.core.dtypes.dtypes import itemsize_bits
 from tracebridge.core.errors.user_warnings import warn_user
 from tracebridge.core.interpreters.dce import dce_jaxpr, wants_dce
@@ -20,6 +21,7 @@ from tracebridge.core.ir.values import Literal
 from tracebridge.core.lowering.context import PLATFORM_INDEX, LoweringContext
 from tracebridge.core.lowering.locations import Locations
 from tracebridge.core.lowering.symbolic import define_dims, has_symbolic_dims
+from tracebridge.core.lowering.tiles import is_faster_without_tiles
 from tracebridge.core.lowering.tokens import RUNTIME_TOKEN, create_tokens
 from tracebridge.core.mlir.attrs import i32, string
 from tracebridge.core.mlir.context import building
@@ -44,7 +46,8 @@ class LoweredModule:
     them. ``callbacks``: host functions by index. ``effects``: those of the program; main takes
     an empty array for each ordered one before all other arguments, and gives one after all
     results. ``inspections``: functions of the placement, to be called when it is known.
-    ``keepalives``: objects that have to live as long as what is compiled.
+    ``keepalives``: objects that have to live as long as what is compiled. ``without_tiles``:
+    whether XLA is to leave out its emitter for tiles.
     """
 
     __slots__ = (
@@ -56,6 +59,7 @@ class LoweredModule:
         "kept",
         "module",
         "name",
+        "without_tiles",
     )
 
     def __init__(
@@ -68,6 +72,7 @@ class LoweredModule:
         effects: Effects = no_effects,
         inspections: Sequence[Any] = (),
         keepalives: Sequence[Any] = (),
+        without_tiles: bool = False,
     ) -> None:
         self.module = module
         self.name = name
@@ -77,6 +82,7 @@ class LoweredModule:
         self.effects = effects
         self.inspections = tuple(inspections)
         self.keepalives = tuple(keepalives)
+        self.without_tiles = without_tiles
 
     def as_text(self) -> str:
         """The StableHLO text."""
@@ -153,7 +159,8 @@ def lower_module(
     if not located:
         _warn_of_waste(jaxpr, name, [i for i in donated if i in kept and i not in aliases])
     held = ctx.callbacks, jaxpr.effects, ctx.inspections, ctx.keepalives
-    return LoweredModule(module, name, kept, hoisted, *held)
+    no_tiles = platform == "cpu" and option("platform_rules") and is_faster_without_tiles(jaxpr)
+    return LoweredModule(module, name, kept, hoisted, *held, no_tiles)
 
 
 def _main(

@@ -13,7 +13,9 @@ from tracebridge.core._jaxlib.xla import (
     XlaRuntimeError,
     make_compile_options,
     platform_of,
+    without_tiles,
 )
+from tracebridge.core.config import env
 from tracebridge.core.errors.runtime_errors import CompileError
 from tracebridge.core.errors.transform_errors import EffectError
 from tracebridge.core.ir.effects import ordered_effects
@@ -36,6 +38,9 @@ if TYPE_CHECKING:
     from tracebridge.core.sharding.single_device import SingleDeviceSharding
 
 logger = logging.getLogger("tracebridge.compile")
+
+# Whoever sets this table in ``XLA_FLAGS`` chooses all of its entries.
+_EXTRA_OPTIONS = "xla_backend_extra_options"
 
 
 def compile_jaxpr(
@@ -135,7 +140,7 @@ def compile_lowered(
         bytecode = module_to_bytecode(lowered.module)
     compiler_options = with_flags(compiler_options, platform_of(placement.device))
     own = lowered.callbacks or lowered.keepalives
-    key = None if own else (bytecode, placement, compiler_options)
+    key = None if own else (bytecode, placement, compiler_options, lowered.without_tiles)
     executable = None if key is None else EXECUTABLES.get(key)
     if executable is None:
         shared = None if own else bytecode
@@ -170,6 +175,8 @@ def _compile(
     device = placement.device
     start = time.perf_counter()
     settings = make_compile_options(device_assignment=[[device.id]], env_overrides=options)
+    if lowered.without_tiles and _EXTRA_OPTIONS not in env.xla_flags():
+        settings = without_tiles(settings)
     try:
         with building():
             executable = compile_or_load(
