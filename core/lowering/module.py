@@ -159,8 +159,11 @@ def lower_module(
     if not located:
         _warn_of_waste(jaxpr, name, [i for i in donated if i in kept and i not in aliases])
     held = ctx.callbacks, jaxpr.effects, ctx.inspections, ctx.keepalives
-    no_tiles = platform == "cpu" and option("platform_rules") and is_faster_without_tiles(jaxpr)
-    return LoweredModule(module, name, kept, hoisted, *held, no_tiles)
+    return LoweredModule(module, name, kept, hoisted, *held, _without_tiles(jaxpr, platform))
+
+
+def _without_tiles(jaxpr: Jaxpr, platform: str) -> bool:
+    return platform == "cpu" and option("platform_rules") and is_faster_without_tiles(jaxpr)
 
 
 def _main(
