@@ -222,6 +222,10 @@ class Primitive(abc.ABC):
         """A function of arrays like ``arrays`` that runs ``app``; None: the runtime makes it."""
         del app, arrays
 
+    def by_blocks(self, app: Application) -> Any:
+        """Of a loop over slices, how these are made block by block (lowering/rewrites/blocks)."""
+        del app
+
     def by_steps(self, walk: Callable[..., Any], arrays: Sequence[Any], **params: Any) -> None:
         """Give what runs inside to ``walk(jaxpr, arrays) -> arrays``, which looks for a NaN.
 

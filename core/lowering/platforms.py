@@ -16,6 +16,7 @@ from tracebridge.core.lax.special import cpu_erf, cpu_special
 from tracebridge.core.lax.stored import emit_stored
 from tracebridge.core.lowering.compositions import composed
 from tracebridge.core.lowering.context import register_platform_lowering, register_rewrites
+from tracebridge.core.lowering.rewrites.blocks import with_blocks
 from tracebridge.core.lowering.rewrites.own_copies import are_long_rows
 from tracebridge.core.lowering.rewrites.programs import rewritten
 from tracebridge.core.mlir.types import is_static
@@ -214,7 +215,7 @@ def _register() -> None:
     register_platform_lowering(
         exp_sums.shifted_exp_sum_p, "cpu", lower_shifted_exp_sum, optional=True
     )
-    register_rewrites("cpu", rewritten)
+    register_rewrites("cpu", lambda jaxpr: with_blocks(rewritten(jaxpr)))
 
 
 _register()

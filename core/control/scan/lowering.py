@@ -41,24 +41,24 @@ _MAX_STENCIL = 100
 
 def lower_scan(ctx: LoweringContext, operands: Sequence[IrValue], params: Params) -> list[Any]:
     """The results: last carries, stacked ys."""
-    loop = _Loop(ctx, operands, params)
+    loop = Loop(ctx, operands, params, groups(params, ctx.avals_in)[2])
     length, unroll = params["length"], params["unroll"]
     if type(length) is int and length <= unroll:
         return loop.written_out(length)
-    by_two = unroll == 1 and type(length) is int
-    if by_two and _gains_by_two(ctx, params["jaxpr"], params["num_carry"]):
+    by_two = unroll == 1 and type(length) is int and ctx.platform == "cpu"
+    if by_two and option("platform_rules") and gains_by_two(params["jaxpr"], params["num_carry"]):
         loop.many = loop.is_split = True
         return loop.compiled(2)
     return loop.compiled(unroll)
 
 
-def _gains_by_two(ctx: LoweringContext, body: Jaxpr, n_carry: int) -> bool:
+def gains_by_two(body: Jaxpr, n_carry: int) -> bool:
     """Whether two steps per round are faster: those of a stencil on a CPU.
 
     A step that reads neighbours cannot write its result where it reads, so each round of one step
     ends with a copy of the carry. Two steps hand it to and fro between two arrays.
     """
-    if ctx.platform != "cpu" or not option("platform_rules") or len(body.equations) > _MAX_STENCIL:
+    if len(body.equations) > _MAX_STENCIL:
         return False
     sizes = [a.size for a in body.out_avals[:n_carry]]
     if not any([type(size) is int and size >= _MIN_STENCIL for size in sizes]):
@@ -68,17 +68,23 @@ def _gains_by_two(ctx: LoweringContext, body: Jaxpr, n_carry: int) -> bool:
     return len(others) < len(kinds) and all([p.cost in _ELEMENTWISE for p in others])
 
 
-class _Loop:
+class Loop:
     """One scan while it is lowered."""
 
-    def __init__(self, ctx: LoweringContext, operands: Sequence[IrValue], params: Params) -> None:
+    def __init__(
+        self,
+        ctx: LoweringContext,
+        operands: Sequence[Any],
+        params: Params,
+        avals_of_xs: Sequence[ShapedArray],
+    ) -> None:
         self.ctx = ctx
         self.length = params["length"]
         self.reverse = params["reverse"]
         self.n_carry = params["num_carry"]
         consts, self.init, xs = groups(params, operands)
         self.jaxpr, self.consts = turned(ctx, params["jaxpr"], consts, self.length)
-        x_avals = [stored(a) for a in groups(params, ctx.avals_in)[2]]
+        x_avals = [stored(a) for a in avals_of_xs]
         self.y_avals = [stored(a) for a in ctx.avals_out[self.n_carry :]]
         if type(self.length) is not int:
             # A loop without steps is not run, but has to fit.
@@ -159,9 +165,7 @@ class _Loop:
         """A while loop with ``unroll`` steps per round, and the remaining steps after it."""
         ctx = self.ctx
         rounds = self.length // unroll
-        start = ctx.splat(0, _I32)
-        ys = [ctx.splat(_zero(a), a) for a in self.y_avals]
-        carry_avals = [stored(a) for a in self.jaxpr.out_avals[: self.n_carry]]
+        start, avals = self.start()
 
         def more(state: Sequence[Any]) -> Any:
             return ctx.compare(state[0], ctx.dim(rounds), _BOOL, "LT", "SIGNED")
@@ -175,8 +179,8 @@ class _Loop:
         state = tokens.while_loop(
             ctx,
             self.jaxpr.effects,
-            [start, *self.init, *ys],
-            [_I32, *carry_avals, *self.y_avals],
+            start,
+            avals,
             more,
             body,
         )
@@ -186,6 +190,13 @@ class _Loop:
             carried = self.steps(carried, done, self.length % unroll)
         ys = zip(carried[self.n_carry :], self.y_avals, strict=True)
         return [*carried[: self.n_carry], *[ctx.resized(y, a, 0, self.length)[0] for y, a in ys]]
+
+    def start(self) -> tuple[list[Any], list[ShapedArray]]:
+        """The first state of the loop and its avals: a counter, carries, ys."""
+        ctx = self.ctx
+        ys = [ctx.splat(_zero(a), a) for a in self.y_avals]
+        carry_avals = [stored(a) for a in self.jaxpr.out_avals[: self.n_carry]]
+        return [ctx.splat(0, _I32), *self.init, *ys], [_I32, *carry_avals, *self.y_avals]
 
     def steps(self, state: Sequence[object], base: object, count: int) -> list[Any]:
         """``count`` steps from step number ``base`` on."""
@@ -214,8 +225,12 @@ class _Loop:
         ctx, aval = self.ctx, self.x_avals[n]
         inner = element_aval(aval)
         one = batched_aval(inner, 1)
-        part = self._dynamic_slice(self.xs[n], one, number)
+        part = self._dynamic_slice(*self.source(n, number), one)
         return ctx.reshape(part, inner)
+
+    def source(self, n: int, number: Any) -> tuple[Any, Any]:
+        """Where slice ``number`` of the n-th xs stands: an array, and which slice of it."""
+        return self.xs[n], number
 
     def write(self, n: int, y: Any, row: Any, number: Any) -> Any:
         """The n-th ys with slice ``number`` replaced."""
@@ -224,7 +239,7 @@ class _Loop:
         operands = [y, ctx.reshape(row, one), *self._starts(number, aval.ndim - 1)]
         return ctx.op1("stablehlo.dynamic_update_slice", operands, aval)
 
-    def _dynamic_slice(self, x: Any, one: ShapedArray, number: object) -> Any:
+    def _dynamic_slice(self, x: Any, number: object, one: ShapedArray) -> Any:
         """Slice ``number`` of ``x`` with its leading axis of size 1."""
         ctx = self.ctx
         if is_static(one):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from tracebridge.core.control.scan.batching import batch_scan
+from tracebridge.core.control.scan.blocks import by_blocks
 from tracebridge.core.control.scan.linearize import (
     jvp_scan,
     linearize_scan,
@@ -90,6 +91,10 @@ class Scan(HigherOrderPrimitive):
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         return lower_scan(ctx, operands, params)
+
+    def by_blocks(self, app: Application) -> Any:
+        """Where its xs are, and how they are made for some steps at a time."""
+        return by_blocks(app)
 
     def by_steps(self, walk: Callable[..., Any], arrays: Sequence[Any], **params: Any) -> None:
         """Give each step to ``walk(jaxpr, arrays) -> arrays``, which looks for a NaN."""
