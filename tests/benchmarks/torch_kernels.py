@@ -153,12 +153,17 @@ def summary(found: Sequence[Figure]) -> str:
     ratios = [f.ratio for f in found]
     firsts = {f.kernel: f.first / f.compiled_first for f in found if f.compiled_first}
     won = sum(ratio < 1 for ratio in ratios)
-    return (
+    text = (
         f"\nAgainst the better of eager and compiled torch: geometric mean "
         f"{geometric_mean(ratios):.2f} over {len(ratios)} figures, {won} won, the worst "
-        f"{max(ratios):.2f}. First call, forward and backward, against torch.compile: geometric "
-        f"mean {geometric_mean(firsts.values()):.2f}, the worst {max(firsts.values()):.2f}.\n"
+        f"{max(ratios):.2f}."
     )
+    if firsts:  # loops are not compiled by torch
+        text += (
+            f" First call, forward and backward, against torch.compile: geometric mean "
+            f"{geometric_mean(firsts.values()):.2f}, the worst {max(firsts.values()):.2f}."
+        )
+    return text + "\n"
 
 
 def first_calls(found: Sequence[Figure]) -> str:

@@ -53,12 +53,18 @@ AT_DEFAULT: dict[tuple[str, str], str] = {
 
 # (rule, reason) -> primitives without that rule
 EXEMPT: dict[tuple[str, str], str] = {
-    ("jvp", "made while programs are lowered: nobody transforms it"): "chosen composed guarded",
+    (
+        "jvp",
+        "made while programs are lowered: nobody transforms it",
+    ): "chosen composed guarded scan_by_blocks",
     (
         "transpose",
         "made while programs are lowered: nobody transforms it",
-    ): "chosen composed guarded",
-    ("batch", "made while programs are lowered: nobody transforms it"): "chosen composed guarded",
+    ): "chosen composed guarded scan_by_blocks",
+    (
+        "batch",
+        "made while programs are lowered: nobody transforms it",
+    ): "chosen composed guarded scan_by_blocks",
     ("jvp", "no operands"): "axis_index create_token",
     ("jvp", "operands are never floating or complex"): (
         "after_all key_use lu_pivots_to_permutation random_unwrap random_wrap reduce_and reduce_or "
