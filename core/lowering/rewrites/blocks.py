@@ -41,7 +41,7 @@ def with_blocks(jaxpr: Jaxpr) -> Jaxpr:
         new = None
         for k, (app, _) in enumerate(jaxpr.equations):
             loop = app.primitive.by_blocks(app)
-            if loop is not None:
+            if loop is not None and _reads_enough(app, loop[0]):
                 plan = _Plan(jaxpr, k, *loop)
                 if plan.block:
                     new = plan.program()
@@ -49,6 +49,12 @@ def with_blocks(jaxpr: Jaxpr) -> Jaxpr:
         # A program may have several such loops.
         jaxpr.cache["by_blocks"] = None if new is None else with_blocks(new)
     return jaxpr.cache["by_blocks"] or jaxpr
+
+
+def _reads_enough(app: Application, first_xs: int) -> bool:
+    """Whether the slices of a loop could save a megabyte at all."""
+    sizes = [_bytes(a) for a in app.avals[first_xs:] if type(a.size) is int]
+    return sum(sizes) >= _LEAST_GAIN
 
 
 def _bytes(aval: ShapedArray) -> int:
@@ -171,7 +177,9 @@ def _for_steps(app: Application, length: int, steps: int) -> Any:
 
     Each result of a step is made of what its operands have in this step.
     """
-    if app.effects or any([a.shape[:1] != (length,) or type(a.size) is not int for a in app.outs]):
+    if app.effects or any([type(a.size) is not int for a in (*app.avals, *app.outs)]):
+        return None
+    if any([a.shape[:1] != (length,) for a in app.outs]):
         return None
     primitive, params = app.primitive, app.params
     if isinstance(primitive, Elementwise):

@@ -143,3 +143,18 @@ def test_others_are_left_alone(f: Any) -> None:
 def test_small_arrays_are_made_at_once() -> None:
     """Less than a megabyte is not worth a loop."""
     assert not is_by_blocks(run(tnp.exp), XS[:30])
+
+
+def test_sizes_that_are_not_known_are_left_alone() -> None:
+    """A part of known size of an array whose size is not known is no part of the loop."""
+
+    def f(x: Any) -> Any:
+        return run(tnp.exp)(x[:, :WIDTH])
+
+    width = tb.export.symbolic_shape("n", constraints=["n >= 8192"])[0]
+    x = tb.ShapeDtypeStruct((STEPS, width), np.float32)
+    exported = tb.export.export(tb.jit(f))(x)
+
+    np.testing.assert_allclose(
+        np.asarray(exported.call(XS)[1]), np.asarray(tb.jit(f)(XS)[1]), rtol=1e-5
+    )
