@@ -5,7 +5,6 @@ One table; it is loaded when a name is not found.
 
 from __future__ import annotations
 
-_BY_CALLBACK = "call it through tracebridge.pure_callback, with a rule of tracebridge.custom_jvp"
 _BESIDE = "beside the traced function"
 _DEVICES = "tracebridge.shard_map, which finds out by itself over which axes values vary"
 _PRIMITIVES = "a primitive of your own, see tracebridge.extend.core"
@@ -31,8 +30,12 @@ _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
     "tracebridge.ffi": (
         ("register_ffi_type_id", "tracebridge.ffi.register_ffi_type"),
     ),
+    "tracebridge.experimental.sparse": (
+        ("SparseTracer", "tracebridge.experimental.sparse.BCOO"),
+        ("bcoo_conv_general_dilated", "tracebridge.lax.conv_general_dilated of dense arrays"),
+        ("*_p", "the function of that name: it is made of other operations"),
+    ),
     "tracebridge.experimental": (
-        ("sparse", f"scipy.sparse: {_BY_CALLBACK}"),
         ("pallas", "tracebridge.jit of plain operations, which XLA fuses"),
     ),
 }  # fmt: skip

@@ -17,6 +17,7 @@ from tracebridge._api.vectorize.vmappable import (
     assembled,
     elements,
     is_vmappable,
+    size_of,
     take_registered,
 )
 from tracebridge.core.control.calls.traced_call import argument_names
@@ -113,7 +114,8 @@ def vmap(
             return _map_refs(mapped, flat_args, dims, tree, out_axes, options)
         specs = take_registered(flat_args, dims) if is_leaf else {}
         values = _argument_values(fun, flat_args, dims, tree)
-        dims, size = _resolve(fun, values, dims, tree, axis_size)
+        known = size_of(flat_args, specs) if specs and axis_size is None else axis_size
+        dims, size = _resolve(fun, values, dims, tree, known)
         _take_elements(values, dims)
         out_tree: list[PyTreeDef] = []
         # Results of dtype float0 have no value, those of registered types several.

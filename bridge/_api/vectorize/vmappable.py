@@ -52,7 +52,8 @@ def register_vmappable(
             together: ``whole(axis_size, array, axis)`` is the batch of an array in it.
         make_iota: ``size -> array`` of the numbers of the elements; None where sizes are ints.
 
-    The size of the axis is that of mapped arrays beside the objects, or ``axis_size``.
+    The size of the axis is ``axis_size``, or that of objects which have a shape and a number as
+    their spec, or that of mapped arrays beside the objects.
 
     Raises:
         ArgumentTypeError: a type is no class, or a function is none.
@@ -126,6 +127,18 @@ def take_registered(leaves: Sequence[object], dims: list[Any]) -> dict[int, Any]
     for i in specs:
         dims[i] = None
     return specs
+
+
+def size_of(leaves: Sequence[Any], specs: Mapping[int, Any]) -> Any:
+    """The size of the mapped axis as registered objects know it; None if none of them does.
+
+    One that has a shape and is mapped along an axis that is a number knows it.
+    """
+    for i, spec in specs.items():
+        shape = getattr(leaves[i], "shape", None)
+        if type(spec) is int and isinstance(shape, tuple) and -len(shape) <= spec < len(shape):
+            return shape[spec]
+    return None
 
 
 def elements(leaves: Sequence[object], specs: Mapping[int, Any], size: Any) -> list[Any]:

@@ -1,0 +1,1 @@
+"""Batched coordinates: the format BCOO and its operations."""
