@@ -1,4 +1,4 @@
-"""Sparse arrays: the format BCOO, which batches, differentiates and compiles."""
+"""Sparse arrays: formats, operations on them, derivatives with respect to their elements."""
 
 from __future__ import annotations
 
@@ -39,6 +39,16 @@ from tracebridge.experimental.sparse._bcoo.slices import (
 )
 from tracebridge.experimental.sparse._bcoo.sorting import bcoo_sort_indices, bcoo_sum_duplicates
 from tracebridge.experimental.sparse._bcoo.sums import bcoo_reduce_sum
+from tracebridge.experimental.sparse._bcsr import (
+    BCSR,
+    bcsr_broadcast_in_dim,
+    bcsr_concatenate,
+    bcsr_dot_general,
+    bcsr_extract,
+    bcsr_fromdense,
+    bcsr_sum_duplicates,
+    bcsr_todense,
+)
 from tracebridge.experimental.sparse._creation import empty, eye, random_bcoo
 from tracebridge.experimental.sparse._derivatives import (
     grad,
@@ -47,10 +57,27 @@ from tracebridge.experimental.sparse._derivatives import (
     jacrev,
     value_and_grad,
 )
+from tracebridge.experimental.sparse._matrices import (
+    COO,
+    CSC,
+    CSR,
+    coo_fromdense,
+    coo_matmat,
+    coo_matvec,
+    coo_todense,
+    csr_fromdense,
+    csr_matmat,
+    csr_matvec,
+    csr_todense,
+)
 from tracebridge.experimental.sparse._operators import todense
 
 __all__ = [
     "BCOO",
+    "BCSR",
+    "COO",
+    "CSC",
+    "CSR",
     "CuSparseEfficiencyWarning",
     "JAXSparse",
     "SparseEfficiencyError",
@@ -75,6 +102,21 @@ __all__ = [
     "bcoo_todense",
     "bcoo_transpose",
     "bcoo_update_layout",
+    "bcsr_broadcast_in_dim",
+    "bcsr_concatenate",
+    "bcsr_dot_general",
+    "bcsr_extract",
+    "bcsr_fromdense",
+    "bcsr_sum_duplicates",
+    "bcsr_todense",
+    "coo_fromdense",
+    "coo_matmat",
+    "coo_matvec",
+    "coo_todense",
+    "csr_fromdense",
+    "csr_matmat",
+    "csr_matvec",
+    "csr_todense",
     "empty",
     "eye",
     "grad",

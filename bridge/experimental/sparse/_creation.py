@@ -20,11 +20,13 @@ from tracebridge.experimental.sparse._bcoo.arguments import check_kinds
 from tracebridge.experimental.sparse._bcoo.array import BCOO
 from tracebridge.experimental.sparse._bcoo.layouts import bcoo_update_layout
 from tracebridge.experimental.sparse._bcoo.sorting import bcoo_sort_indices
+from tracebridge.experimental.sparse._bcsr import BCSR
+from tracebridge.experimental.sparse._matrices import COO, CSC, CSR
 from tracebridge.random.keys import split
 from tracebridge.random.selection import choice
 from tracebridge.random.uniform import uniform
 
-_FORMATS: dict[str, Any] = {"bcoo": BCOO}
+_FORMATS: dict[str, Any] = {"bcoo": BCOO, "bcsr": BCSR, "coo": COO, "csc": CSC, "csr": CSR}
 
 
 def _format(call: str, name: Any) -> Any:

@@ -1,0 +1,458 @@
+"""The format BCSR: compressed rows, for each batch."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Self, final
+
+import tracebridge.numpy as tnp
+from tracebridge._api.programs.jit import jit
+from tracebridge._api.vectorize.vmappable import register_vmappable
+from tracebridge.core._jaxlib.pytree import GetAttrKey
+from tracebridge.core.dtypes.dtypes import as_dtype, is_integer
+from tracebridge.core.errors.argument_errors import (
+    ArgumentTypeError,
+    UnsupportedArgumentError,
+    kind_of,
+)
+from tracebridge.core.errors.dtype_errors import DtypeMismatchError
+from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.core.errors.transform_errors import AxisSpecError
+from tracebridge.core.tree.registry import register_pytree_with_keys
+from tracebridge.core.util.public_path import public_path
+from tracebridge.experimental.sparse._base import JAXSparse, Shape
+from tracebridge.experimental.sparse._bcoo.array import BCOO
+from tracebridge.experimental.sparse._bcoo.conversion import bcoo_fromdense, bcoo_todense, gathered
+from tracebridge.experimental.sparse._bcoo.dots import bcoo_dot_general
+from tracebridge.experimental.sparse._bcoo.indices import sparse_sizes, valid
+from tracebridge.experimental.sparse._bcoo.moves import bcoo_broadcast_in_dim, transposed
+from tracebridge.experimental.sparse._bcoo.slices import bcoo_concatenate
+from tracebridge.experimental.sparse._bcoo.sorting import bcoo_sort_indices, without_duplicates
+from tracebridge.experimental.sparse._compressed import indptr_of, rows_of
+
+
+@public_path("tracebridge.experimental.sparse")
+@final
+class BCSR(JAXSparse):
+    """Sparse matrices in compressed rows, for each batch.
+
+    The axes are, in this order, ``n_batch`` axes of batches, one of rows, one of columns, and
+    ``n_dense`` axes along which elements are stored whole. Elements after the end of the last row
+    are padding.
+
+    Args:
+        args: ``(data, indices, indptr)``. ``data`` has shape ``(*batch, nse, *dense)``,
+            ``indices``, the columns, ``(*batch, nse)``, and ``indptr``, where rows begin,
+            ``(*batch, rows + 1)``.
+        shape: shape of the dense array: ``(*batch, rows, columns, *dense)``.
+        indices_sorted: the columns of each row are known to be in order.
+        unique_indices: no column occurs twice in a row.
+
+    Raises:
+        ShapeMismatchError: the arrays do not belong to an array of that shape.
+        DtypeMismatchError: ``indices`` or ``indptr`` are no integers.
+
+    >>> import tracebridge.numpy as tnp
+    >>> from tracebridge.experimental import sparse
+    >>> m = sparse.BCSR.fromdense(tnp.array([[0.0, 5.0], [7.0, 0.0]]))
+    >>> m
+    BCSR(float32[2, 2], nse=2)
+    >>> print(m.indptr, m @ tnp.array([1.0, 2.0]))
+    [0 1 2] [10.  7.]
+    """
+
+    __slots__ = ("indices", "indices_sorted", "indptr", "unique_indices")
+
+    def __init__(
+        self,
+        args: Sequence[Any],
+        *,
+        shape: Sequence[int],
+        indices_sorted: bool = False,
+        unique_indices: bool = False,
+    ) -> None:
+        super().__init__(args, shape=shape)
+        self.data, self.indices, self.indptr = [tnp.asarray(x) for x in args]
+        self.indices_sorted = bool(indices_sorted)
+        self.unique_indices = bool(unique_indices)
+        _check(self.data, self.indices, self.indptr, self.shape)
+
+    @property
+    def nse(self) -> int:
+        """Number of stored elements, of each batch."""
+        return self.indices.shape[-1]
+
+    @property
+    def n_batch(self) -> int:
+        """Number of axes of batches."""
+        return self.indices.ndim - 1
+
+    @property
+    def n_sparse(self) -> int:
+        """Number of axes with coordinates: rows and columns."""
+        return 2
+
+    @property
+    def n_dense(self) -> int:
+        """Number of axes along which elements are stored whole."""
+        return self.data.ndim - self.indices.ndim
+
+    @classmethod
+    def fromdense(
+        cls,
+        mat: Any,
+        *,
+        nse: int | None = None,
+        index_dtype: Any = "int32",
+        n_dense: int = 0,
+        n_batch: int = 0,
+    ) -> BCSR:
+        """The sparse form of a dense array; arguments as in ``bcsr_fromdense``."""
+        return bcsr_fromdense(
+            mat, nse=nse, n_batch=n_batch, n_dense=n_dense, index_dtype=index_dtype
+        )
+
+    @classmethod
+    def from_bcoo(cls, arr: BCOO) -> BCSR:
+        """The form of a BCOO array.
+
+        Args:
+            arr: BCOO array with two axes with coordinates.
+
+        Raises:
+            UnsupportedArgumentError: it has another number of them.
+        """
+        if arr.n_sparse != 2:
+            msg = f"BCSR.from_bcoo: an array with {arr.n_sparse} axes with coordinates"
+            raise UnsupportedArgumentError(msg, expected="2", hint="use bcoo_update_layout")
+        return _from_bcoo(bcoo_sort_indices(arr))
+
+    @classmethod
+    def from_scipy_sparse(
+        cls, mat: Any, *, index_dtype: Any = None, n_dense: int = 0, n_batch: int = 0
+    ) -> BCSR:
+        """The form of a matrix of SciPy.
+
+        Args:
+            mat: a matrix or array of ``scipy.sparse``.
+            index_dtype: dtype of the coordinates; None keeps it.
+            n_dense: must be 0.
+            n_batch: must be 0.
+
+        Raises:
+            UnsupportedArgumentError: ``n_dense`` or ``n_batch`` is not 0.
+        """
+        if n_dense or n_batch:
+            msg = f"BCSR.from_scipy_sparse: n_batch={n_batch}, n_dense={n_dense}"
+            raise UnsupportedArgumentError(msg, expected="0: matrices of SciPy have neither")
+        csr = mat.tocsr()
+        kind = csr.indices.dtype if index_dtype is None else as_dtype(index_dtype)
+        arrays = (csr.data, csr.indices.astype(kind), csr.indptr.astype(kind))
+        return cls(arrays, shape=csr.shape, indices_sorted=bool(csr.has_sorted_indices))
+
+    def to_bcoo(self) -> BCOO:
+        """The form in coordinates."""
+        return _to_bcoo(self)
+
+    def sum_duplicates(self, nse: int | None = None, remove_zeros: bool = True) -> BCSR:
+        """The array with each of its coordinates once.
+
+        Args:
+            nse: number of stored elements of the result, as in ``bcoo_sum_duplicates``.
+            remove_zeros: zeros that are stored become padding.
+        """
+        return _from_bcoo(without_duplicates(self.to_bcoo(), nse, remove_zeros))
+
+    def transpose(self, axes: Sequence[int] | None = None) -> BCSR:
+        """The array with its axes in another order, each among those of its kind.
+
+        Args:
+            axes: the axes of this array in the new order; None reverses them.
+        """
+        return BCSR.from_bcoo(transposed(self.to_bcoo(), axes))
+
+    def tree_flatten(self) -> tuple[tuple[Any, ...], Hashable]:
+        """Elements, columns, row ends, and the shape with what is known of the coordinates."""
+        aux = self.shape, self.indices_sorted, self.unique_indices
+        return (self.data, self.indices, self.indptr), aux
+
+    @classmethod
+    def tree_unflatten(cls, aux_data: Any, children: Sequence[Any]) -> Self:
+        """The object of these arrays; they are not looked at.
+
+        Args:
+            aux_data: what ``tree_flatten`` gave besides the arrays.
+            children: the arrays.
+        """
+        self = object.__new__(cls)
+        self.data, self.indices, self.indptr = children
+        self.shape, self.indices_sorted, self.unique_indices = aux_data
+        return self
+
+
+def _check(data: Any, indices: Any, indptr: Any, shape: Shape) -> None:
+    """Raise unless the arrays can be those of an array of this shape."""
+    got = f"data {list(data.shape)}, indices {list(indices.shape)}, indptr {list(indptr.shape)}"
+    for x in (indices, indptr):
+        if not is_integer(x.dtype):
+            msg = f"BCSR: coordinates have dtype {x.dtype.name}"
+            raise DtypeMismatchError(msg, expected="integers")
+    n = indices.ndim - 1
+    fits = n >= 0 and data.ndim > n and indptr.ndim == n + 1 and len(shape) == data.ndim + 1
+    if fits:
+        fits = (
+            data.shape[n] == indices.shape[n]
+            and tuple(data.shape[n + 1 :]) == tuple(shape[n + 2 :])
+            and indptr.shape[n] == shape[n] + 1
+            and all(
+                [
+                    size in (1, wanted)
+                    for x in (data, indices, indptr)
+                    for size, wanted in zip(x.shape[:n], shape[:n], strict=True)
+                ]
+            )  # fmt: skip
+        )
+    if not fits:
+        msg = f"BCSR: {got} for shape {shape}"
+        expected = "data (*batch, nse, *dense), indices (*batch, nse), indptr (*batch, rows + 1)"
+        raise ShapeMismatchError(msg, expected=f"{expected}, shape (*batch, rows, columns, *dense)")
+
+
+@functools.partial(jit, inline=True)
+def _to_bcoo(mat: BCSR) -> BCOO:
+    rows = rows_of(mat.indptr, mat.nse).astype(mat.indices.dtype)
+    rows, indices = tnp.broadcast_arrays(rows, mat.indices)
+    return BCOO(
+        (mat.data, tnp.stack([rows, indices], axis=-1)),
+        shape=mat.shape,
+        indices_sorted=mat.indices_sorted,
+        unique_indices=mat.unique_indices,
+    )
+
+
+@functools.partial(jit, inline=True)
+def _from_bcoo(mat: BCOO) -> BCSR:
+    """From an array whose coordinates are in order."""
+    keep = valid(mat.indices, sparse_sizes(mat))
+    indptr = indptr_of(mat.indices[..., 0], keep, mat.shape[mat.n_batch])
+    return BCSR(
+        (mat.data, mat.indices[..., 1], indptr),
+        shape=mat.shape,
+        indices_sorted=True,
+        unique_indices=mat.unique_indices,
+    )
+
+
+def _check_bcsr(call: str, x: object, name: str = "mat") -> None:
+    """Raise ArgumentTypeError unless ``x`` is a BCSR array."""
+    if not isinstance(x, BCSR):
+        msg = f"{call}: {name} is {kind_of(x)}, expected a BCSR array"
+        raise ArgumentTypeError(msg, hint="BCSR.fromdense and BCSR.from_bcoo make one")
+
+
+def bcsr_fromdense(
+    mat: Any,
+    *,
+    nse: int | None = None,
+    n_batch: int = 0,
+    n_dense: int = 0,
+    index_dtype: Any = "int32",
+) -> BCSR:
+    """The form of a dense array in compressed rows; arguments as in ``bcoo_fromdense``.
+
+    Raises:
+        UnsupportedArgumentError: the axes that are left are not two: rows and columns.
+
+    >>> import tracebridge.numpy as tnp
+    >>> from tracebridge.experimental import sparse
+    >>> print(sparse.bcsr_fromdense(tnp.eye(2)).indptr)
+    [0 1 2]
+    """
+    out = bcoo_fromdense(mat, nse=nse, n_batch=n_batch, n_dense=n_dense, index_dtype=index_dtype)
+    return BCSR.from_bcoo(out)
+
+
+def bcsr_todense(mat: BCSR) -> Any:
+    """The dense form of a BCSR array.
+
+    Args:
+        mat: the array. Elements with the same coordinates are added.
+
+    >>> import tracebridge.numpy as tnp
+    >>> from tracebridge.experimental import sparse
+    >>> print(sparse.bcsr_todense(sparse.bcsr_fromdense(tnp.eye(2))))
+    [[1. 0.]
+     [0. 1.]]
+    """
+    _check_bcsr("bcsr_todense", mat)
+    return bcoo_todense(mat.to_bcoo())
+
+
+def bcsr_extract(indices: Any, indptr: Any, mat: Any) -> Any:
+    """The elements of a dense array at the coordinates of compressed rows.
+
+    Args:
+        indices: the columns, of shape ``(*batch, nse)``.
+        indptr: where rows begin, of shape ``(*batch, rows + 1)``.
+        mat: array of shape ``(*batch, rows, columns, *dense)``.
+
+    Returns:
+        Array of shape ``(*batch, nse, *dense)``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> from tracebridge.experimental import sparse
+    >>> m = sparse.bcsr_fromdense(tnp.eye(2))
+    >>> print(sparse.bcsr_extract(m.indices, m.indptr, tnp.array([[1.0, 2.0], [3.0, 4.0]])))
+    [1. 4.]
+    """
+    indices, indptr, mat = [tnp.asarray(x) for x in (indices, indptr, mat)]
+    n = indices.ndim - 1
+    like = tnp.zeros((*indices.shape, *mat.shape[n + 2 :]), mat.dtype)
+    at = BCSR((like, indices, indptr), shape=mat.shape)
+    return gathered(mat, at.to_bcoo())
+
+
+def bcsr_dot_general(
+    lhs: Any,
+    rhs: Any,
+    *,
+    dimension_numbers: Any,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    out_sharding: None = None,
+) -> Any:
+    """The product of two arrays of which the first may be a BCSR array.
+
+    Args:
+        lhs: BCSR array, or array.
+        rhs: array, or BCSR array.
+        dimension_numbers: as in ``bcoo_dot_general``.
+        precision: as in ``bcoo_dot_general``.
+        preferred_element_type: as in ``bcoo_dot_general``.
+        out_sharding: as in ``bcoo_dot_general``.
+
+    Returns:
+        An array; a BCOO array if both are sparse.
+
+    >>> import tracebridge.numpy as tnp
+    >>> from tracebridge.experimental import sparse
+    >>> m = sparse.bcsr_fromdense(tnp.eye(2))
+    >>> print(sparse.bcsr_dot_general(m, tnp.ones(2), dimension_numbers=(((1,), (0,)), ((), ()))))
+    [1. 1.]
+    """
+    lhs, rhs = [x.to_bcoo() if isinstance(x, BCSR) else x for x in (lhs, rhs)]
+    return bcoo_dot_general(
+        lhs,
+        rhs,
+        dimension_numbers=dimension_numbers,
+        precision=precision,
+        preferred_element_type=preferred_element_type,
+        out_sharding=out_sharding,
+    )
+
+
+def bcsr_sum_duplicates(mat: BCSR, nse: int | None = None) -> BCSR:
+    """The array with each of its coordinates once; arguments as in ``bcoo_sum_duplicates``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> from tracebridge.experimental import sparse
+    >>> twice = (tnp.ones(2), tnp.array([1, 1]), tnp.array([0, 2]))
+    >>> print(sparse.bcsr_sum_duplicates(sparse.BCSR(twice, shape=(1, 2))).data)
+    [2.]
+    """
+    _check_bcsr("bcsr_sum_duplicates", mat)
+    return mat.sum_duplicates(nse, remove_zeros=False)
+
+
+def bcsr_broadcast_in_dim(
+    mat: BCSR,
+    *,
+    shape: Sequence[int],
+    broadcast_dimensions: Sequence[int],
+    sharding: None = None,
+) -> BCSR:
+    """The array repeated along new axes; arguments as in ``bcoo_broadcast_in_dim``.
+
+    New axes are axes of batches, or dense ones.
+
+    Raises:
+        UnsupportedArgumentError: a new axis lies between rows and columns.
+
+    >>> import tracebridge.numpy as tnp
+    >>> from tracebridge.experimental import sparse
+    >>> m = sparse.bcsr_fromdense(tnp.eye(2))
+    >>> sparse.bcsr_broadcast_in_dim(m, shape=(3, 2, 2), broadcast_dimensions=(1, 2))
+    BCSR(float32[3, 2, 2], nse=2, n_batch=1)
+    """
+    _check_bcsr("bcsr_broadcast_in_dim", mat)
+    out = bcoo_broadcast_in_dim(
+        mat.to_bcoo(), shape=shape, broadcast_dimensions=broadcast_dimensions, sharding=sharding
+    )
+    return BCSR.from_bcoo(out)
+
+
+def bcsr_concatenate(operands: Sequence[BCSR], *, dimension: int) -> BCSR:
+    """Arrays one after the other along an axis; arguments as in ``bcoo_concatenate``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> from tracebridge.experimental import sparse
+    >>> m = sparse.bcsr_fromdense(tnp.eye(2))
+    >>> sparse.bcsr_concatenate([m, m], dimension=0)
+    BCSR(float32[4, 2], nse=4)
+    """
+    for k, mat in enumerate(operands):
+        _check_bcsr("bcsr_concatenate", mat, f"operand {k}")
+    out = bcoo_concatenate([mat.to_bcoo() for mat in operands], dimension=dimension)
+    return BCSR.from_bcoo(out)
+
+
+def _axis_of(axis: int, n_batch: int) -> int:
+    found = axis + n_batch if axis < 0 else axis
+    if not 0 <= found < n_batch:
+        msg = f"vmap: axis {axis} of a BCSR array"
+        raise AxisSpecError(msg, expected="an axis of batches")
+    return found
+
+
+def _element(
+    part: Callable[..., Any], index: Callable[[], Any], mat: BCSR, axis: int | None
+) -> BCSR:
+    """What a mapped function sees of an array with batches."""
+    del index
+    if axis is None:
+        return mat
+    axis = _axis_of(axis, mat.n_batch)
+    size = mat.shape[axis]
+    shape = (*mat.shape[:axis], *mat.shape[axis + 1 :])
+    return BCSR.tree_unflatten(
+        (shape, mat.indices_sorted, mat.unique_indices),
+        [
+            part(x, axis) if x.shape[axis] == size else tnp.squeeze(x, axis)
+            for x in mat.tree_flatten()[0]
+        ],
+    )
+
+
+def _batch(whole: Callable[..., Any], size: int, mat: BCSR, axis: int | None) -> BCSR:
+    """The results of a mapped function with another axis of batches."""
+    shape = mat.shape
+    if axis is not None:
+        axis = _axis_of(axis, mat.n_batch + 1)
+        shape = (*shape[:axis], size, *shape[axis:])
+    return BCSR.tree_unflatten(
+        (shape, mat.indices_sorted, mat.unique_indices),
+        [whole(size, x, axis) for x in mat.tree_flatten()[0]],
+    )
+
+
+register_pytree_with_keys(
+    BCSR,
+    lambda x: (
+        [(GetAttrKey(n), getattr(x, n)) for n in ("data", "indices", "indptr")],
+        x.tree_flatten()[1],
+    ),
+    BCSR.tree_unflatten,
+    BCSR.tree_flatten,
+)
+register_vmappable(BCSR, int, int, _element, _batch, None)

@@ -1,0 +1,450 @@
+"""The older formats of matrices: COO, CSR and CSC, without batches."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any, Self, final
+
+import tracebridge.numpy as tnp
+from tracebridge.core._jaxlib.pytree import GetAttrKey
+from tracebridge.core.errors.argument_errors import (
+    ArgumentTypeError,
+    UnsupportedArgumentError,
+    kind_of,
+)
+from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.core.tree.registry import register_pytree_with_keys
+from tracebridge.core.util.public_path import public_path
+from tracebridge.experimental.sparse._base import JAXSparse, Shape
+from tracebridge.experimental.sparse._bcoo.array import BCOO
+from tracebridge.experimental.sparse._bcoo.conversion import bcoo_fromdense, bcoo_todense
+from tracebridge.experimental.sparse._bcoo.dots import bcoo_dot_general
+from tracebridge.experimental.sparse._bcoo.indices import sparse_sizes, valid
+from tracebridge.experimental.sparse._bcoo.moves import bcoo_transpose
+from tracebridge.experimental.sparse._bcoo.sorting import bcoo_sort_indices
+from tracebridge.experimental.sparse._compressed import indptr_of, rows_of
+
+
+def _check_order(call: str, axes: Sequence[int] | None) -> None:
+    """Raise unless the order of axes is that of a transposed matrix."""
+    if axes is not None and tuple(axes) != (1, 0):
+        msg = f"{call}.transpose: axes {tuple(axes)} of a matrix"
+        raise UnsupportedArgumentError(msg, expected="(1, 0), or None")
+
+
+def _check_arrays(call: str, arrays: Sequence[Any], shape: Shape, count: int | None) -> None:
+    """Raise unless vectors belong to a matrix; ``count``: length of a vector of row ends."""
+    sizes = [x.shape for x in arrays]
+    good = len(shape) == 2 and len(arrays) == 3 and all([len(s) == 1 for s in sizes])
+    if good and count is None:
+        good = sizes[0] == sizes[1] == sizes[2]
+    elif good:
+        good = sizes[0] == sizes[1] and sizes[2] == (count,)
+    if not good:
+        msg = f"{call}: arrays of shapes {sizes} for shape {shape}"
+        expected = "three vectors of one length" if count is None else "(nse,), (nse,), (n + 1,)"
+        raise ShapeMismatchError(msg, expected=f"{expected}, and a matrix")
+
+
+@public_path("tracebridge.experimental.sparse")
+@final
+class COO(JAXSparse):
+    """A sparse matrix in coordinates; BCOO can do more.
+
+    Args:
+        args: ``(data, row, col)``, three vectors of one length.
+        shape: shape of the dense matrix.
+        rows_sorted: the rows are known to be in order.
+        cols_sorted: the columns are known to be in order.
+
+    Raises:
+        ShapeMismatchError: the vectors do not belong to a matrix.
+
+    >>> import tracebridge.numpy as tnp
+    >>> from tracebridge.experimental import sparse
+    >>> m = sparse.COO((tnp.array([5.0]), tnp.array([0]), tnp.array([1])), shape=(1, 2))
+    >>> print(m.todense())
+    [[0. 5.]]
+    """
+
+    __slots__ = ("col", "cols_sorted", "row", "rows_sorted")
+
+    def __init__(
+        self,
+        args: Sequence[Any],
+        *,
+        shape: Sequence[int],
+        rows_sorted: bool = False,
+        cols_sorted: bool = False,
+    ) -> None:
+        super().__init__(args, shape=shape)
+        self.data, self.row, self.col = [tnp.asarray(x) for x in args]
+        self.rows_sorted, self.cols_sorted = bool(rows_sorted), bool(cols_sorted)
+        _check_arrays("COO", (self.data, self.row, self.col), self.shape, None)
+
+    @property
+    def nse(self) -> int:
+        """Number of stored elements."""
+        return self.data.shape[0]
+
+    @classmethod
+    def fromdense(cls, mat: Any, *, nse: int | None = None, index_dtype: Any = "int32") -> COO:
+        """The sparse form of a dense matrix; arguments as in ``coo_fromdense``."""
+        return coo_fromdense(mat, nse=nse, index_dtype=index_dtype)
+
+    @classmethod
+    def from_bcoo(cls, arr: BCOO) -> COO:
+        """The form of a BCOO array without axes of batches and dense axes.
+
+        Args:
+            arr: the array.
+        """
+        _check_matrix("COO.from_bcoo", arr)
+        places = arr.indices[:, 0], arr.indices[:, 1]
+        return cls((arr.data, *places), shape=arr.shape, rows_sorted=arr.indices_sorted)
+
+    def to_bcoo(self) -> BCOO:
+        """The form in coordinates."""
+        row, col = self.row, self.col.astype(self.row.dtype)
+        return BCOO((self.data, tnp.stack([row, col], axis=-1)), shape=self.shape)
+
+    def transpose(self, axes: Sequence[int] | None = None) -> COO:
+        """The transposed matrix.
+
+        Args:
+            axes: None or ``(1, 0)``.
+        """
+        _check_order("COO", axes)
+        return COO(
+            (self.data, self.col, self.row),
+            shape=self.shape[::-1],
+            rows_sorted=self.cols_sorted,
+            cols_sorted=self.rows_sorted,
+        )
+
+    def tree_flatten(self) -> tuple[tuple[Any, ...], Hashable]:
+        """Elements, rows and columns, and the shape with what is known of their order."""
+        return (self.data, self.row, self.col), (self.shape, self.rows_sorted, self.cols_sorted)
+
+    @classmethod
+    def tree_unflatten(cls, aux_data: Any, children: Sequence[Any]) -> Self:
+        """The object of these arrays; they are not looked at.
+
+        Args:
+            aux_data: what ``tree_flatten`` gave besides the arrays.
+            children: the arrays.
+        """
+        self = object.__new__(cls)
+        self.data, self.row, self.col = children
+        self.shape, self.rows_sorted, self.cols_sorted = aux_data
+        return self
+
+
+def _check_matrix(call: str, arr: BCOO) -> None:
+    """Raise unless an array is a matrix with coordinates along both axes."""
+    if arr.n_sparse != 2 or arr.n_batch or arr.n_dense:
+        msg = f"{call}: {arr!r}"
+        raise UnsupportedArgumentError(
+            msg, expected="a matrix with n_batch=0, n_dense=0", hint="use bcoo_update_layout"
+        )
+
+
+@public_path("tracebridge.experimental.sparse")
+@final
+class CSR(JAXSparse):
+    """A sparse matrix in compressed rows; BCSR can do more.
+
+    Args:
+        args: ``(data, indices, indptr)``: elements, their columns, and where rows begin.
+        shape: shape of the dense matrix.
+
+    Raises:
+        ShapeMismatchError: the vectors do not belong to a matrix of that shape.
+
+    >>> import tracebridge.numpy as tnp
+    >>> from tracebridge.experimental import sparse
+    >>> print(sparse.CSR.fromdense(tnp.array([[0.0, 5.0], [7.0, 0.0]])).indptr)
+    [0 1 2]
+    """
+
+    __slots__ = ("indices", "indptr")
+
+    def __init__(self, args: Sequence[Any], *, shape: Sequence[int]) -> None:
+        super().__init__(args, shape=shape)
+        self.data, self.indices, self.indptr = [tnp.asarray(x) for x in args]
+        arrays = (self.data, self.indices, self.indptr)
+        _check_arrays("CSR", arrays, self.shape, self.shape[0] + 1 if self.shape else 0)
+
+    @property
+    def nse(self) -> int:
+        """Number of stored elements."""
+        return self.data.shape[0]
+
+    @classmethod
+    def fromdense(cls, mat: Any, *, nse: int | None = None, index_dtype: Any = "int32") -> CSR:
+        """The sparse form of a dense matrix; arguments as in ``csr_fromdense``."""
+        return csr_fromdense(mat, nse=nse, index_dtype=index_dtype)
+
+    @classmethod
+    def from_bcoo(cls, arr: BCOO) -> CSR:
+        """The form of a BCOO array without axes of batches and dense axes.
+
+        Args:
+            arr: the array.
+        """
+        _check_matrix("CSR.from_bcoo", arr)
+        arr = bcoo_sort_indices(arr)
+        keep = valid(arr.indices, sparse_sizes(arr))
+        indptr = indptr_of(arr.indices[:, 0], keep, arr.shape[0])
+        return cls((arr.data, arr.indices[:, 1], indptr), shape=arr.shape)
+
+    def to_bcoo(self) -> BCOO:
+        """The form in coordinates."""
+        rows = rows_of(self.indptr, self.nse).astype(self.indices.dtype)
+        return BCOO((self.data, tnp.stack([rows, self.indices], axis=-1)), shape=self.shape)
+
+    def transpose(self, axes: Sequence[int] | None = None) -> CSC:
+        """The transposed matrix, in compressed columns.
+
+        Args:
+            axes: None or ``(1, 0)``.
+        """
+        _check_order("CSR", axes)
+        return CSC((self.data, self.indices, self.indptr), shape=self.shape[::-1])
+
+    def tree_flatten(self) -> tuple[tuple[Any, ...], Hashable]:
+        """Elements, columns and row ends, and the shape."""
+        return (self.data, self.indices, self.indptr), self.shape
+
+    @classmethod
+    def tree_unflatten(cls, aux_data: Any, children: Sequence[Any]) -> Self:
+        """The object of these arrays; they are not looked at.
+
+        Args:
+            aux_data: what ``tree_flatten`` gave besides the arrays.
+            children: the arrays.
+        """
+        self = object.__new__(cls)
+        self.data, self.indices, self.indptr = children
+        self.shape = aux_data
+        return self
+
+
+@public_path("tracebridge.experimental.sparse")
+@final
+class CSC(JAXSparse):
+    """A sparse matrix in compressed columns: the transposed of one in compressed rows.
+
+    Args:
+        args: ``(data, indices, indptr)``: elements, their rows, and where columns begin.
+        shape: shape of the dense matrix.
+
+    Raises:
+        ShapeMismatchError: the vectors do not belong to a matrix of that shape.
+
+    >>> import tracebridge.numpy as tnp
+    >>> from tracebridge.experimental import sparse
+    >>> print(sparse.CSC.fromdense(tnp.array([[0.0, 5.0], [7.0, 0.0]])).indices)
+    [1 0]
+    """
+
+    __slots__ = ("indices", "indptr")
+
+    def __init__(self, args: Sequence[Any], *, shape: Sequence[int]) -> None:
+        super().__init__(args, shape=shape)
+        self.data, self.indices, self.indptr = [tnp.asarray(x) for x in args]
+        arrays = (self.data, self.indices, self.indptr)
+        _check_arrays("CSC", arrays, self.shape, self.shape[-1] + 1 if self.shape else 0)
+
+    @property
+    def nse(self) -> int:
+        """Number of stored elements."""
+        return self.data.shape[0]
+
+    @classmethod
+    def fromdense(cls, mat: Any, *, nse: int | None = None, index_dtype: Any = "int32") -> CSC:
+        """The sparse form of a dense matrix; arguments as in ``csr_fromdense``."""
+        turned = tnp.transpose(tnp.asarray(mat))
+        return CSR.fromdense(turned, nse=nse, index_dtype=index_dtype).transpose()
+
+    @classmethod
+    def from_bcoo(cls, arr: BCOO) -> CSC:
+        """The form of a BCOO array without axes of batches and dense axes.
+
+        Args:
+            arr: the array.
+        """
+        _check_matrix("CSC.from_bcoo", arr)
+        return CSR.from_bcoo(bcoo_transpose(arr, permutation=(1, 0))).transpose()
+
+    def to_bcoo(self) -> BCOO:
+        """The form in coordinates."""
+        return bcoo_transpose(self.transpose().to_bcoo(), permutation=(1, 0))
+
+    def transpose(self, axes: Sequence[int] | None = None) -> CSR:
+        """The transposed matrix, in compressed rows.
+
+        Args:
+            axes: None or ``(1, 0)``.
+        """
+        _check_order("CSC", axes)
+        return CSR((self.data, self.indices, self.indptr), shape=self.shape[::-1])
+
+    def tree_flatten(self) -> tuple[tuple[Any, ...], Hashable]:
+        """Elements, rows and column ends, and the shape."""
+        return (self.data, self.indices, self.indptr), self.shape
+
+    @classmethod
+    def tree_unflatten(cls, aux_data: Any, children: Sequence[Any]) -> Self:
+        """The object of these arrays; they are not looked at.
+
+        Args:
+            aux_data: what ``tree_flatten`` gave besides the arrays.
+            children: the arrays.
+        """
+        self = object.__new__(cls)
+        self.data, self.indices, self.indptr = children
+        self.shape = aux_data
+        return self
+
+
+def coo_fromdense(mat: Any, *, nse: int | None = None, index_dtype: Any = "int32") -> COO:
+    """The form of a dense matrix in coordinates.
+
+    Args:
+        mat: matrix.
+        nse: number of stored elements, as in ``bcoo_fromdense``.
+        index_dtype: dtype of the coordinates.
+
+    >>> import tracebridge.numpy as tnp
+    >>> from tracebridge.experimental import sparse
+    >>> print(sparse.coo_fromdense(tnp.array([[0.0, 5.0], [7.0, 0.0]])).col)
+    [1 0]
+    """
+    return COO.from_bcoo(bcoo_fromdense(mat, nse=nse, index_dtype=index_dtype))
+
+
+def csr_fromdense(mat: Any, *, nse: int | None = None, index_dtype: Any = "int32") -> CSR:
+    """The form of a dense matrix in compressed rows; arguments as in ``coo_fromdense``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> from tracebridge.experimental import sparse
+    >>> print(sparse.csr_fromdense(tnp.eye(2)).indptr)
+    [0 1 2]
+    """
+    return CSR.from_bcoo(bcoo_fromdense(mat, nse=nse, index_dtype=index_dtype))
+
+
+def coo_todense(mat: COO) -> Any:
+    """The dense form of a matrix in coordinates.
+
+    Args:
+        mat: COO matrix.
+
+    >>> from tracebridge.experimental import sparse
+    >>> print(sparse.coo_todense(sparse.eye(1, sparse_format="coo")))
+    [[1.]]
+    """
+    return bcoo_todense(_checked("coo_todense", mat, COO).to_bcoo())
+
+
+def csr_todense(mat: CSR) -> Any:
+    """The dense form of a matrix in compressed rows.
+
+    Args:
+        mat: CSR matrix.
+
+    >>> from tracebridge.experimental import sparse
+    >>> print(sparse.csr_todense(sparse.eye(1, sparse_format="csr")))
+    [[1.]]
+    """
+    return bcoo_todense(_checked("csr_todense", mat, CSR).to_bcoo())
+
+
+def coo_matvec(mat: COO, v: Any, transpose: bool = False) -> Any:
+    """The product of a matrix in coordinates and a vector.
+
+    Args:
+        mat: COO matrix.
+        v: vector.
+        transpose: multiply the transposed matrix.
+
+    >>> import tracebridge.numpy as tnp
+    >>> from tracebridge.experimental import sparse
+    >>> m = sparse.coo_fromdense(tnp.array([[0.0, 5.0], [7.0, 0.0]]))
+    >>> print(sparse.coo_matvec(m, tnp.array([1.0, 2.0])))
+    [10.  7.]
+    """
+    return _product("coo_matvec", _checked("coo_matvec", mat, COO), v, 1, transpose)
+
+
+def coo_matmat(mat: COO, B: Any, *, transpose: bool = False) -> Any:
+    """The product of a matrix in coordinates and a dense matrix.
+
+    Args:
+        mat: COO matrix.
+        B: matrix.
+        transpose: multiply the transposed first matrix.
+
+    >>> import tracebridge.numpy as tnp
+    >>> from tracebridge.experimental import sparse
+    >>> print(sparse.coo_matmat(sparse.coo_fromdense(tnp.eye(2)), tnp.ones((2, 1))))
+    [[1.]
+     [1.]]
+    """
+    return _product("coo_matmat", _checked("coo_matmat", mat, COO), B, 2, transpose)
+
+
+def csr_matvec(mat: CSR, v: Any, transpose: bool = False) -> Any:
+    """The product of a matrix in compressed rows and a vector; else as ``coo_matvec``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> from tracebridge.experimental import sparse
+    >>> print(sparse.csr_matvec(sparse.csr_fromdense(tnp.eye(2)), tnp.array([1.0, 2.0])))
+    [1. 2.]
+    """
+    return _product("csr_matvec", _checked("csr_matvec", mat, CSR), v, 1, transpose)
+
+
+def csr_matmat(mat: CSR, B: Any, *, transpose: bool = False) -> Any:
+    """The product of a matrix in compressed rows and a dense matrix; else as ``coo_matmat``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> from tracebridge.experimental import sparse
+    >>> print(sparse.csr_matmat(sparse.csr_fromdense(tnp.eye(2)), tnp.ones((2, 1))))
+    [[1.]
+     [1.]]
+    """
+    return _product("csr_matmat", _checked("csr_matmat", mat, CSR), B, 2, transpose)
+
+
+def _checked(call: str, mat: Any, kind: type[Any]) -> Any:
+    """The matrix, if it is of that format."""
+    if not isinstance(mat, kind):
+        msg = f"{call}: mat is {kind_of(mat)}, expected a {kind.__name__} matrix"
+        raise ArgumentTypeError(msg, hint=f"{kind.__name__}.fromdense makes one")
+    return mat
+
+
+def _product(call: str, mat: Any, other: Any, ndim: int, transpose: bool) -> Any:
+    other = tnp.asarray(other)
+    axis = 0 if transpose else 1
+    if other.ndim != ndim or mat.shape[axis] != other.shape[0]:
+        msg = f"{call}: shapes {mat.shape} and {other.shape}, transpose={transpose}"
+        raise ShapeMismatchError(msg, expected=f"{ndim} axes, the first of size {mat.shape[axis]}")
+    numbers = (((axis,), (0,)), ((), ()))
+    return bcoo_dot_general(mat.to_bcoo(), other, dimension_numbers=numbers)
+
+
+def _register(kind: type[Any], names: Sequence[str]) -> None:
+    register_pytree_with_keys(
+        kind,
+        lambda x: ([(GetAttrKey(n), getattr(x, n)) for n in names], x.tree_flatten()[1]),
+        kind.tree_unflatten,
+        kind.tree_flatten,
+    )
+
+
+_register(COO, ("data", "row", "col"))
+_register(CSR, ("data", "indices", "indptr"))
+_register(CSC, ("data", "indices", "indptr"))
