@@ -71,6 +71,7 @@ from tracebridge.experimental.sparse._matrices import (
     csr_todense,
 )
 from tracebridge.experimental.sparse._operators import todense
+from tracebridge.experimental.sparse._sparsify import sparsify
 
 __all__ = [
     "BCOO",
@@ -124,6 +125,7 @@ __all__ = [
     "jacobian",
     "jacrev",
     "random_bcoo",
+    "sparsify",
     "todense",
     "value_and_grad",
 ]

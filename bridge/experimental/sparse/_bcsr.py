@@ -211,7 +211,7 @@ def _check(data: Any, indices: Any, indptr: Any, shape: Shape) -> None:
                     for x in (data, indices, indptr)
                     for size, wanted in zip(x.shape[:n], shape[:n], strict=True)
                 ]
-            )  # fmt: skip
+            )
         )
     if not fits:
         msg = f"BCSR: {got} for shape {shape}"
