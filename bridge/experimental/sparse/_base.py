@@ -13,18 +13,22 @@ from typing import Any, ClassVar, Self
 
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, index_of
 from tracebridge.core.errors.shape_errors import RankError
+from tracebridge.core.util.public_path import public_path
 
 Shape = tuple[int, ...]
 
 
+@public_path("tracebridge.experimental.sparse")
 class SparseEfficiencyError(ValueError):
     """A conversion of a layout would store many zeros."""
 
 
+@public_path("tracebridge.experimental.sparse")
 class SparseEfficiencyWarning(UserWarning):
     """A conversion of a layout stores many zeros."""
 
 
+@public_path("tracebridge.experimental.sparse")
 class CuSparseEfficiencyWarning(SparseEfficiencyWarning):
     """Programs may filter it; it is never given, since no kernel of cuSPARSE is called."""
 
@@ -34,6 +38,7 @@ def _function(name: str) -> Callable[..., Any]:
     return getattr(importlib.import_module("tracebridge.experimental.sparse._operators"), name)
 
 
+@public_path("tracebridge.experimental.sparse")
 class JAXSparse(ABC):
     """Base class of sparse arrays: they have a shape, a dtype and operators, and are pytrees.
 
