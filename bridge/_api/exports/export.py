@@ -8,8 +8,8 @@ from typing import Any
 from tracebridge._api.exports.checks import DisabledSafetyCheck
 from tracebridge._api.exports.exported import Exported, input_names
 from tracebridge._api.exports.gradients import pullback_of, types_of_pullback
-from tracebridge.core._jaxlib.xla import platform_of
 from tracebridge.core._jaxlib.mlir import current_stablehlo_version, stablehlo_for_weeks
+from tracebridge.core._jaxlib.xla import platform_of
 from tracebridge.core.aot.stages import Traced, Wrapped, program_for_export
 from tracebridge.core.dtypes.dtypes import float0
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
