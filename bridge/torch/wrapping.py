@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, final
 
 import torch
 from torch._dynamo.comptime import comptime
+from torch.torch_version import TorchVersion
 
 from tracebridge._api.args.argnums import check_callable, resolve
 from tracebridge._api.args.statics import Splitter, bind_statics, static_key
@@ -186,7 +187,7 @@ class Options(NamedTuple):
 
 # torch.compile before 2.12 takes an attribute of an instance that could bind for one of the class,
 # and looks for it there.
-_ATTRIBUTES_ARE_DESCRIPTORS = torch.torch_version.TorchVersion(torch.__version__) < (2, 12)
+_ATTRIBUTES_ARE_DESCRIPTORS = TorchVersion(torch.__version__) < (2, 12)
 
 
 @final
