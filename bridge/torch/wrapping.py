@@ -187,7 +187,7 @@ class Options(NamedTuple):
 
 # torch.compile before 2.12 takes an attribute of an instance that could bind for one of the class,
 # and looks for it there.
-_ATTRIBUTES_ARE_DESCRIPTORS = TorchVersion(torch.__version__) < (2, 12)
+_ATTRIBUTES_ARE_DESCRIPTORS = TorchVersion(torch.__version__) < "2.12"
 
 
 @final
