@@ -26,6 +26,7 @@ OTHER_TABLES = {
     "core/lowering/context.py:_PLATFORM_RULES": "registrations",
     "core/lowering/context.py:_REWRITES": "registrations",
     "core/mlir/types.py:_ELEMENT_TYPES": "one type per dtype",
+    "core/runtime/arrays/handed_out.py:_loans": "memory that others have, until they give it back",
     "core/runtime/arrays/signature.py:_INTERNED": "interned, weak: compared by identity",
     "core/runtime/backends/clients.py:_BACKENDS": "clients; clear_backends ends them",
     "core/runtime/backends/monitoring.py:_LISTENERS": "registrations",
@@ -46,6 +47,8 @@ OTHER_FUNCTIONS = {
     "bridge/tf/_xla_call_module.py:tf_dtype": "one type per dtype",
     "core/_jaxlib/mlir.py:_register_passes": "done once",
     "core/dtypes/promotion.py:_join": "pairs of a lattice with some twenty points",
+    "core/runtime/backends/cuda_driver.py:_driver": "one fact of the installation",
+    "core/runtime/backends/cuda_driver.py:gpu_of": "one per GPU of the machine",
     "core/runtime/programs/compilation_cache.py:_machine": "one fact of the installation",
 }
 

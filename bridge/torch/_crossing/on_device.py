@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any, final
 
@@ -21,13 +20,6 @@ _from_capsule = torch._C._from_dlpack
 _to_capsule = torch._C._to_dlpack
 
 
-@functools.cache
-def _xla_stream(device: Any) -> tuple[int, torch.cuda.Stream]:
-    """The stream of a device that says when memory of others is ready to be read."""
-    handle = device.get_stream_for_external_ready_events()
-    return handle, torch.cuda.ExternalStream(handle, device=device.local_hardware_id)
-
-
 @final
 class DeviceRun:
     """``run(leaves)`` of a program on a GPU.
@@ -37,7 +29,7 @@ class DeviceRun:
     arguments when XLA has read it.
     """
 
-    __slots__ = ("avals", "device", "is_bool", "is_number", "ordinal", "program")
+    __slots__ = ("avals", "device", "handle", "is_bool", "is_number", "ordinal", "program", "stream")
 
     def __init__(
         self,
@@ -49,6 +41,9 @@ class DeviceRun:
         self.program = program
         self.device = program.placement.device
         self.ordinal: int = self.device.local_hardware_id
+        # XLA's stream that says when memory of others is ready to be read.
+        self.handle = self.device.get_stream_for_external_ready_events()
+        self.stream = torch.cuda.ExternalStream(self.handle, device=self.ordinal)
         self.is_bool = [a.dtype == bool_ for a in declared]
         self.avals = avals
         self.is_number = is_number
@@ -62,17 +57,16 @@ class DeviceRun:
     def _run(self, xs: Sequence[Any]) -> list[torch.Tensor]:
         program, device = self.program, self.device
         current = torch.cuda.current_stream(self.ordinal)
-        handle, stream = _xla_stream(device)
-        stream.wait_stream(current)
+        self.stream.wait_stream(current)
         enter = self._enter
-        buffers = [*program.constants, *[enter(i, xs[i], handle) for i in program.kept]]
+        buffers = [*program.constants, *[enter(i, xs[i]) for i in program.kept]]
         outs = program.executable.execute_sharded(buffers).consume_with_handlers(
             program.handlers(False)
         )
         consumer = current.cuda_stream or 1  # the protocol's number of the default stream
         return [_from_capsule(hand_out(o, device, consumer, consumed=True)) for o in outs]
 
-    def _enter(self, i: int, x: Any, handle: int) -> Any:
+    def _enter(self, i: int, x: Any) -> Any:
         if self.is_number[i]:
             aval, where = self.avals[i], self.program.placement
             return batched_device_put(
@@ -82,4 +76,4 @@ class DeviceRun:
             check_has_values(x)  # storages of sharded parameters come and go
         if self.is_bool[i]:
             x = x.view(torch.uint8)
-        return door.from_capsule(_to_capsule(x), self.device, handle)
+        return door.from_capsule(_to_capsule(x), self.device, self.handle)
