@@ -29,7 +29,9 @@ class DeviceRun:
     arguments when XLA has read it.
     """
 
-    __slots__ = ("avals", "device", "handle", "is_bool", "is_number", "ordinal", "program", "stream")
+    __slots__ = (
+        "avals", "device", "handle", "is_bool", "is_number", "ordinal", "program", "stream",
+    )  # fmt: skip
 
     def __init__(
         self,
