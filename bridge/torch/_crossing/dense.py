@@ -18,6 +18,7 @@ from tracebridge.torch._crossing.memory import SMALL_BYTES
 Places = tuple[int, ...]
 BATCHED = torch._C._dispatch_key_parse("Batched")
 _PYTHON = torch._C.DispatchKey.Python
+_unwrap_if_dead = torch._C._functorch.unwrap_if_dead  # pyright: ignore[reportAttributeAccessIssue] - the stubs lack it
 _DEVICE_KEYS: dict[torch.device, int] = {}
 
 
@@ -28,6 +29,9 @@ def ready(x: torch.Tensor) -> torch.Tensor | None:
     if not _is_plain(x):
         if x.is_nested or x.layout is not torch.strided or x.is_quantized:
             check_has_values(x)
+        living = alive(x)
+        if living is not x:
+            return ready(living)
         if keys_of(x).has(BATCHED) or keys_of(x).has(_PYTHON):
             return None
         if x._is_zerotensor():
@@ -41,6 +45,15 @@ def ready(x: torch.Tensor) -> torch.Tensor | None:
         return x
     check_has_values(x)  # its storage may be gone, which torch does not look at
     return x.contiguous()
+
+
+def alive(x: torch.Tensor) -> torch.Tensor:
+    """``x`` without the wrappers of levels of torch.func that are over."""
+    while True:
+        inner = _unwrap_if_dead(x)
+        if inner is x:
+            return x
+        x = inner
 
 
 def is_dense(x: torch.Tensor) -> bool:

@@ -19,6 +19,7 @@ from torch.autograd import forward_ad
 from tracebridge._derived.families import Family, Mask
 from tracebridge.core.config.state import state
 from tracebridge.interop.torch_adapter import modes_active
+from tracebridge.torch._crossing.dense import alive
 from tracebridge.torch._eager.guards import MAX_GUARDS, Check, guard_of
 from tracebridge.torch._eager.nodes import Compiled
 from tracebridge.torch._eager.visible import function_modes, profiler
@@ -29,6 +30,7 @@ Apply = Callable[[Family, Tensors], Tensors]
 MAX_MAPS = 64  # of one family: choices of axes that are mapped over
 # As numbers: torch's enumeration takes longer to compare two than to look at all tensors.
 VMAP, GRAD = functorch.TransformType.Vmap.value, functorch.TransformType.Grad.value
+DEAD = -2  # what torch calls the level of a wrapper whose level is over
 innermost = functorch.peek_interpreter_stack
 pop, push = functorch.pop_dynamic_layer_stack, functorch.push_dynamic_layer_stack
 unwrap_batched, add_batch_dim = functorch._unwrap_batched, functorch._add_batch_dim
@@ -134,6 +136,9 @@ def _anywhere(family: Family, levels: Levels, miss: Apply) -> Callable[..., Tens
         # Whose level tensors are of says what the innermost one is: there is no forward mode, and
         # what is batched in it is of vmap, what wants a gradient in it of grad.
         level = innermost_level()
+        levels_of = [level_of(x) for x in xs]
+        if DEAD in levels_of:
+            return miss(family, xs)  # the looks take wrappers for those of a level in force
         if maps:
             inner, dims = zip(*map(unwrap_batched, xs, repeat(level)), strict=True)
             below = maps.get(dims)
@@ -145,7 +150,8 @@ def _anywhere(family: Family, levels: Levels, miss: Apply) -> Callable[..., Tens
                     push(layer)
                 return [add_batch_dim(o, 0, level) for o in outs]
         if grads and grad_enabled():
-            known = grads.get(tuple([x.requires_grad and level_of(x) == level for x in xs]))
+            pairs = zip(levels_of, xs, strict=True)
+            known = grads.get(tuple([here == level and x.requires_grad for here, x in pairs]))
             if known is not None:
                 for check, apply in known:
                     if check(*xs):
@@ -202,12 +208,3 @@ def record(apply: Callable[..., Tensors], level: int, xs: Tensors) -> Tensors:
         return apply(level, *xs)
     finally:
         _set_allowed(allowed)
-
-
-def alive(x: torch.Tensor) -> torch.Tensor:
-    """``x`` without the wrappers of levels that are over."""
-    while True:
-        inner = functorch.unwrap_if_dead(x)
-        if inner is x:
-            return x
-        x = inner

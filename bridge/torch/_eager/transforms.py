@@ -20,6 +20,7 @@ from tracebridge.core.config.state import state
 from tracebridge.core.config.values import tracing_key
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.interop.torch_adapter import check_has_values
+from tracebridge.torch._crossing.dense import alive
 from tracebridge.torch._crossing.numbers import aval_of
 from tracebridge.torch._eager.levels import (
     GRAD,
@@ -28,7 +29,6 @@ from tracebridge.torch._eager.levels import (
     Levels,
     Tensors,
     add_batch_dim,
-    alive,
     grad_enabled,
     innermost,
     is_quiet,

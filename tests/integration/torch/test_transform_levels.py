@@ -317,6 +317,43 @@ def test_options_between_the_passes():
     assert func.vmap(f)(X).dtype == torch.float32
 
 
+def leaked_from_grad(x):
+    """``x``, wrapped by a level that is over."""
+    leaked = []
+
+    def keeps(z):
+        leaked.append(z)
+        return (z * z).sum()
+
+    func.grad(keeps)(x)
+    return leaked[0]
+
+
+LEAKS = {
+    "nowhere": lambda f: f(leaked_from_grad(X), X),
+    "vmap, after it was known unmapped": lambda f: func.vmap(
+        lambda y: (f(X[0], y), f(leaked_from_grad(y), y))
+    )(X),
+    "vmap over it": lambda f: func.vmap(f)(leaked_from_grad(X), X),
+    "grad beside it": lambda f: func.grad(lambda y: f(leaked_from_grad(X), y).sum())(X),
+    "grad of it": lambda f: func.grad(lambda x: f(x, X).sum())(leaked_from_grad(X)),
+    "grad, after it was known of an outer level": lambda f: func.grad(
+        lambda x: func.grad(lambda y: (f(x, y) + f(leaked_from_grad(y), y)).sum())(x * 2).sum()
+    )(X),
+}
+
+
+@pytest.mark.parametrize("name", LEAKS)
+def test_wrappers_of_levels_that_are_over(name):
+    """Whoever kept a tensor of a level that is over has the tensor that was given to it."""
+    f = wrap(lambda x, y: x * x * y)
+    want = LEAKS[name](lambda x, y: x * x * y)
+
+    for _ in range(3):
+        torch.testing.assert_close(LEAKS[name](f), want)
+    assert depth() == 0
+
+
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 def test_nested_tensors_in_levels():
     """The error says what is wrong with the tensor, known calls or not."""
