@@ -91,6 +91,8 @@ def _recorded(family: Family, xs: Tensors, level: int, apply: Apply) -> Tensors:
     if recording:
         wanted = tuple([x.requires_grad and level_of(x) == level for x in xs])
         if any(wanted):
+            # Tensors made in inference mode can be saved in the level alone, as its own.
+            xs = [wrap_for_grad(x, level) if x.is_inference() else x for x in xs]
             here = _differentiation(family, xs, wanted, apply)
             if any(here.active):
                 if state() is None:

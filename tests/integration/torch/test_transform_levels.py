@@ -354,6 +354,19 @@ def test_wrappers_of_levels_that_are_over(name):
     assert depth() == 0
 
 
+def test_tensors_of_inference_mode_in_levels():
+    """They are constants of a level that records, as with torch's own functions."""
+    f = wrap(lambda x, y: tnp.sum(x * x * y))
+    with torch.inference_mode():
+        constant = X + 2
+
+    for _ in range(3):
+        for y in (constant, X + 2):
+            assert torch.allclose(func.grad(lambda x, y=y: f(x, y))(X), 2 * X * y)
+        nested = func.grad(lambda x: func.grad(lambda x: f(x, constant))(x).sum())(X)
+        assert torch.allclose(nested, 2 * constant)
+
+
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 def test_nested_tensors_in_levels():
     """The error says what is wrong with the tensor, known calls or not."""
