@@ -14,7 +14,7 @@ import numpy as np
 
 from tracebridge.core.control.scan.lowering import Loop, gains_by_two
 from tracebridge.core.control.scan.params import groups
-from tracebridge.core.ir.aval import ShapedArray, batched_aval
+from tracebridge.core.ir.aval import ShapedArray, batched_aval, stored
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.mlir.attrs import i64_array
@@ -116,6 +116,7 @@ class _BlockLoop(Loop):
         """A block of an array; numbers are the same in each."""
         if not aval.ndim:
             return x
+        aval = stored(aval)  # keys have an axis more
         part = aval.update(shape=(self.block, *aval.shape[1:]))
         operands = [x, *self._starts(self.base, aval.ndim - 1)]
         sizes = {"slice_sizes": i64_array(part.shape)}

@@ -89,9 +89,16 @@ class _Plan:
         self.made = [i for i, v in enumerate(self.operands[first_xs:]) if v in made]
         """Which of the xs the moved equations make."""
         read = dict.fromkeys([v for k in self.moved for v in jaxpr.equations[k][1]])
-        constants = range(jaxpr.n_in, jaxpr.n_in + len(jaxpr.consts))
-        self.sources = [v for v in read if v not in made and v not in constants]
+        self.sources = [v for v in read if v not in made and not self._is_number(v)]
         self.block = self._block()
+
+    def _is_number(self, v: int) -> bool:
+        """Whether a variable is a constant without axes: arrays are taken by blocks."""
+        return self._is_there(v) and v >= self.jaxpr.n_in and not self.avals[v].ndim
+
+    def _is_there(self, v: int) -> bool:
+        """Whether a variable is an argument or a constant."""
+        return v < self.jaxpr.n_in + len(self.jaxpr.consts)
 
     def results(self, k: int) -> range:
         """The variables that an equation makes."""
@@ -124,7 +131,7 @@ class _Plan:
 
     def _stays(self, source: int) -> bool:
         """Whether what the moved equations read is there while the loop runs in any case."""
-        if source < self.jaxpr.n_in or not self.avals[source].ndim:
+        if self._is_there(source) or not self.avals[source].ndim:
             return True
         others = self.readers[source].difference(self.moved)
         return any([k >= self.at for k in others])
@@ -154,7 +161,7 @@ class _Plan:
         """The moved equations for the steps of a block."""
         jaxpr, graph = self.jaxpr, Graph()
         constants = enumerate(jaxpr.consts, jaxpr.n_in)
-        number_of = {v: graph.constant(c) for v, c in constants}
+        number_of = {v: graph.constant(c) for v, c in constants if self._is_number(v)}
         avals = [self._of_block(self.avals[v]) for v in self.sources]
         inputs = graph.inputs(avals)
         number_of.update(zip(self.sources, inputs, strict=True))

@@ -102,6 +102,41 @@ def test_numbers_parts_and_other_slices_enter_the_loop() -> None:
     assert_same(f, wide, scale)
 
 
+@pytest.mark.parametrize("of", [np.asarray, tnp.asarray], ids=["NumPy", "array"])
+def test_constants_enter_the_loop_by_blocks(of: Any) -> None:
+    """Arrays that the function closes over, beside others, alone, and longer than the loop."""
+    longer = of(np.concatenate([XS[::-1], XS]))
+    constant = of(XS[::-1].copy())
+
+    def f(x: Any) -> Any:
+        return run(lambda x: tnp.exp(x) * constant + longer[:STEPS])(x)
+
+    def alone(x: Any) -> Any:
+        return run(lambda: tnp.tanh(constant) * 2)(), x
+
+    assert is_by_blocks(f, XS)
+    assert_same(f, XS)
+    assert is_by_blocks(alone, XS[:1])
+    assert_same(alone, XS[:1])
+
+
+def test_keys_enter_the_loop_by_blocks() -> None:
+    """They have an axis more in memory than in programs."""
+
+    def f(a: Any, b: Any, one: Any, x: Any) -> Any:
+        keys = tnp.where(x > 1, one, tnp.where(x > 0, a, b))
+        return lax.scan(lambda c, k: (c + tb.vmap(tb.random.bits)(k), k), tnp.zeros(WIDTH // 2, np.uint32), keys)[1]
+
+    def data(*args: Any) -> Any:
+        return tb.random.key_data(f(*args))
+
+    keys = tb.random.split(tb.random.key(0), (STEPS, WIDTH // 2))
+    args = keys, keys[::-1], tb.random.key(7), XS[:, ::2].copy()
+
+    assert is_by_blocks(data, *args)
+    assert_same(data, *args)
+
+
 def test_unusual_numbers_stay_where_they_are() -> None:
     """NaN and infinities reach the steps that they reach without blocks."""
     x = XS.copy()
