@@ -14,6 +14,7 @@ from __future__ import annotations
 import atexit
 import collections
 import ctypes
+import functools
 import threading
 from typing import Any, NamedTuple
 
@@ -44,7 +45,7 @@ class _Loan(NamedTuple):
 
 
 class _Returned(NamedTuple):
-    """Memory that waits for an event; without one, the stream was being captured."""
+    """Memory that waits for an event; without one, the stream took none."""
 
     loan: _Loan
     address: int
@@ -115,27 +116,35 @@ def _wait_for(nbytes: int) -> None:
         _waiting_bytes += nbytes
 
 
-def settle() -> None:
-    """Free what no kernel reads any more; wait for kernels where too much is waiting."""
-    while _returned:
+def settle(*, wait: bool = False) -> None:
+    """Free what no kernel reads any more; wait for kernels where too much is waiting, or if told.
+
+    What has no event yet gets one, or makes room for the others: its stream may be captured for
+    long, or be gone.
+    """
+    passed_over = 0
+    while len(_returned) > passed_over:
         try:
             first = _returned.popleft()
         except IndexError:
             return  # another thread was faster
-        if not _finish(first, wait=_waiting_bytes > _MOST_BYTES):
+        loan, address, event = first
+        if event is None:
+            event = loan.gpu.record(loan.stream)
+        if event is None:
+            _returned.append(first)
+            passed_over += 1
+        elif not _finish(loan, address, event, wait=wait or _waiting_bytes > _MOST_BYTES):
             return
 
 
-def _finish(first: _Returned, *, wait: bool) -> bool:
+def _finish(loan: _Loan, address: int, event: int, *, wait: bool) -> bool:
     """Free memory if its event has happened; else it waits on, in front of the others."""
-    loan, address, event = first
-    if event is None:
-        event = loan.gpu.record(loan.stream)
-    if event is None or not (wait or loan.gpu.is_past(event)):
-        _returned.appendleft(_Returned(loan, address, event))
-        return False
     if wait:
         loan.gpu.wait(event)
+    elif not loan.gpu.is_past(event):
+        _returned.appendleft(_Returned(loan, address, event))
+        return False
     loan.gpu.reuse(event)
     _free(loan, address)
     _wait_for(-loan.nbytes)
@@ -148,22 +157,13 @@ def _start_reaper() -> None:
     with _lock:
         if _reaper is not None and _reaper.is_alive():
             return
-        thread = threading.Thread(target=_reap, name="tracebridge memory of other frameworks")
+        target = functools.partial(settle, wait=True)
+        thread = threading.Thread(target=target, name="tracebridge memory of other frameworks")
         try:
             thread.start()
         except RuntimeError:
             return  # the interpreter is ending
         _reaper = thread
-
-
-def _reap() -> None:
-    while _returned:
-        try:
-            first = _returned.popleft()
-        except IndexError:
-            return
-        if not _finish(first, wait=True):
-            return
 
 
 _callback = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_given_back)
@@ -178,4 +178,4 @@ def _end() -> None:
     for loan in list(_loans.values()):
         if loan.consumed:
             ctypes.c_void_p.from_address(loan.slot).value = loan.deleter
-    _reap()
+    settle(wait=True)

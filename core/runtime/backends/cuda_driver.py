@@ -69,6 +69,7 @@ class CudaGpu:
         elif self._call("cuEventCreate", ctypes.byref(event), _NO_TIMING_BLOCKING):
             return None
         if self._call("cuEventRecord", event, handle):
+            self.reuse(event.value or 0)
             return None
         return event.value
 
