@@ -11,7 +11,7 @@ import tracebridge.core.lax as lax
 from tracebridge.core._jaxlib import mlir
 from tracebridge.core._jaxlib.ffi import lapack_target
 from tracebridge.core.dtypes.dtypes import is_complex, is_inexact
-from tracebridge.core.linalg.matrices import is_empty
+from tracebridge.core.linalg.matrices import is_empty, lower_part, upper_part
 from tracebridge.core.lowering.context import register_platform_lowering
 from tracebridge.core.mlir.attrs import array, boolean, dense_i64, dictionary, i32, string
 from tracebridge.core.mlir.types import is_static
@@ -66,10 +66,13 @@ def _unless_empty(primitive: Primitive, rule: Callable[..., Any]) -> Callable[..
 
 
 def _keeping_nan(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """``rule``, with NaN for all results of matrices in which there is a NaN."""
+    """``rule``, with NaN for all results of matrices in which there is a NaN.
+
+    Where a parameter ``lower`` says which triangle is read, the other one does not count.
+    """
 
     def lower(ctx: LoweringContext, operand: IrValue, **params: Any) -> list[Any]:
-        (ok,) = ctx.lower_fun(_has_no_nan, operand)
+        (ok,) = ctx.lower_fun(has_no_nan, operand, lower=params.get("lower"))
         outs = rule(ctx, operand, **params)
         return [
             nan_unless(ctx, ok, x, aval) if is_inexact(aval.dtype) else x
@@ -79,7 +82,10 @@ def _keeping_nan(rule: Callable[..., Any]) -> Callable[..., Any]:
     return lower
 
 
-def _has_no_nan(x: Value) -> Value:
+def has_no_nan(x: Value, *, lower: bool | None = None) -> Value:
+    """Of matrices ``(*batch, m, n)``: flags ``(*batch,)``; of one triangle where ``lower`` is given."""
+    if lower is not None:
+        x = lower_part(x) if lower else upper_part(x)
     n = x.aval.ndim
     return lax.reduce_and(lax.eq(x, x), axes=(n - 2, n - 1))
 

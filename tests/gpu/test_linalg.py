@@ -108,3 +108,13 @@ def test_failures_are_nan() -> None:
                   tb.scipy.linalg.lu_factor, tnp.linalg.cholesky, tnp.linalg.det):  # fmt: skip
             first = np.asarray(tb.tree.leaves(tb.jit(f)(one))[0])
             assert np.isnan(first).reshape(*shape[:-2], -1).any(-1).all(), f.__name__
+
+
+def test_triangles_that_are_not_read_may_have_nan() -> None:
+    """As on the CPU."""
+    a = np.diag(np.arange(1.0, 5.0)).astype("f4")
+    a[0, 2] = np.nan
+    for platform in ("cpu", "gpu"):
+        with tb.default_device(platform):
+            values = tb.lax.linalg.eigh(a, symmetrize_input=False)[1]
+        np.testing.assert_allclose(np.asarray(values), [1, 2, 3, 4], rtol=1e-6)

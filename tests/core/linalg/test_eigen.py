@@ -24,6 +24,7 @@ from tests.quick_compiles import check_grads
 from tracebridge import numpy as tnp
 from tracebridge.core.config.option_scopes import enable_x64
 from tracebridge.core.errors.argument_errors import ArgumentValueError, UnsupportedArgumentError
+from tracebridge.core.linalg.calls import has_no_nan
 from tracebridge.core.linalg.eig import eig
 from tracebridge.core.linalg.eigh import EighImplementation, eigh
 from tracebridge.core.linalg.hessenberg import hessenberg, tridiagonal
@@ -310,3 +311,18 @@ def test_derivatives_of_reductions(dtype: Any) -> None:
     with enable_x64():
         check(hessenberg, (matrix(dtype, 3, 3),), 1)
         check(tridiagonal, (matrix(dtype, 3, 3),), 1)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex64])
+def test_a_nan_counts_where_the_library_reads(dtype: Any) -> None:
+    """What GPUs get for matrices with NaN: of eigh, those in the triangle that it reads."""
+    a = np.ones((3, 2, 3, 3), dtype)
+    a[1, 0, 0, 2], a[2, 1, 2, 0], a[0, 0, 1, 0], a[0, 0, 0, 1] = np.nan, np.nan, np.inf, np.inf
+    flags = {w: np.asarray(has_no_nan(tnp.asarray(a), lower=w)) for w in (None, True, False)}
+
+    assert flags[None].tolist() == [[True, True], [False, True], [True, False]]
+    assert flags[True].tolist() == [[True, True], [True, True], [True, False]]
+    assert flags[False].tolist() == [[True, True], [False, True], [True, True]]
+    values = eigh(np.triu(np.full((3, 3), np.nan, dtype), 1) + np.eye(3, dtype=dtype),
+                  symmetrize_input=False)[1]  # fmt: skip
+    np.testing.assert_array_equal(np.asarray(values), [1, 1, 1])

@@ -89,10 +89,12 @@ def test_gradients_are_those_of_the_loop(program: Any, order: int) -> None:
 
 @pytest.mark.parametrize("length", [0, 1])
 def test_of_no_steps_and_of_one(length: int) -> None:
+    """In float32: small elements are sums of large ones, which are rounded in either program."""
     for program in PROGRAMS:
         after, inside = both(gradient(program), *arguments(length))
         for a, b in zip(after, inside, strict=True):
-            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+            largest = np.abs(np.asarray(b)).max(initial=1)
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6 * largest)
 
 
 def test_mapped_over_each_argument() -> None:

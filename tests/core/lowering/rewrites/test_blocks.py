@@ -125,7 +125,9 @@ def test_keys_enter_the_loop_by_blocks() -> None:
 
     def f(a: Any, b: Any, one: Any, x: Any) -> Any:
         keys = tnp.where(x > 1, one, tnp.where(x > 0, a, b))
-        return lax.scan(lambda c, k: (c + tb.vmap(tb.random.bits)(k), k), tnp.zeros(WIDTH // 2, np.uint32), keys)[1]
+        return lax.scan(
+            lambda c, k: (c + tb.vmap(tb.random.bits)(k), k), tnp.zeros(WIDTH // 2, np.uint32), keys
+        )[1]
 
     def data(*args: Any) -> Any:
         return tb.random.key_data(f(*args))

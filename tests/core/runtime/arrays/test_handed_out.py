@@ -69,9 +69,7 @@ def streams(monkeypatch: pytest.MonkeyPatch) -> Iterator[Streams]:
     """Those of a GPU, on which the memory of the CPU counts as memory."""
     found = Streams()
     monkeypatch.setattr(handed_out, "gpu_of", lambda _: found)
-    monkeypatch.setattr(
-        handed_out.door, "to_capsule", lambda buf, *_, **__: original(buf, None)
-    )
+    monkeypatch.setattr(handed_out.door, "to_capsule", lambda buf, *_, **__: original(buf, None))
     yield found
     found.refusing.clear()
     handed_out.settle(wait=True)
