@@ -83,7 +83,7 @@ def _keeping_nan(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def has_no_nan(x: Value, *, lower: bool | None = None) -> Value:
-    """Of matrices ``(*batch, m, n)``: flags ``(*batch,)``; of one triangle where ``lower`` is given."""
+    """Flags ``(*batch,)`` of matrices ``(*batch, m, n)``, or of their triangles that are read."""
     if lower is not None:
         x = lower_part(x) if lower else upper_part(x)
     n = x.aval.ndim
