@@ -16,13 +16,17 @@ from tracebridge.core.errors.argument_errors import ArgumentValueError, Unsuppor
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.linalg.family import check_square, matrices, rounded
 from tracebridge.core.linalg.matrices import adjoint, as_dtype, complex_dtype, repeated
-from tracebridge.core.linalg.schur import schur as lax_schur
 from tracebridge.core.linalg.triangular import triangular_solve
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.numpy._staging import is_traced
 from tracebridge.scipy.linalg._eigen import inexact
-from tracebridge.scipy.linalg._taylor import form_in_groups, function_of_triangular, together
+from tracebridge.scipy.linalg._taylor import (
+    complex_schur,
+    form_in_groups,
+    function_of_triangular,
+    together,
+)
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.value import Value
@@ -33,14 +37,6 @@ def _square(name: str, a: Any) -> tuple[Any, Any]:
     (x,), dtype = matrices(name, x)
     check_square(name, x.aval)
     return x, dtype
-
-
-# Schur's form -------------------------------------------------------------------------------------
-
-
-def _complex_schur(a: Value) -> tuple[Any, Any]:
-    t, z = lax_schur(as_dtype(a, complex_dtype(a.aval.dtype)))
-    return t, z
 
 
 def _by_diagonals(t: Value, first: Any, element: Callable[[Any, Any], Any]) -> Any:
@@ -79,7 +75,7 @@ def funm(A: ArrayLike, func: Callable[[Array], Array], disp: bool = True) -> Any
     a, dtype = _square("funm", A)
     if not a.size:
         return (a, tnp.zeros((), tnp.finfo(a.dtype).dtype)) if not disp else a
-    t, z, groups, series = form_in_groups(as_dtype(a, complex_dtype(a.aval.dtype)), func)
+    t, z, groups, series = form_in_groups(a, func)
     f = function_of_triangular(t, groups, series)
     out = tnp.matmul(tnp.matmul(z, f), adjoint(z))
     if not tnp.iscomplexobj(a):
@@ -106,7 +102,7 @@ def _is_real(x: Value) -> bool:
 
 @custom_jvp
 def _sqrtm(a: Value) -> Any:
-    t, z = _complex_schur(a)
+    t, z = complex_schur(a)
     d = tnp.sqrt(tnp.diagonal(t, axis1=-2, axis2=-1))
     rows, columns = _diagonals(d)
     total = rows + columns
@@ -142,16 +138,16 @@ def sqrtm(A: ArrayLike, blocksize: int = 1) -> Array:
         msg = f"sqrtm: blocksize={blocksize}, expected 1"
         raise UnsupportedArgumentError(msg)
     a, _ = _square("sqrtm", A)
-    return _sqrtm(as_dtype(a, complex_dtype(a.aval.dtype)))
+    return _sqrtm(a)
 
 
 def _sylvester(a: Value, b: Value, c: Any) -> Any:
     """All complex. Derivatives solve again, so that they need none of the Schur forms."""
     fixed = [lax.stop_gradient(x) for x in (a, b)]
-    forms = [_complex_schur(x) for x in fixed]
+    forms = [complex_schur(x) for x in fixed]
 
     def transposed(_: Any, y: Any) -> Any:
-        return _by_columns([_complex_schur(tnp.matrix_transpose(x)) for x in fixed], y)
+        return _by_columns([complex_schur(tnp.matrix_transpose(x)) for x in fixed], y)
 
     return custom_linear_solve(
         lambda x: tnp.matmul(a, x) + tnp.matmul(x, b),

@@ -19,6 +19,8 @@ import tracebridge.numpy as tnp
 from tracebridge._api.custom.custom_jvp import custom_jvp
 from tracebridge._api.derivatives.jet import jet
 from tracebridge.core.control.solve.custom_linear_solve import custom_linear_solve
+from tracebridge.core.dtypes.dtypes import is_complex
+from tracebridge.core.linalg.blocks import complex_form
 from tracebridge.core.linalg.matrices import adjoint, repeated
 from tracebridge.core.linalg.schur import lower_turn, schur
 
@@ -41,6 +43,17 @@ class Series:
         """The series of some rows."""
         coefficients = tnp.take(self.coefficients, rows, axis=1)
         return Series(tnp.take(self.centers, rows), tnp.take(self.scales, rows), coefficients)
+
+
+def complex_schur(a: Any) -> tuple[Any, Any]:
+    """Triangular and unitary matrices. Real eigenvalues of real matrices stay real.
+
+    Rounding would choose the side of the cut where roots and logarithms of negative ones are.
+    """
+    t, z = schur(a)
+    if not is_complex(t.dtype):
+        t, z = complex_form(t, z)
+    return t, z
 
 
 def taylor_series(func: Callable[[Any], Any], d: Any) -> Series:
@@ -181,8 +194,7 @@ def form_in_groups(a: Any, func: Callable[[Any], Any]) -> tuple[Any, Any, Any, S
     Its derivatives leave out how the vectors of a group turn into each other, which the function
     does not depend on: the tangent of T has elements below the diagonal within blocks.
     """
-    fixed = lax.stop_gradient(a)
-    t, z = schur(fixed)
+    t, z = complex_schur(lax.stop_gradient(a))
     series = taylor_series(func, tnp.diagonal(t))
     t, z, groups = grouped(t, z, groups_of(series))
     t, z = _moving_form(a, t, z, groups)

@@ -77,6 +77,18 @@ def test_ends_of_domains() -> None:
     assert not np.isfinite(steep[0, 0])
 
 
+@pytest.mark.parametrize("root", [lambda a: funm(a, tnp.sqrt), tb.scipy.linalg.sqrtm])
+def test_negative_eigenvalues_of_real_matrices(root: Any) -> None:
+    """Rounding does not choose the side of the cut: roots of negative numbers are above it."""
+    for seed in range(4):
+        basis = matrix(np.float32, 5, 5, seed=seed) + 3 * np.eye(5, dtype=np.float32)
+        values = np.array([-4, 1, -2.5, 3, -1], complex)
+        a = basis @ np.diag(values.real) @ np.linalg.inv(basis)
+        expected = basis @ np.diag(np.sqrt(values)) @ np.linalg.inv(basis)
+
+        close(expected, root(a.astype(np.float32)), np.float32, 100)
+
+
 def test_dtypes() -> None:
     """Narrow floats stay, where the function is real."""
     assert tnp.bfloat16 == funm(tnp.eye(2, dtype=tnp.bfloat16), tnp.exp).dtype
