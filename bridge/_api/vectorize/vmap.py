@@ -16,6 +16,7 @@ from tracebridge._api.vectorize.vmappable import (
     VMAPPABLES,
     assembled,
     elements,
+    flatten_for_vmap,
     is_vmappable,
     size_of,
     take_registered,
@@ -41,7 +42,7 @@ from tracebridge.core.lax.ad_util import float0_of
 from tracebridge.core.lax.batch_util import broadcast_batch, move_batch_axis
 from tracebridge.core.symbolic.dims import is_symbolic_dim
 from tracebridge.core.tree.prefix import flatten_axes
-from tracebridge.core.tree.tree import PyTreeDef, flatten, leaves
+from tracebridge.core.tree.tree import PyTreeDef, leaves
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -105,14 +106,13 @@ def vmap(
 
     @named_like(fun, _DOC)
     def vmap_f(*args: Any, **kwargs: Any) -> Any:
-        is_leaf = is_vmappable if VMAPPABLES else None
-        flat_args, tree = flatten((args, kwargs), is_leaf)
+        flat_args, tree = flatten_for_vmap((args, kwargs))
         same = type(in_axes) is int and in_axes == 0
         dims = [0] * len(flat_args) if same else _input_dims(fun, in_axes, args, kwargs)
         if has_refs([a for a, d in zip(flat_args, dims, strict=True) if d is not None]):
             options = axis_name, axis_size, spmd_axis_name, sum_match
             return _map_refs(mapped, flat_args, dims, tree, out_axes, options)
-        specs = take_registered(flat_args, dims) if is_leaf else {}
+        specs = take_registered(flat_args, dims) if VMAPPABLES else {}
         values = _argument_values(fun, flat_args, dims, tree)
         known = size_of(flat_args, specs) if specs and axis_size is None else axis_size
         dims, size = _resolve(fun, values, dims, tree, known)
@@ -124,7 +124,7 @@ def vmap(
         def flat(*xs: Any) -> list[Any]:
             a, k = tree.unflatten(elements(xs, specs, size) if specs else xs)
             out = mapped(*a, **k)
-            flat_out, structure = flatten(out, is_leaf)
+            flat_out, structure = flatten_for_vmap(out)
             out_tree.append(structure)
             _take_special(fun, flat_out, special, structure, out_axes, size)
             return values_of(f"vmap({name_of(fun)})", flat_out, structure, "the result")
@@ -240,10 +240,9 @@ def _input_dims(
             expected="one entry per positional argument, or one int for all",
             hint="keyword arguments are mapped over their first axis and have no entry",
         )
-    is_leaf = is_vmappable if VMAPPABLES else None
-    tree = flatten(args, is_leaf)[1]
+    tree = flatten_for_vmap(args)[1]
     dims = flatten_axes(call, tree, in_axes, axes_name="in_axes", full_name="args")
-    n_keyword = len(flatten(kwargs, is_leaf)[0])
+    n_keyword = len(flatten_for_vmap(kwargs)[0])
     return [*dims, *[0] * n_keyword]
 
 

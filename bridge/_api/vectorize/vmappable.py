@@ -12,6 +12,8 @@ from tracebridge.core.errors.argument_errors import ArgumentTypeError
 from tracebridge.core.interpreters.batching import BatchTrace
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.tree.prefix import flatten_asking
+from tracebridge.core.tree.tree import PyTreeDef, flatten
 
 
 @final
@@ -116,6 +118,11 @@ def unregister_vmappable(data_type: type) -> None:
 def is_vmappable(x: object) -> bool:
     """Whether the type of ``x`` is registered."""
     return type(x) in VMAPPABLES
+
+
+def flatten_for_vmap(tree: object) -> tuple[list[Any], PyTreeDef]:
+    """Leaves and structure of a tree in which objects of registered types are leaves."""
+    return flatten_asking(tree, is_vmappable) if VMAPPABLES else flatten(tree)
 
 
 def take_registered(leaves: Sequence[object], dims: list[Any]) -> dict[int, Any]:

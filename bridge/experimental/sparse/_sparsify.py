@@ -58,6 +58,7 @@ from tracebridge.core.lax.shape.rev import rev_p
 from tracebridge.core.lax.shape.split import split_p
 from tracebridge.core.lax.shape.transpose import transpose_p
 from tracebridge.core.lax.special import erf
+from tracebridge.core.tree.prefix import flatten_asking
 from tracebridge.core.tree.tree import PyTreeDef, flatten
 from tracebridge.experimental.sparse import _operators as operators
 from tracebridge.experimental.sparse._base import JAXSparse
@@ -108,7 +109,7 @@ def sparsify(f: Callable[..., Any], use_tracer: bool = False) -> Callable[..., A
 
     @named_like(f)
     def sparse_f(*args: Any, **kwargs: Any) -> Any:
-        leaves, tree = flatten((args, kwargs), _is_sparse)
+        leaves, tree = flatten_asking((args, kwargs), _is_sparse)
         inputs: list[Any] = []
         avals: list[ShapedArray] = []
         dense = [lax.full((), 0, "int32") if _is_sparse(x) else x for x in leaves]

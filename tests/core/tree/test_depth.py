@@ -10,6 +10,7 @@ import pytest
 import tracebridge as tb
 import tracebridge.numpy as tnp
 from tracebridge.core.errors.argument_errors import TreeDepthError
+from tracebridge.interpreters import batching
 
 
 def remaining() -> int:
@@ -47,6 +48,19 @@ def knowing_trees():
     return f
 
 
+def vmap_beside_registered_types(x: Any) -> Any:
+    """Registered types are found by a predicate."""
+
+    class Columns:
+        pass
+
+    batching.register_vmappable(Columns, int, int, lambda *_: 0.0, lambda *_: Columns(), None)
+    try:
+        return tb.vmap(lambda a: 1.0)(x)
+    finally:
+        batching.unregister_vmappable(Columns)
+
+
 USES: dict[str, Callable[[Any], Any]] = {
     "flatten": tb.tree.flatten,
     "leaves": tb.tree.leaves,
@@ -58,6 +72,7 @@ USES: dict[str, Callable[[Any], Any]] = {
     "jit by name that knows trees": lambda x: knowing_trees()(a=x),
     "result of jit": lambda x: tb.jit(lambda: x)(),
     "grad": lambda x: tb.grad(lambda a: 1.0)(x),
+    "vmap beside registered types": vmap_beside_registered_types,
     "vmap": lambda x: tb.vmap(lambda a: 1.0)(x),
     "device_put": tb.device_put,
     "asarray": tnp.asarray,
