@@ -2,8 +2,8 @@ module @jit_counted attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas
   func.func public @main(%arg0: tensor<2x3xf32>) -> (tensor<3xf32>, tensor<2x3xf32>) {
     %0 = stablehlo.slice %arg0 [0:1, 0:3] : (tensor<2x3xf32>) -> tensor<1x3xf32>
     %1 = stablehlo.reshape %0 : (tensor<1x3xf32>) -> tensor<3xf32>
-    %c = stablehlo.constant dense<0> : tensor<i32>
     %cst = stablehlo.constant dense<0.000000e+00> : tensor<2x3xf32>
+    %c = stablehlo.constant dense<0> : tensor<i32>
     %2:3 = stablehlo.while(%iterArg = %c, %iterArg_0 = %1, %iterArg_1 = %cst) : tensor<i32>, tensor<3xf32>, tensor<2x3xf32>
     cond {
       %c_2 = stablehlo.constant dense<2> : tensor<i32>
