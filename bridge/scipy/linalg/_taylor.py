@@ -101,7 +101,7 @@ def grouped(t: Any, z: Any, groups: Any) -> list[Any]:
         length = tnp.sqrt(tnp.abs(x) ** 2 + tnp.abs(y) ** 2)
         swap = swap & (length > 0)
         length = tnp.where(swap, length, 1)
-        x, y = (tnp.where(swap, v / length, w) for v, w in ((x, 1), (y, 0)))
+        x, y = (tnp.where(swap, v / length.astype(v.dtype), w) for v, w in ((x, 1), (y, 0)))
         first, second = tnp.append(swap, False), tnp.append(False, swap)
         main = tnp.where(first, tnp.append(x, 1), tnp.where(second, tnp.append(1, x.conj()), 1))
         turn = tnp.diag(main) + tnp.diag(y, -1) - tnp.diag(y.conj(), 1)
