@@ -127,7 +127,7 @@ def function_of_triangular(t: Any, groups: Any, series: Series) -> Any:
     coefficients = series.coefficients
     order = coefficients.shape[0] - 1
     # At the ends of the domain of the function eigenvalues that are alone need its value only.
-    alone = (tnp.sum(same, axis=1) == 1) & ~tnp.isfinite(coefficients)
+    alone = (tnp.sum(same, axis=1) == 1)[None] & ~tnp.isfinite(coefficients)
     alone = alone.at[0].set(False)
     singular = _without_value(tnp.diagonal(shifted), tnp.where(alone, coefficients, 0)[1])
     coefficients = tnp.where(alone, 0, coefficients)
