@@ -11,8 +11,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, ClassVar, Self
 
+from tracebridge.core._jaxlib.pytree import GetAttrKey
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, index_of
 from tracebridge.core.errors.shape_errors import RankError
+from tracebridge.core.tree.registry import register_pytree_with_keys
 from tracebridge.core.util.public_path import public_path
 
 Shape = tuple[int, ...]
@@ -206,6 +208,51 @@ class JAXSparse(ABC):
 
     def __rmatmul__(self, other: Any) -> Any:
         return _function("matmul")(other, self)
+
+
+class Format(JAXSparse):
+    """A format of this package: its arrays, the elements first, and what is known of them."""
+
+    __slots__ = ()
+
+    _arrays: ClassVar[tuple[str, ...]]
+    _facts: ClassVar[tuple[str, ...]] = ()
+
+    def tree_flatten(self) -> tuple[tuple[Any, ...], Hashable]:
+        """The arrays, and the shape with what is known of them."""
+        arrays = tuple([getattr(self, name) for name in self._arrays])
+        return arrays, (self.shape, *[getattr(self, name) for name in self._facts])
+
+    @classmethod
+    def tree_unflatten(cls, aux_data: Any, children: Sequence[Any]) -> Self:
+        """The object of these arrays; they are not looked at.
+
+        Args:
+            aux_data: what ``tree_flatten`` gave besides the arrays.
+            children: the arrays.
+        """
+        self = object.__new__(cls)
+        self.shape, *facts = aux_data
+        for name, x in zip((*cls._arrays, *cls._facts), (*children, *facts), strict=True):
+            setattr(self, name, x)
+        return self
+
+
+def register_format(kind: type[Format], *names: str) -> None:
+    """Make the objects of a format trees, with the names of the arrays as keys."""
+    keys = [GetAttrKey(name) for name in names]
+
+    def with_keys(x: Format) -> tuple[list[tuple[Any, Any]], Hashable]:
+        arrays, rest = x.tree_flatten()
+        return list(zip(keys, arrays, strict=True)), rest
+
+    register_pytree_with_keys(kind, with_keys, kind.tree_unflatten, kind.tree_flatten)
+
+
+def with_elements(mat: Any, data: Any) -> Any:
+    """A sparse array with other elements at the same coordinates."""
+    (_, *rest), aux = mat.tree_flatten()
+    return type(mat).tree_unflatten(aux, (data, *rest))
 
 
 def checked_shape(call: str, shape: Any) -> Shape:

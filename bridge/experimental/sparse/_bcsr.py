@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Self, final
+from collections.abc import Sequence
+from typing import Any, final
 
 import tracebridge.numpy as tnp
 from tracebridge._api.programs.jit import jit
-from tracebridge._api.vectorize.vmappable import register_vmappable
-from tracebridge.core._jaxlib.pytree import GetAttrKey
 from tracebridge.core.dtypes.dtypes import as_dtype, is_integer
 from tracebridge.core.errors.argument_errors import (
     ArgumentTypeError,
@@ -18,10 +16,9 @@ from tracebridge.core.errors.argument_errors import (
 )
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
-from tracebridge.core.errors.transform_errors import AxisSpecError
-from tracebridge.core.tree.registry import register_pytree_with_keys
 from tracebridge.core.util.public_path import public_path
-from tracebridge.experimental.sparse._base import JAXSparse, Shape
+from tracebridge.experimental.sparse._base import Format, Shape, register_format
+from tracebridge.experimental.sparse._batches import register_batches
 from tracebridge.experimental.sparse._bcoo.array import BCOO
 from tracebridge.experimental.sparse._bcoo.conversion import bcoo_fromdense, bcoo_todense, gathered
 from tracebridge.experimental.sparse._bcoo.dots import bcoo_dot_general
@@ -34,7 +31,7 @@ from tracebridge.experimental.sparse._compressed import indptr_of, rows_of
 
 @public_path("tracebridge.experimental.sparse")
 @final
-class BCSR(JAXSparse):
+class BCSR(Format):
     """Sparse matrices in compressed rows, for each batch.
 
     The axes are, in this order, ``n_batch`` axes of batches, one of rows, one of columns, and
@@ -63,6 +60,9 @@ class BCSR(JAXSparse):
     """
 
     __slots__ = ("indices", "indices_sorted", "indptr", "unique_indices")
+
+    _arrays = ("data", "indices", "indptr")
+    _facts = ("indices_sorted", "unique_indices")
 
     def __init__(
         self,
@@ -171,24 +171,6 @@ class BCSR(JAXSparse):
             axes: the axes of this array in the new order; None reverses them.
         """
         return BCSR.from_bcoo(transposed(self.to_bcoo(), axes))
-
-    def tree_flatten(self) -> tuple[tuple[Any, ...], Hashable]:
-        """Elements, columns, row ends, and the shape with what is known of the coordinates."""
-        aux = self.shape, self.indices_sorted, self.unique_indices
-        return (self.data, self.indices, self.indptr), aux
-
-    @classmethod
-    def tree_unflatten(cls, aux_data: Any, children: Sequence[Any]) -> Self:
-        """The object of these arrays; they are not looked at.
-
-        Args:
-            aux_data: what ``tree_flatten`` gave besides the arrays.
-            children: the arrays.
-        """
-        self = object.__new__(cls)
-        self.data, self.indices, self.indptr = children
-        self.shape, self.indices_sorted, self.unique_indices = aux_data
-        return self
 
 
 def _check(data: Any, indices: Any, indptr: Any, shape: Shape) -> None:
@@ -407,52 +389,5 @@ def bcsr_concatenate(operands: Sequence[BCSR], *, dimension: int) -> BCSR:
     return BCSR.from_bcoo(out)
 
 
-def _axis_of(axis: int, n_batch: int) -> int:
-    found = axis + n_batch if axis < 0 else axis
-    if not 0 <= found < n_batch:
-        msg = f"vmap: axis {axis} of a BCSR array"
-        raise AxisSpecError(msg, expected="an axis of batches")
-    return found
-
-
-def _element(
-    part: Callable[..., Any], index: Callable[[], Any], mat: BCSR, axis: int | None
-) -> BCSR:
-    """What a mapped function sees of an array with batches."""
-    del index
-    if axis is None:
-        return mat
-    axis = _axis_of(axis, mat.n_batch)
-    size = mat.shape[axis]
-    shape = (*mat.shape[:axis], *mat.shape[axis + 1 :])
-    return BCSR.tree_unflatten(
-        (shape, mat.indices_sorted, mat.unique_indices),
-        [
-            part(x, axis) if x.shape[axis] == size else tnp.squeeze(x, axis)
-            for x in mat.tree_flatten()[0]
-        ],
-    )
-
-
-def _batch(whole: Callable[..., Any], size: int, mat: BCSR, axis: int | None) -> BCSR:
-    """The results of a mapped function with another axis of batches."""
-    shape = mat.shape
-    if axis is not None:
-        axis = _axis_of(axis, mat.n_batch + 1)
-        shape = (*shape[:axis], size, *shape[axis:])
-    return BCSR.tree_unflatten(
-        (shape, mat.indices_sorted, mat.unique_indices),
-        [whole(size, x, axis) for x in mat.tree_flatten()[0]],
-    )
-
-
-register_pytree_with_keys(
-    BCSR,
-    lambda x: (
-        [(GetAttrKey(n), getattr(x, n)) for n in ("data", "indices", "indptr")],
-        x.tree_flatten()[1],
-    ),
-    BCSR.tree_unflatten,
-    BCSR.tree_flatten,
-)
-register_vmappable(BCSR, int, int, _element, _batch, None)
+register_format(BCSR, "data", "indices", "indptr")
+register_batches(BCSR)

@@ -14,7 +14,7 @@ from tracebridge.core.errors.argument_errors import UnsupportedArgumentError
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.ir.debug_info import name_of
 from tracebridge.core.tree import tree
-from tracebridge.experimental.sparse._base import JAXSparse
+from tracebridge.experimental.sparse._base import JAXSparse, with_elements
 from tracebridge.experimental.sparse._bcoo.array import BCOO
 
 
@@ -27,12 +27,9 @@ def _elements(x: Any) -> Any:
     return x.tree_flatten()[0][0] if isinstance(x, JAXSparse) else x
 
 
-def _with_elements(x: Any, data: Any) -> Any:
-    """A sparse array with other elements."""
-    if not isinstance(x, JAXSparse):
-        return data
-    (_, *rest), aux = x.tree_flatten()
-    return type(x).tree_unflatten(aux, (data, *rest))
+def _with_leaf(x: Any, data: Any) -> Any:
+    """A sparse array with other elements; other leaves are replaced."""
+    return with_elements(x, data) if isinstance(x, JAXSparse) else data
 
 
 class _Split:
@@ -59,7 +56,7 @@ class _Split:
         def fun(*changed: Any, **kwargs: Any) -> Any:
             full = list(changed)
             for i in self.places(args):
-                full[i] = tree.map(_with_elements, args[i], changed[i], is_leaf=_is_sparse)
+                full[i] = tree.map(_with_leaf, args[i], changed[i], is_leaf=_is_sparse)
             return self.fun(*full, **kwargs)
 
         return fun
@@ -69,7 +66,7 @@ class _Split:
         places = self.places(args)
         parts = [found] if single else found
         out = [
-            tree.map(_with_elements, args[i], g, is_leaf=_is_sparse)
+            tree.map(_with_leaf, args[i], g, is_leaf=_is_sparse)
             for i, g in zip(places, parts, strict=True)
         ]
         return out[0] if single else tuple(out)

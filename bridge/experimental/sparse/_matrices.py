@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import Any, Self, final
+from collections.abc import Sequence
+from typing import Any, ClassVar, final
 
 import tracebridge.numpy as tnp
-from tracebridge.core._jaxlib.pytree import GetAttrKey
 from tracebridge.core.errors.argument_errors import (
     ArgumentTypeError,
     UnsupportedArgumentError,
     kind_of,
 )
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
-from tracebridge.core.tree.registry import register_pytree_with_keys
 from tracebridge.core.util.public_path import public_path
-from tracebridge.experimental.sparse._base import JAXSparse, Shape
+from tracebridge.experimental.sparse._base import Format, Shape, register_format
 from tracebridge.experimental.sparse._bcoo.array import BCOO
 from tracebridge.experimental.sparse._bcoo.conversion import bcoo_fromdense, bcoo_todense
 from tracebridge.experimental.sparse._bcoo.dots import bcoo_dot_general
@@ -46,9 +44,20 @@ def _check_arrays(call: str, arrays: Sequence[Any], shape: Shape, count: int | N
         raise ShapeMismatchError(msg, expected=f"{expected}, and a matrix")
 
 
+class _Matrix(Format):
+    """A format of matrices, without batches."""
+
+    __slots__ = ()
+
+    @property
+    def nse(self) -> int:
+        """Number of stored elements."""
+        return self.data.shape[0]
+
+
 @public_path("tracebridge.experimental.sparse")
 @final
-class COO(JAXSparse):
+class COO(_Matrix):
     """A sparse matrix in coordinates; BCOO can do more.
 
     Args:
@@ -69,6 +78,9 @@ class COO(JAXSparse):
 
     __slots__ = ("col", "cols_sorted", "row", "rows_sorted")
 
+    _arrays = ("data", "row", "col")
+    _facts = ("rows_sorted", "cols_sorted")
+
     def __init__(
         self,
         args: Sequence[Any],
@@ -81,11 +93,6 @@ class COO(JAXSparse):
         self.data, self.row, self.col = [tnp.asarray(x) for x in args]
         self.rows_sorted, self.cols_sorted = bool(rows_sorted), bool(cols_sorted)
         _check_arrays("COO", (self.data, self.row, self.col), self.shape, None)
-
-    @property
-    def nse(self) -> int:
-        """Number of stored elements."""
-        return self.data.shape[0]
 
     @classmethod
     def fromdense(cls, mat: Any, *, nse: int | None = None, index_dtype: Any = "int32") -> COO:
@@ -122,22 +129,22 @@ class COO(JAXSparse):
             cols_sorted=self.rows_sorted,
         )
 
-    def tree_flatten(self) -> tuple[tuple[Any, ...], Hashable]:
-        """Elements, rows and columns, and the shape with what is known of their order."""
-        return (self.data, self.row, self.col), (self.shape, self.rows_sorted, self.cols_sorted)
 
-    @classmethod
-    def tree_unflatten(cls, aux_data: Any, children: Sequence[Any]) -> Self:
-        """The object of these arrays; they are not looked at.
+class _Compressed(_Matrix):
+    """A matrix in compressed rows, or columns: elements, their places in them, where they begin."""
 
-        Args:
-            aux_data: what ``tree_flatten`` gave besides the arrays.
-            children: the arrays.
-        """
-        self = object.__new__(cls)
-        self.data, self.row, self.col = children
-        self.shape, self.rows_sorted, self.cols_sorted = aux_data
-        return self
+    __slots__ = ("indices", "indptr")
+
+    _arrays = ("data", "indices", "indptr")
+    _compressed: ClassVar[int]
+    """The axis along which they are counted."""
+
+    def __init__(self, args: Sequence[Any], *, shape: Sequence[int]) -> None:
+        super().__init__(args, shape=shape)
+        self.data, self.indices, self.indptr = [tnp.asarray(x) for x in args]
+        count = self.shape[self._compressed] + 1 if len(self.shape) == 2 else 0
+        arrays = (self.data, self.indices, self.indptr)
+        _check_arrays(type(self).__name__, arrays, self.shape, count)
 
 
 def _check_matrix(call: str, arr: BCOO) -> None:
@@ -151,7 +158,7 @@ def _check_matrix(call: str, arr: BCOO) -> None:
 
 @public_path("tracebridge.experimental.sparse")
 @final
-class CSR(JAXSparse):
+class CSR(_Compressed):
     """A sparse matrix in compressed rows; BCSR can do more.
 
     Args:
@@ -167,18 +174,9 @@ class CSR(JAXSparse):
     [0 1 2]
     """
 
-    __slots__ = ("indices", "indptr")
+    __slots__ = ()
 
-    def __init__(self, args: Sequence[Any], *, shape: Sequence[int]) -> None:
-        super().__init__(args, shape=shape)
-        self.data, self.indices, self.indptr = [tnp.asarray(x) for x in args]
-        arrays = (self.data, self.indices, self.indptr)
-        _check_arrays("CSR", arrays, self.shape, self.shape[0] + 1 if self.shape else 0)
-
-    @property
-    def nse(self) -> int:
-        """Number of stored elements."""
-        return self.data.shape[0]
+    _compressed = 0
 
     @classmethod
     def fromdense(cls, mat: Any, *, nse: int | None = None, index_dtype: Any = "int32") -> CSR:
@@ -212,27 +210,10 @@ class CSR(JAXSparse):
         _check_order("CSR", axes)
         return CSC((self.data, self.indices, self.indptr), shape=self.shape[::-1])
 
-    def tree_flatten(self) -> tuple[tuple[Any, ...], Hashable]:
-        """Elements, columns and row ends, and the shape."""
-        return (self.data, self.indices, self.indptr), self.shape
-
-    @classmethod
-    def tree_unflatten(cls, aux_data: Any, children: Sequence[Any]) -> Self:
-        """The object of these arrays; they are not looked at.
-
-        Args:
-            aux_data: what ``tree_flatten`` gave besides the arrays.
-            children: the arrays.
-        """
-        self = object.__new__(cls)
-        self.data, self.indices, self.indptr = children
-        self.shape = aux_data
-        return self
-
 
 @public_path("tracebridge.experimental.sparse")
 @final
-class CSC(JAXSparse):
+class CSC(_Compressed):
     """A sparse matrix in compressed columns: the transposed of one in compressed rows.
 
     Args:
@@ -248,18 +229,9 @@ class CSC(JAXSparse):
     [1 0]
     """
 
-    __slots__ = ("indices", "indptr")
+    __slots__ = ()
 
-    def __init__(self, args: Sequence[Any], *, shape: Sequence[int]) -> None:
-        super().__init__(args, shape=shape)
-        self.data, self.indices, self.indptr = [tnp.asarray(x) for x in args]
-        arrays = (self.data, self.indices, self.indptr)
-        _check_arrays("CSC", arrays, self.shape, self.shape[-1] + 1 if self.shape else 0)
-
-    @property
-    def nse(self) -> int:
-        """Number of stored elements."""
-        return self.data.shape[0]
+    _compressed = 1
 
     @classmethod
     def fromdense(cls, mat: Any, *, nse: int | None = None, index_dtype: Any = "int32") -> CSC:
@@ -289,23 +261,6 @@ class CSC(JAXSparse):
         """
         _check_order("CSC", axes)
         return CSR((self.data, self.indices, self.indptr), shape=self.shape[::-1])
-
-    def tree_flatten(self) -> tuple[tuple[Any, ...], Hashable]:
-        """Elements, rows and column ends, and the shape."""
-        return (self.data, self.indices, self.indptr), self.shape
-
-    @classmethod
-    def tree_unflatten(cls, aux_data: Any, children: Sequence[Any]) -> Self:
-        """The object of these arrays; they are not looked at.
-
-        Args:
-            aux_data: what ``tree_flatten`` gave besides the arrays.
-            children: the arrays.
-        """
-        self = object.__new__(cls)
-        self.data, self.indices, self.indptr = children
-        self.shape = aux_data
-        return self
 
 
 def coo_fromdense(mat: Any, *, nse: int | None = None, index_dtype: Any = "int32") -> COO:
@@ -436,15 +391,6 @@ def _product(call: str, mat: Any, other: Any, ndim: int, transpose: bool) -> Any
     return bcoo_dot_general(mat.to_bcoo(), other, dimension_numbers=numbers)
 
 
-def _register(kind: type[Any], names: Sequence[str]) -> None:
-    register_pytree_with_keys(
-        kind,
-        lambda x: ([(GetAttrKey(n), getattr(x, n)) for n in names], x.tree_flatten()[1]),
-        kind.tree_unflatten,
-        kind.tree_flatten,
-    )
-
-
-_register(COO, ("data", "row", "col"))
-_register(CSR, ("data", "indices", "indptr"))
-_register(CSC, ("data", "indices", "indptr"))
+register_format(COO, "data", "row", "col")
+register_format(CSR, "data", "indices", "indptr")
+register_format(CSC, "data", "indices", "indptr")

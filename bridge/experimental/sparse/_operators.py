@@ -13,7 +13,7 @@ from tracebridge.core.dtypes.dtypes import as_dtype
 from tracebridge.core.errors.argument_errors import UnsupportedArgumentError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.typeof import is_array_like
-from tracebridge.experimental.sparse._base import JAXSparse
+from tracebridge.experimental.sparse._base import JAXSparse, with_elements
 from tracebridge.experimental.sparse._bcoo.arguments import checked_axes
 from tracebridge.experimental.sparse._bcoo.array import BCOO
 from tracebridge.experimental.sparse._bcoo.conversion import bcoo_todense
@@ -29,11 +29,11 @@ from tracebridge.experimental.sparse._bcoo.products import (
     at_coordinates,
     bcoo_multiply_dense,
     bcoo_multiply_sparse,
-    common_shape,
     same_layout,
 )
 from tracebridge.experimental.sparse._bcoo.sorting import bcoo_sum_duplicates
 from tracebridge.experimental.sparse._bcoo.sums import bcoo_reduce_sum
+from tracebridge.numpy._promote import broadcast_shape
 
 _WAY_OUT = "write todense(x) if the result may be dense"
 
@@ -59,8 +59,7 @@ def todense(arr: Any) -> Any:
 
 def mapped(mat: Any, function: Callable[[Any], Any]) -> Any:
     """A function of the elements, which maps zero to zero and is linear."""
-    (data, *rest), aux = mat.tree_flatten()
-    return type(mat).tree_unflatten(aux, (function(data), *rest))
+    return with_elements(mat, function(mat.data))
 
 
 def merged(mat: Any) -> Any:
@@ -120,7 +119,7 @@ def add(x: Any, y: Any) -> Any:
         return NotImplemented
     mat, dense = (x, y) if isinstance(x, JAXSparse) else (y, x)
     dense = tnp.asarray(dense)
-    if common_shape("add", mat.shape, dense.shape) != dense.shape:
+    if broadcast_shape("add", [mat.shape, dense.shape]) != dense.shape:
         msg = f"add: a sparse array of shape {mat.shape} and a dense one of shape {dense.shape}"
         raise UnsupportedArgumentError(
             msg, expected="a dense array of the shape of the sum", hint=_WAY_OUT
@@ -156,13 +155,13 @@ def multiply(x: Any, y: Any) -> Any:
     if tnp.ndim(dense) == 0:
         return mapped(mat, lambda v: v * dense)
     mat, dense = _fitted("multiply", mat, dense)
-    return mapped(mat, lambda _: bcoo_multiply_dense(mat, dense))
+    return with_elements(mat, bcoo_multiply_dense(mat, dense))
 
 
 def _fitted(call: str, mat: Any, dense: Any) -> tuple[BCOO, Any]:
     """The sparse array repeated to the shape that both broadcast to."""
     mat, dense = as_bcoo(mat), tnp.asarray(dense)
-    shape = common_shape(call, mat.shape, dense.shape)
+    shape = broadcast_shape(call, [mat.shape, dense.shape])
     if shape != mat.shape:
         axes = range(len(shape) - mat.ndim, len(shape))
         mat = bcoo_broadcast_in_dim(mat, shape=shape, broadcast_dimensions=tuple(axes))
@@ -210,7 +209,7 @@ def matmul(x: Any, y: Any) -> Any:
         if isinstance(out, BCOO):
             return bcoo_transpose(out, permutation=order)
         return tnp.transpose(out, order)
-    batch = common_shape("matmul", x.shape[:-2], y.shape[:-2])
+    batch = broadcast_shape("matmul", [x.shape[:-2], y.shape[:-2]])
     x, y = [_repeated(v, (*batch, *v.shape[-2:])) for v in (x, y)]
     return _dot(x, y, (x.ndim - 1,), (y.ndim - 2,), len(batch))
 

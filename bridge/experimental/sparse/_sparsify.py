@@ -61,7 +61,7 @@ from tracebridge.core.lax.special import erf
 from tracebridge.core.tree.prefix import flatten_asking
 from tracebridge.core.tree.tree import PyTreeDef, flatten
 from tracebridge.experimental.sparse import _operators as operators
-from tracebridge.experimental.sparse._base import JAXSparse
+from tracebridge.experimental.sparse._base import JAXSparse, with_elements
 from tracebridge.experimental.sparse._bcoo.array import BCOO
 from tracebridge.experimental.sparse._bcoo.dots import bcoo_dot_general
 from tracebridge.experimental.sparse._bcoo.indices import widened
@@ -177,13 +177,13 @@ def _shown(args: Sequence[Any]) -> str:
 def _linear(app: Application, args: Sequence[Any]) -> Any:
     """An operation of each element that is linear."""
     (x,) = args
-    return x._with(tnp.asarray(_applied(app, x.data)))  # noqa: SLF001 - a method for the package
+    return with_elements(x, tnp.asarray(_applied(app, x.data)))
 
 
 def _zero_preserving(app: Application, args: Sequence[Any]) -> Any:
     """An operation of each element that maps zero to zero; equal coordinates are merged before."""
     x = operators.merged(args[0])
-    return x._with(tnp.asarray(_applied(app, x.data)))  # noqa: SLF001 - a method for the package
+    return with_elements(x, tnp.asarray(_applied(app, x.data)))
 
 
 def _applied(app: Application, data: Any) -> Any:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self, final
 
 import tracebridge.numpy as tnp
-from tracebridge._api.vectorize.vmappable import register_vmappable
-from tracebridge.core._jaxlib.pytree import GetAttrKey
 from tracebridge.core.dtypes.dtypes import is_integer
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
-from tracebridge.core.errors.transform_errors import AxisSpecError
-from tracebridge.core.tree.registry import register_pytree_with_keys
 from tracebridge.core.util.public_path import public_path
-from tracebridge.experimental.sparse._base import JAXSparse, Shape
+from tracebridge.experimental.sparse._base import (
+    Format,
+    Shape,
+    register_format,
+    with_elements,
+)
+from tracebridge.experimental.sparse._batches import register_batches
 
 
 def _function(name: str) -> Callable[..., Any]:
@@ -25,7 +27,7 @@ def _function(name: str) -> Callable[..., Any]:
 
 @public_path("tracebridge.experimental.sparse")
 @final
-class BCOO(JAXSparse):
+class BCOO(Format):
     """A sparse array in batched coordinates.
 
     Its axes are, in this order, ``n_batch`` axes of batches, which have their own coordinates,
@@ -58,6 +60,9 @@ class BCOO(JAXSparse):
     """
 
     __slots__ = ("indices", "indices_sorted", "unique_indices")
+
+    _arrays = ("data", "indices")
+    _facts = ("indices_sorted", "unique_indices")
 
     def __init__(
         self,
@@ -174,33 +179,7 @@ class BCOO(JAXSparse):
             *args: arguments of ``astype`` of arrays, the dtype first.
             **kwargs: its arguments by keyword.
         """
-        return self._with(self.data.astype(*args, **kwargs))
-
-    def _with(self, data: Any) -> Self:
-        """Other elements at the same coordinates."""
-        return type(self)(
-            (data, self.indices),
-            shape=self.shape,
-            indices_sorted=self.indices_sorted,
-            unique_indices=self.unique_indices,
-        )
-
-    def tree_flatten(self) -> tuple[tuple[Any, ...], Hashable]:
-        """Elements and coordinates, and the shape with what is known of the coordinates."""
-        return (self.data, self.indices), (self.shape, self.indices_sorted, self.unique_indices)
-
-    @classmethod
-    def tree_unflatten(cls, aux_data: Any, children: Sequence[Any]) -> Self:
-        """The object of these arrays; they are not looked at.
-
-        Args:
-            aux_data: what ``tree_flatten`` gave besides the arrays.
-            children: the arrays.
-        """
-        self = object.__new__(cls)
-        self.data, self.indices = children
-        self.shape, self.indices_sorted, self.unique_indices = aux_data
-        return self
+        return with_elements(self, self.data.astype(*args, **kwargs))
 
 
 def _check(data: Any, indices: Any, shape: Shape) -> None:
@@ -238,57 +217,5 @@ def _check(data: Any, indices: Any, shape: Shape) -> None:
         raise ShapeMismatchError(msg, expected=expected)
 
 
-def _axis_of(mat: BCOO, axis: Any, n_batch: int) -> int:
-    found = axis + n_batch if axis < 0 else axis
-    if not 0 <= found < n_batch:
-        msg = f"vmap: axis {axis} of a BCOO array with {mat.n_batch} axes of batches"
-        raise AxisSpecError(
-            msg,
-            expected="an axis of batches",
-            hint="make one with bcoo_update_layout(x, n_batch=...)",
-        )
-    return found
-
-
-def _element(
-    part: Callable[..., Any], index: Callable[[], Any], mat: BCOO, axis: int | None
-) -> BCOO:
-    """What a mapped function sees of an array with batches."""
-    del index
-    if axis is None:
-        return mat
-    axis = _axis_of(mat, axis, mat.n_batch)
-    size = mat.shape[axis]
-
-    def of(x: Any) -> Any:
-        # A batch axis of size 1 in the arrays alone means the same for all.
-        return part(x, axis) if x.shape[axis] == size else tnp.squeeze(x, axis)
-
-    return BCOO.tree_unflatten(
-        ((*mat.shape[:axis], *mat.shape[axis + 1 :]), mat.indices_sorted, mat.unique_indices),
-        (of(mat.data), of(mat.indices)),
-    )
-
-
-def _batch(whole: Callable[..., Any], size: int, mat: BCOO, axis: int | None) -> BCOO:
-    """The results of a mapped function with another axis of batches."""
-    shape = mat.shape
-    if axis is not None:
-        axis = _axis_of(mat, axis, mat.n_batch + 1)
-        shape = (*shape[:axis], size, *shape[axis:])
-    return BCOO.tree_unflatten(
-        (shape, mat.indices_sorted, mat.unique_indices),
-        (whole(size, mat.data, axis), whole(size, mat.indices, axis)),
-    )
-
-
-register_pytree_with_keys(
-    BCOO,
-    lambda x: (
-        [(GetAttrKey("data"), x.data), (GetAttrKey("indices"), x.indices)],
-        x.tree_flatten()[1],
-    ),
-    BCOO.tree_unflatten,
-    BCOO.tree_flatten,
-)
-register_vmappable(BCOO, int, int, _element, _batch, None)
+register_format(BCOO, "data", "indices")
+register_batches(BCOO)

@@ -18,7 +18,6 @@ from tracebridge.core.errors.argument_errors import (
 )
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.ir.typeof import as_value
-from tracebridge.experimental.sparse._base import Shape
 from tracebridge.experimental.sparse._bcoo.arguments import check_bcoo, check_kinds
 from tracebridge.experimental.sparse._bcoo.array import BCOO
 from tracebridge.experimental.sparse._bcoo.indices import (
@@ -30,6 +29,7 @@ from tracebridge.experimental.sparse._bcoo.indices import (
     first_of_equals,
     joined,
     keys_of,
+    not_negative,
     order_of,
     sparse_sizes,
     taken,
@@ -168,7 +168,7 @@ def _todense(mat: BCOO) -> Any:
         # Scatters of truth values do not add.
         return _todense(mat.astype("int32")) > 0
     mat = widened(mat)
-    indices = _not_negative(mat.indices, sizes)
+    indices = not_negative(mat.indices, sizes)
     index = (*batch_index(batch_sizes(mat)), *columns(indices))
     return (
         tnp.zeros(mat.shape, mat.dtype)
@@ -181,16 +181,11 @@ def _todense(mat: BCOO) -> Any:
     )
 
 
-def _not_negative(indices: Any, sizes: Shape) -> Any:
-    """The coordinates; negative ones, which an index would count from the end, are padding."""
-    return tnp.where(indices < 0, np.asarray(sizes, indices.dtype), indices)
-
-
 def gathered(arr: Any, mat: BCOO) -> Any:
     """The elements of a dense array of the shape of ``mat`` at its coordinates, zero at padding."""
     sizes = sparse_sizes(mat)
     indices = tnp.broadcast_to(
-        _not_negative(mat.indices, sizes), (*batch_sizes(mat), *mat.indices.shape[mat.n_batch :])
+        not_negative(mat.indices, sizes), (*batch_sizes(mat), *mat.indices.shape[mat.n_batch :])
     )
     if mat.n_sparse == 0:
         shape = (*batch_sizes(mat), mat.nse, *dense_sizes(mat))

@@ -6,8 +6,6 @@ import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple, final
 
-import numpy as np
-
 import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
 from tracebridge._api.programs.jit import jit
@@ -18,6 +16,7 @@ from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.experimental.sparse._base import JAXSparse, Shape
 from tracebridge.experimental.sparse._bcoo.arguments import checked_axes
 from tracebridge.experimental.sparse._bcoo.array import BCOO
+from tracebridge.experimental.sparse._bcoo.indices import not_negative
 from tracebridge.experimental.sparse._bcoo.sparse_dots import dot_of_sparse
 
 Axes = tuple[int, ...]
@@ -202,8 +201,7 @@ def _unbatched(data: Any, indices: Any, rhs: Any, shape: Shape, dims: Dims) -> A
     shared = [a for a in range(n) if a in partner]
     kept = [a for a in range(n) if a not in dims.lhs_contracting]
     others = [a for a in range(rhs.ndim) if a not in [partner[a] for a in shared]]
-    # Negative numbers, which an index would count from the end, are padding.
-    indices = tnp.where(indices < 0, np.asarray(shape[:n], indices.dtype), indices)
+    indices = not_negative(indices, shape[:n])
     part = tnp.transpose(rhs, (*[partner[a] for a in shared], *others))
     if shared:
         part = part.at[tuple([indices[:, a] for a in shared])].get(mode="fill", fill_value=0)
@@ -326,7 +324,7 @@ def _sampled(A: Any, B: Any, indices: Any, dims: Dims) -> Any:
         )(A, B, indices)
     n = indices.shape[-1]
     sizes = [B.shape[b] if a is None else A.shape[a] for a, b in axes]
-    indices = tnp.where(indices < 0, np.asarray(sizes[:n], indices.dtype), indices)
+    indices = not_negative(indices, tuple(sizes[:n]))
     left, a_place = _rows_at(A, indices, [a for a, _ in axes[:n]])
     right, b_place = _rows_at(B, indices, [b for _, b in axes[:n]])
     numbers = (

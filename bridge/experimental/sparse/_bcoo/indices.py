@@ -67,6 +67,11 @@ def valid(indices: Any, sizes: Shape) -> Any:
     return tnp.all((indices >= 0) & (indices < limits), axis=-1)
 
 
+def not_negative(indices: Any, sizes: Shape) -> Any:
+    """The coordinates; negative ones, which an index would count from the end, are padding."""
+    return tnp.where(indices < 0, np.asarray(sizes, indices.dtype), indices)
+
+
 def padding(sizes: Shape, dtype: Any) -> Any:
     """Coordinates outside of the shape: one vector."""
     return tnp.asarray(np.asarray(sizes, dtype))

@@ -14,6 +14,7 @@ import tracebridge.numpy as tnp
 from tracebridge._api.programs.jit import jit
 from tracebridge.core.compat.traces import is_concrete
 from tracebridge.core.errors.argument_errors import ArgumentValueError
+from tracebridge.core.errors.base import compose
 from tracebridge.experimental.sparse._base import SparseEfficiencyError, SparseEfficiencyWarning
 from tracebridge.experimental.sparse._bcoo.arguments import check_bcoo, check_kinds
 from tracebridge.experimental.sparse._bcoo.array import BCOO
@@ -86,8 +87,7 @@ def bcoo_update_layout(
             f"n_batch {mat.n_batch} to {batch}, n_dense {mat.n_dense} to {dense}"
         )
         if on_inefficient == "error":
-            msg += "\n    way out: on_inefficient='warn', or None"
-            raise SparseEfficiencyError(msg)
+            raise SparseEfficiencyError(compose(msg, hint="on_inefficient='warn', or None"))
         warnings.warn(msg, SparseEfficiencyWarning, stacklevel=2)
     return out
 

@@ -8,7 +8,6 @@ from typing import Any
 import tracebridge.numpy as tnp
 from tracebridge._api.programs.jit import jit
 from tracebridge.core.errors.shape_errors import BroadcastError
-from tracebridge.experimental.sparse._base import Shape
 from tracebridge.experimental.sparse._bcoo.arguments import check_bcoo
 from tracebridge.experimental.sparse._bcoo.array import BCOO
 from tracebridge.experimental.sparse._bcoo.conversion import gathered
@@ -24,6 +23,7 @@ from tracebridge.experimental.sparse._bcoo.indices import (
 from tracebridge.experimental.sparse._bcoo.layouts import bcoo_update_layout
 from tracebridge.experimental.sparse._bcoo.moves import bcoo_broadcast_in_dim
 from tracebridge.experimental.sparse._bcoo.sorting import bcoo_sum_duplicates
+from tracebridge.numpy._promote import broadcast_shape
 
 
 def bcoo_multiply_dense(sp_mat: BCOO, v: Any) -> Any:
@@ -120,7 +120,7 @@ def same_layout(call: str, lhs: BCOO, rhs: BCOO) -> tuple[BCOO, BCOO]:
     Raises:
         BroadcastError: the shapes do not broadcast.
     """
-    shape = common_shape(call, lhs.shape, rhs.shape)
+    shape = broadcast_shape(call, [lhs.shape, rhs.shape])
     n_dense = min(lhs.n_dense, rhs.n_dense)
     # Axes of batches count from the left, where axes may be missing.
     n_batch = min([x.n_batch + (len(shape) - x.ndim if x.n_batch else 0) for x in (lhs, rhs)])
@@ -135,23 +135,6 @@ def same_layout(call: str, lhs: BCOO, rhs: BCOO) -> tuple[BCOO, BCOO]:
     n_batch = min([x.n_batch for x in out])
     lhs, rhs = [bcoo_update_layout(x, n_batch=n_batch) for x in out]
     return lhs, rhs
-
-
-def common_shape(call: str, *shapes: Shape) -> Shape:
-    """The shape to which shapes broadcast.
-
-    Raises:
-        BroadcastError: there is none.
-    """
-    ndim = max([len(s) for s in shapes])
-    out: list[int] = []
-    for sizes in zip(*[(*[1] * (ndim - len(s)), *s) for s in shapes], strict=True):
-        others = {n for n in sizes if n != 1}
-        if len(others) > 1:
-            msg = f"{call}: shapes {' and '.join([str(s) for s in shapes])} do not broadcast"
-            raise BroadcastError(msg)
-        out.append(others.pop() if others else 1)
-    return tuple(out)
 
 
 @functools.partial(jit, static_argnums=2, inline=True)
