@@ -94,8 +94,6 @@ class _Tensor(ctypes.Structure):
     )
 
 
-# Where the DLTensor is in what a capsule points to: behind version, context, deleter and flags.
-_OFFSETS = {b"dltensor": 0, b"dltensor_versioned": 32}
 _DTYPES = {
     **{(0, bits): f"int{bits}" for bits in (8, 16, 32, 64)},
     **{(1, bits): f"uint{bits}" for bits in (8, 16, 32, 64)},
@@ -104,10 +102,6 @@ _DTYPES = {
     (4, 16): "bfloat16", (6, 8): "bool", (10, 8): "float8_e4m3fn", (11, 8): "float8_e4m3fnuz",
     (12, 8): "float8_e5m2", (13, 8): "float8_e5m2fnuz", (14, 8): "float8_e8m0fnu",
 }  # fmt: skip
-_get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
-_get_pointer.restype, _get_pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
-_is_valid = ctypes.pythonapi.PyCapsule_IsValid
-_is_valid.restype, _is_valid.argtypes = ctypes.c_int, (ctypes.py_object, ctypes.c_char_p)
 
 
 def described(capsule: Any, what: str) -> ShapedArray:
@@ -117,18 +111,18 @@ def described(capsule: Any, what: str) -> ShapedArray:
         ExchangeError: it is no DLPack capsule, or one that was used before.
         UnsupportedExchangeDtypeError: the engine has no such dtype.
     """
-    for name, offset in _OFFSETS.items():
-        if _is_valid(capsule, name):
-            tensor = _Tensor.from_address(_get_pointer(capsule, name) + offset)
-            dtype = _DTYPES.get((tensor.code, tensor.bits)) if tensor.lanes == 1 else None
-            if dtype is None:
-                kind = f"code {tensor.code}, {tensor.bits} bits, {tensor.lanes} lanes"
-                msg = f"a {what} of DLPack's dtype ({kind}) cannot become an array"
-                raise UnsupportedExchangeDtypeError(msg)
-            shape = tuple([int(tensor.shape[i]) for i in range(tensor.ndim)])
-            return ShapedArray(shape, DLPACK.ours(dtype))
-    msg = f"__dlpack__ of a {what} gave {capsule!r}"
-    raise ExchangeError(msg, expected="a DLPack capsule that nobody has used")
+    places = door.managed(capsule)
+    if places is None:
+        msg = f"__dlpack__ of a {what} gave {capsule!r}"
+        raise ExchangeError(msg, expected="a DLPack capsule that nobody has used")
+    tensor = _Tensor.from_address(places.tensor)
+    dtype = _DTYPES.get((tensor.code, tensor.bits)) if tensor.lanes == 1 else None
+    if dtype is None:
+        kind = f"code {tensor.code}, {tensor.bits} bits, {tensor.lanes} lanes"
+        msg = f"a {what} of DLPack's dtype ({kind}) cannot become an array"
+        raise UnsupportedExchangeDtypeError(msg)
+    shape = tuple([int(tensor.shape[i]) for i in range(tensor.ndim)])
+    return ShapedArray(shape, DLPACK.ours(dtype))
 
 
 def _translated(error: XlaRuntimeError, what: str) -> Exception:

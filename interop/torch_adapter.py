@@ -20,6 +20,7 @@ from tracebridge.core.errors.exchange_errors import ExchangeError
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.handed_out import hand_out
 from tracebridge.core.runtime.arrays.transfer import put_numpy
+from tracebridge.core.runtime.backends.cuda_driver import LEGACY_STREAM
 from tracebridge.interop.adapter import TensorAdapter, refuse_to_freeze
 from tracebridge.interop.devices import CPU, CUDA, placement_of
 from tracebridge.interop.dlpack import import_capsule
@@ -217,7 +218,7 @@ def current_stream(device: Any) -> int | None:
     if device.platform == "cpu":
         return None
     stream = torch.cuda.current_stream(device.local_hardware_id).cuda_stream
-    return stream or 1  # 1 is the protocol's number of the legacy default stream
+    return stream or LEGACY_STREAM
 
 
 torch_adapter = TorchAdapter()

@@ -204,6 +204,7 @@ class TrainStep:
         tensors = model.tensors()
         self._find_slots(tensors)
         trained, flat, slots = self._parts(tensors)
+        device = flat[0].device if flat else "cpu"
         inputs, kwargs = model.given(args[:-1], kwargs)
         leaves, tree = flatten(((inputs, kwargs), args[-1]))
         statics: tuple[tuple[int, type, Any], ...] = ()
@@ -225,12 +226,12 @@ class TrainStep:
                 flat += slot.read(optimizer.state, update.names(form))
                 numbers.add(update, slot, groups[slot.group])
             rows = tuple(numbers.places)
-            flat.append(numbers.tensor().to(flat[0].device))
+            flat.append(numbers.tensor().to(device))
         context = _context()
         mode, draws = model.mode(inputs, kwargs, context)
         if draws:
             key = torch.randint(-(2**31), 2**31, (2,), dtype=torch.int64).to(torch.uint32)
-            flat.append(key.to(flat[0].device) if flat else key)
+            flat.append(key.to(device))
         form = Form(tree, context, statics, trained, len(tensors), mode, draws, flags, rows)
         outcome = Outcome(*self._program(form, update)(*flat, *leaves))
         if outcome.buffers:

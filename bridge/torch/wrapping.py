@@ -5,11 +5,10 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import torch
 from torch._dynamo.comptime import comptime
-from torch.torch_version import TorchVersion
 
 from tracebridge._api.args.argnums import check_callable, resolve
 from tracebridge._api.args.statics import Splitter, bind_statics, static_key
@@ -28,6 +27,7 @@ from tracebridge.core.tree.tree import flatten, leaf_treedef
 from tracebridge.interop.torch_adapter import check_has_values, is_ready, torch_adapter
 from tracebridge.interop.trees import import_tree
 from tracebridge.numpy.conversion import asarray
+from tracebridge.torch._binding import Binding
 from tracebridge.torch._casting import Cast, LastCalls, cast, cast_of, is_channels_last
 from tracebridge.torch._crossing.dense import on_one_device, ready
 from tracebridge.torch._crossing.numbers import (
@@ -41,7 +41,7 @@ from tracebridge.torch._crossing.numbers import (
 from tracebridge.torch._crossing.structure import BOOL, COMPLEX, FLOAT, INT, TENSOR, to_text
 from tracebridge.torch._drawing import Drawing, Keyed, drawing_of, drawn
 from tracebridge.torch._eager import autograd
-from tracebridge.torch._eager.entry import MISSED, CallTable, TreeCalls, make_entry
+from tracebridge.torch._eager.entry import MISSED, CallTable, TreeCalls, make_entry, may_remember
 from tracebridge.torch._eager.visible import call_seen, function_modes
 from tracebridge.torch._graphs.call_family import CallFamily
 from tracebridge.torch._graphs.calls import graph_call
@@ -185,23 +185,7 @@ class Options(NamedTuple):
     cast: Cast | None = None
 
 
-# torch.compile before 2.12 takes an attribute of an instance that could bind for one of the class,
-# and looks for it there.
-_ATTRIBUTES_ARE_DESCRIPTORS = TorchVersion(torch.__version__) < "2.12"
-
-
-@final
-class _Method:
-    """A wrapped function in the body of a class, which binds to instances."""
-
-    def __init__(self, wrapped: Wrapped) -> None:
-        self._wrapped = wrapped
-
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self._wrapped if instance is None else functools.partial(self._wrapped, instance)
-
-
-class Wrapped:
+class Wrapped(Binding):
     """What ``wrap`` returns. Call it with tensors; ``traces`` counts how often it was traced."""
 
     def __init__(
@@ -278,16 +262,6 @@ class Wrapped:
         except Exception as error:
             hide_internal_frames(error)
             raise
-
-    if _ATTRIBUTES_ARE_DESCRIPTORS:
-
-        def __set_name__(self, owner: Any, name: str) -> None:
-            setattr(owner, name, _Method(self))
-
-    else:
-
-        def __get__(self, instance: Any, owner: Any = None) -> Any:
-            return self if instance is None else functools.partial(self, instance)
 
     def __repr__(self) -> str:
         return f"<torch function {self.root} of {self.fun!r}>"
@@ -370,7 +344,7 @@ class Wrapped:
             compiled = autograd.compile_for(family, dense, avals, numbers, call_key)
         outs = autograd.apply_compiled(compiled, dense)
         out_tree = compiled.jaxpr.cache["torch results"]
-        if _may_remember():
+        if may_remember():
             table = self.table(family, key, len(dense), args, kwargs)
             self.remember(dense, compiled, out_tree, table)
         return out_tree.unflatten(outs)
@@ -513,10 +487,6 @@ def _is_traced(args: Any, kwargs: Any) -> bool:
 
 def _has_proxy(args: Any, kwargs: Any) -> bool:
     return any([isinstance(leaf, torch.fx.Proxy) for leaf in flatten((args, kwargs))[0]])
-
-
-def _may_remember() -> bool:
-    return state() is None and fast_path_allowed()
 
 
 def _wants_gradients(leaves: Sequence[Any]) -> bool:

@@ -10,9 +10,10 @@ same object is alive aborts the process. Callers export a re-wrapped object
 
 from __future__ import annotations
 
+import ctypes
 import sys
 import threading
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 from jaxlib import _jax, xla_client
 
@@ -21,6 +22,34 @@ SUPPORTS_VERSIONED: bool = hasattr(_jax, "dlpack_version")
 
 DLPACK_VERSION: tuple[int, int] = getattr(_jax, "dlpack_version", (0, 8))
 """The newest DLPack version of the installed jaxlib; (0, 8) is the last unversioned one."""
+
+
+_get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_get_pointer.restype, _get_pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+_is_valid = ctypes.pythonapi.PyCapsule_IsValid
+_is_valid.restype, _is_valid.argtypes = ctypes.c_int, (ctypes.py_object, ctypes.c_char_p)
+
+
+@final
+class Managed(NamedTuple):
+    """Addresses in the structure that a capsule points to."""
+
+    start: int
+    tensor: int  # of the DLTensor
+    deleter: int  # of the pointer to the function that gives the memory back
+
+
+def managed(capsule: Any) -> Managed | None:
+    """Where a capsule that nobody has used has its parts; None for other objects."""
+    if _is_valid(capsule, b"dltensor"):
+        # The tensor, of 48 bytes, and a context stand before the deleter.
+        start = _get_pointer(capsule, b"dltensor")
+        return Managed(start, start, start + 56)
+    if _is_valid(capsule, b"dltensor_versioned"):
+        # Version, context, deleter and flags stand before the tensor.
+        start = _get_pointer(capsule, b"dltensor_versioned")
+        return Managed(start, start + 32, start + 16)
+    return None
 
 
 def to_capsule(
@@ -43,6 +72,39 @@ def to_capsule(
     )
 
 
+_PEER = "jax"
+
+
+@final
+class _NotNow:
+    """Answers the import of another library by which jaxlib would describe an imported buffer.
+
+    We describe it ourselves. Without this the library would be loaded where it is installed, and
+    searched for at each call where it is not: that takes several times as long as the call.
+    Imports by others, in other threads too, are left alone.
+    """
+
+    def __init__(self) -> None:
+        self._importing = threading.local()
+
+    def __enter__(self) -> None:
+        # A buffer may be imported while another one is: a tensor that dies runs code of others.
+        self._importing.depth = getattr(self._importing, "depth", 0) + 1
+
+    def __exit__(self, *error: object) -> None:
+        self._importing.depth -= 1
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        """Say that there is no such module while a buffer is imported."""
+        del path, target
+        if name == _PEER and getattr(self._importing, "depth", 0):
+            msg = f"No module named {name!r}"
+            raise ModuleNotFoundError(msg, name=name)
+
+
+_not_now = _NotNow()
+
+
 def from_capsule(
     capsule: Any,
     device: Any,
@@ -60,37 +122,8 @@ def from_capsule(
         return _jax.dlpack_managed_tensor_to_buffer(capsule, device, stream, copy, dl_device_type)
     if _not_now not in sys.meta_path:
         sys.meta_path.insert(0, _not_now)
-    _not_now.importing.active = True
-    try:
+    with _not_now:
         return _jax.dlpack_managed_tensor_to_buffer(capsule, device, stream, copy, dl_device_type)
-    finally:
-        _not_now.importing.active = False
-
-
-_PEER = "jax"
-
-
-@final
-class _NotNow:
-    """Answers the import of another library by which jaxlib would describe an imported buffer.
-
-    We describe it ourselves. Without this the library would be loaded where it is installed, and
-    searched for at each call where it is not: that takes several times as long as the call.
-    Imports by others, in other threads too, are left alone.
-    """
-
-    def __init__(self) -> None:
-        self.importing = threading.local()
-
-    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
-        """Say that there is no such module while a buffer is imported."""
-        del path, target
-        if name == _PEER and getattr(self.importing, "active", False):
-            msg = f"No module named {name!r}"
-            raise ModuleNotFoundError(msg, name=name)
-
-
-_not_now = _NotNow()
 
 
 # Plain aliases for paths on which a Python wrapper would cost a tenth of the whole.

@@ -81,6 +81,7 @@ __all__ = [
     "make_compile_options",
     "make_cpu_client",
     "make_plugin_client",
+    "platform_of",
     "register_custom_call_target",
     "rewrap",
     "serialize_executable",
@@ -164,6 +165,17 @@ def make_plugin_client(
     return xla_client.make_c_api_client(name, options or {}, distributed_client)
 
 
+def platform_of(device: Device) -> str:
+    """The platform that programs for a device are lowered for: "cpu", "cuda", "rocm", "tpu", ...
+
+    Devices of both kinds of GPU call theirs "gpu".
+    """
+    name = str(device.platform)
+    if name != "gpu":
+        return name
+    return "rocm" if "rocm" in device.client.platform_version.lower() else "cuda"
+
+
 # --- shardings -------------------------------------------------------------------------------
 
 _SINGLE: dict[tuple[Device, str | None], GSPMDSharding] = {}
@@ -197,17 +209,6 @@ def forget_devices(devices: Sequence[Device]) -> None:
 
 
 # --- buffers ---------------------------------------------------------------------------------
-
-
-def platform_of(device: Device) -> str:
-    """The platform that programs for a device are lowered for: "cpu", "cuda", "rocm", "tpu", ...
-
-    Devices of both kinds of GPU call theirs "gpu".
-    """
-    name = str(device.platform)
-    if name != "gpu":
-        return name
-    return "rocm" if "rocm" in device.client.platform_version.lower() else "cuda"
 
 
 def batched_device_put(

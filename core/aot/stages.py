@@ -229,8 +229,7 @@ class Lowered(Stage):
     def cost_analysis(self) -> dict[str, float]:
         """XLA's estimate of the program before optimization: flops, bytes accessed, ..."""
         computation = self.compiler_ir("hlo")
-        # Of a program that no back end has seen: the CPU's client counts for all, those of plugins
-        # do not count.
+        # Before optimization it is the same for all; clients of plugins do not count.
         client = get_backend("cpu").client
         return hlo_module_cost_analysis(client, computation.as_hlo_module())
 

@@ -22,9 +22,8 @@ RULES = ("abstract_eval", "lower", "jvp", "transpose", "batch")
 OPTIONAL = (
     "by_blocks", "by_steps", "dce", "destination", "effects", "evaluate", "has_devices",
     "is_lowered_on", "staged_linearize", "linearize", "linearize_unstaged", "names_axis",
-    "prepare", "recipe",
-    "replicas", "sharding_callback", "split_by_known", "staged_transpose", "unknown_outs",
-    "varying", "wanted_sharding",
+    "prepare", "recipe", "replicas", "sharding_callback", "split_by_known", "staged_transpose",
+    "unknown_outs", "varying", "wanted_sharding",
 )  # fmt: skip
 # What every primitive does in the same way, or its family does.
 MACHINERY = {"application", "bind", "bind_with_trace", "fitted", "get_bind_params", "keep"}

@@ -9,6 +9,7 @@ import numpy as np
 import tracebridge.numpy as tnp
 from tracebridge._api.custom.custom_jvp import custom_jvp
 from tracebridge._api.derivatives.jvp import jvp
+from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.errors.argument_errors import ArgumentValueError, UnsupportedArgumentError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.linalg.blocks import complex_form
@@ -37,6 +38,17 @@ if TYPE_CHECKING:
 def inexact(*xs: Any) -> list[Any]:
     """Values in one floating or complex dtype."""
     return promote_inexact(*[value_of(x) for x in xs])
+
+
+def complex_schur(a: Any) -> tuple[Any, Any]:
+    """Triangular and unitary matrices. Real eigenvalues of real matrices stay real.
+
+    Rounding would choose the side of the cut where roots and logarithms of negative ones are.
+    """
+    t, z = lax_schur(a)
+    if not is_complex(t.dtype):
+        t, z = complex_form(t, z)
+    return t, z
 
 
 def det(a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True) -> Array:

@@ -20,9 +20,8 @@ from tracebridge.core.linalg.triangular import triangular_solve
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.numpy._staging import is_traced
-from tracebridge.scipy.linalg._eigen import inexact
+from tracebridge.scipy.linalg._eigen import complex_schur, inexact
 from tracebridge.scipy.linalg._taylor import (
-    complex_schur,
     form_in_groups,
     function_of_triangular,
     together,

@@ -19,10 +19,9 @@ import tracebridge.numpy as tnp
 from tracebridge._api.custom.custom_jvp import custom_jvp
 from tracebridge._api.derivatives.jet import jet
 from tracebridge.core.control.solve.custom_linear_solve import custom_linear_solve
-from tracebridge.core.dtypes.dtypes import is_complex
-from tracebridge.core.linalg.blocks import complex_form
 from tracebridge.core.linalg.matrices import adjoint, repeated
-from tracebridge.core.linalg.schur import lower_turn, schur
+from tracebridge.core.linalg.schur import lower_turn
+from tracebridge.scipy.linalg._eigen import complex_schur
 
 _MORE_TERMS = {np.dtype(np.complex64): 5, np.dtype(np.complex128): 10}
 """How many terms of a series follow those that equal eigenvalues need."""
@@ -43,17 +42,6 @@ class Series:
         """The series of some rows."""
         coefficients = tnp.take(self.coefficients, rows, axis=1)
         return Series(tnp.take(self.centers, rows), tnp.take(self.scales, rows), coefficients)
-
-
-def complex_schur(a: Any) -> tuple[Any, Any]:
-    """Triangular and unitary matrices. Real eigenvalues of real matrices stay real.
-
-    Rounding would choose the side of the cut where roots and logarithms of negative ones are.
-    """
-    t, z = schur(a)
-    if not is_complex(t.dtype):
-        t, z = complex_form(t, z)
-    return t, z
 
 
 def taylor_series(func: Callable[[Any], Any], d: Any) -> Series:

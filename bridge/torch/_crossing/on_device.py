@@ -13,6 +13,7 @@ from tracebridge.core._jaxlib.xla import batched_device_put
 from tracebridge.core.dtypes.dtypes import bool_
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.runtime.arrays.handed_out import hand_out
+from tracebridge.core.runtime.backends.cuda_driver import LEGACY_STREAM
 from tracebridge.core.runtime.programs.program import Program
 from tracebridge.interop.torch_adapter import check_has_values
 
@@ -65,7 +66,7 @@ class DeviceRun:
         outs = program.executable.execute_sharded(buffers).consume_with_handlers(
             program.handlers(False)
         )
-        consumer = current.cuda_stream or 1  # the protocol's number of the default stream
+        consumer = current.cuda_stream or LEGACY_STREAM
         return [_from_capsule(hand_out(o, device, consumer, consumed=True)) for o in outs]
 
     def _enter(self, i: int, x: Any) -> Any:

@@ -14,7 +14,7 @@ import torch
 from torch.autograd import forward_ad
 
 from tracebridge.core.config.state import state
-from tracebridge.core.config.values import on_global_change
+from tracebridge.core.config.values import fast_path_allowed, on_global_change
 from tracebridge.core.runtime.backends.clients import on_fork
 from tracebridge.core.tree.tree import leaf_treedef
 from tracebridge.core.util.caching import BoundedCache, register_cache
@@ -104,6 +104,11 @@ class TreeCalls:
 def _missed(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     del args, kwargs
     return MISSED
+
+
+def may_remember() -> bool:
+    """Whether the calls of this thread are those that tables may know."""
+    return state() is None and fast_path_allowed()
 
 
 def clear_tables() -> None:

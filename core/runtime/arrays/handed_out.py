@@ -25,13 +25,6 @@ from tracebridge.core.runtime.backends.cuda_driver import LEGACY_STREAM, CudaGpu
 _TAIL_BYTES = 1 << 25
 _MOST_BYTES = 1 << 30
 
-# Where a capsule's structure has its deleter, by the capsule's name.
-_DELETER_AT = {b"dltensor": 56, b"dltensor_versioned": 16}
-_get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
-_get_pointer.restype, _get_pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
-_is_valid = ctypes.pythonapi.PyCapsule_IsValid
-_is_valid.restype, _is_valid.argtypes = ctypes.c_int, (ctypes.py_object, ctypes.c_char_p)
-
 
 class _Loan(NamedTuple):
     """Memory that a consumer has."""
@@ -85,13 +78,12 @@ def hand_out(
 
 
 def _watch(capsule: Any, gpu: CudaGpu, stream: int, nbytes: int, consumed: bool) -> None:
-    for name, offset in _DELETER_AT.items():
-        if _is_valid(capsule, name):
-            address = _get_pointer(capsule, name)
-            slot = address + offset
-            pointer = ctypes.c_void_p.from_address(slot)
-            _loans[address] = _Loan(gpu, stream, nbytes, slot, pointer.value or 0, consumed)
-            pointer.value = _CALLBACK
+    places = door.managed(capsule)
+    if places is not None:
+        pointer = ctypes.c_void_p.from_address(places.deleter)
+        loan = _Loan(gpu, stream, nbytes, places.deleter, pointer.value or 0, consumed)
+        _loans[places.start] = loan
+        pointer.value = _CALLBACK
 
 
 def _given_back(address: int) -> None:
