@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tracebridge import custom_derivatives as custom_derivatives
     from tracebridge import custom_transpose as custom_transpose
     from tracebridge import debug as debug
+    from tracebridge import distributed as distributed
     from tracebridge import dlpack as dlpack
     from tracebridge import dtypes as dtypes
     from tracebridge import errors as errors
@@ -178,9 +179,9 @@ __version__ = "0.1.0"
 # fmt: off
 _SUBMODULES = frozenset((
     "ad_checkpoint", "api_util", "checkpoint_policies", "custom_batching", "custom_derivatives",
-    "custom_transpose", "debug", "dlpack", "dtypes", "errors", "experimental", "export",
-    "extend", "ffi", "flatten_util", "image", "interpreters", "lax", "memory", "monitoring", "nn",
-    "numpy", "ops", "profiler", "random", "ref", "scipy", "sharding", "stages", "symbolic_shapes",
+    "custom_transpose", "debug", "distributed", "dlpack", "dtypes", "errors", "experimental",
+    "export", "extend", "ffi", "flatten_util", "image", "interpreters", "lax", "memory",
+    "monitoring", "nn", "numpy", "ops", "profiler", "random", "ref", "scipy", "sharding", "stages", "symbolic_shapes",
     "test_util", "testing", "tf", "torch", "tree", "tree_util", "typing",
 ))
 # fmt: on

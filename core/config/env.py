@@ -21,6 +21,11 @@ def get(name: str, default: str | None = None) -> str | None:
     return os.environ.get(name, default)
 
 
+def all_variables() -> Mapping[str, str]:
+    """All variables, for those that look for what started the process."""
+    return os.environ
+
+
 def parse_bool(text: str) -> bool:
     """Return the truth value of a text.
 

@@ -18,8 +18,10 @@ __all__ = [
     "ForkedProcessError",
     "GuardError",
     "NonFiniteError",
+    "OtherProcessesError",
     "OutOfMemoryError",
     "PluginError",
+    "ProcessesError",
     "UnsupportedJaxlibError",
     "XlaRuntimeError",
 ]
@@ -93,6 +95,28 @@ class DevicePlacementError(TracebridgeError, ValueError):
         a = tb.device_put(tnp.ones(3), tb.devices()[0])
         b = tb.device_put(tnp.ones(3), tb.devices()[0])
         a + b
+    """
+
+
+class OtherProcessesError(DevicePlacementError, RuntimeError):
+    """Something takes devices of other processes, or what only they hold.
+
+    The program runs in several processes, and each reaches the memory of its own devices only. So
+    it has parts of an array that is spread over all devices, and cannot put anything on devices of
+    others.
+
+    Wrong::
+
+        rows = NamedSharding(tb.make_mesh((tb.device_count(),), ("x",)), tb.P("x"))
+        x = tb.device_put(np.arange(8.0), rows)
+        np.asarray(x)
+
+    Right::
+
+        rows = NamedSharding(tb.make_mesh((tb.device_count(),), ("x",)), tb.P("x"))
+        x = tb.device_put(np.arange(8.0), rows)
+        mine = [shard.data for shard in x.addressable_shards]
+        whole = multihost_utils.process_allgather(x, tiled=True)
     """
 
 
@@ -301,4 +325,22 @@ class ArgumentMismatchError(TracebridgeError, TypeError):
 
         compiled = tb.jit(tnp.sin).lower(tnp.ones(4)).compile()
         compiled(tnp.ones(4))
+    """
+
+
+class ProcessesError(TracebridgeError, RuntimeError, AssertionError):
+    """Processes of one program did not meet, or do not do the same.
+
+    A program in several processes calls `distributed.initialize` once in each, before it uses a
+    device. Afterwards all make the same calls, with data of the same structure and shapes.
+
+    Wrong::
+
+        x = tnp.ones(3)
+        tb.distributed.initialize("host0:12345", num_processes=2, process_id=0)
+
+    Right::
+
+        tb.distributed.initialize("host0:12345", num_processes=2, process_id=0)
+        x = tnp.ones(3)
     """

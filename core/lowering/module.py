@@ -229,11 +229,14 @@ def _kept_inputs(jaxpr: Jaxpr, keep_unused: bool) -> tuple[int, ...]:
 
 
 def _large_constants(jaxpr: Jaxpr) -> list[Any]:
-    return [
-        c
-        for c in jaxpr.consts
-        if type(c) is not Literal and c.aval.size * c.aval.dtype.itemsize > MAX_EMBEDDED_BYTES
-    ]
+    return [c for c in jaxpr.consts if type(c) is not Literal and not _can_be_embedded(c)]
+
+
+def _can_be_embedded(array: Any) -> bool:
+    """Whether an Array is small, and this process has all of it."""
+    if array.aval.size * array.aval.dtype.itemsize > MAX_EMBEDDED_BYTES:
+        return False
+    return getattr(array, "is_fully_addressable", True)
 
 
 def _aliases(jaxpr: Jaxpr, kept: tuple[int, ...], donated: Sequence[int]) -> dict[int, int]:

@@ -25,7 +25,9 @@ NOT_RUN = {
     "ExecutionError": "needs a kernel that fails: tests/core/runtime/arrays/test_failures.py",
     "ForkedProcessError": "forks the process, as tests/core/runtime/test_fork.py does",
     "OptionFrozenError": "the CPU runs here already: tests/core/runtime/backends/test_clients.py",
+    "OtherProcessesError": "needs two processes: tests/integration/multiprocess",
     "PluginError": "its examples are commands of the shell",
+    "ProcessesError": "needs two processes: tests/integration/multiprocess",
     "ProfilerError": "writes files: tests/bridge/test_profiler.py",
     "ProgramMismatchError": "needs two processes: tests/integration/torch/test_other_processes.py",
 }

@@ -293,13 +293,15 @@ def make_array_from_process_local_data(
 
     Args:
         sharding: how the whole array is spread over devices.
-        local_data: tree of ndarrays: the elements that the devices of this process hold.
-        global_shape: the shape of the whole array, or a tree of shapes. With one process it is
-            that of the data.
+        local_data: tree of ndarrays: the elements that the devices of this process hold, or along
+            some axes all elements.
+        global_shape: the shape of the whole array, or a tree of shapes. Where it, or an entry, is
+            None, the other processes have as much for each of their parts as this one; with one
+            process it is the shape of the data.
 
     Raises:
         ShapeMismatchError: the data is not what this process holds of the whole array.
-        DevicePlacementError: the sharding has devices of other processes.
+        DevicePlacementError: ``sharding`` is none.
 
     >>> import tracebridge as tb
     >>> import numpy as np
@@ -312,24 +314,56 @@ def make_array_from_process_local_data(
     flat, tree = flatten(local_data)
     shapes: list[Any] = [None] * len(flat)
     if global_shape is not None:
-        if all([isinstance(n, int) for n in global_shape]):
+        if all([n is None or isinstance(n, int) for n in global_shape]):
             shapes = [tuple(global_shape)] * len(flat)
         else:
             shapes = flatten_up_to(call, tree, local_data, global_shape)
-    results: list[Array] = []
-    for leaf, shape in zip(flat, shapes, strict=True):
-        host = np.asarray(leaf)
-        if not sharding.is_fully_addressable:
-            msg = f"{call}: {sharding} has devices of other processes"
-            raise DevicePlacementError(msg, hint="use make_array_from_callback")
-        if shape is not None and tuple(shape) != host.shape:
-            msg = f"{call}: local_data has shape {host.shape}, but global_shape={tuple(shape)}"
-            raise ShapeMismatchError(msg, expected="the same: this process holds all of it")
-        kind = canonicalize(host.dtype)
-        cast = host.astype(kind, copy=False)
-        aval = ShapedArray(host.shape, kind, False)
-        results.append(put_parts(cast.__getitem__, aval, sharding))
-    return tree.unflatten(results)
+    return tree.unflatten(
+        [
+            _of_local_data(call, sharding, np.asarray(leaf), shape)
+            for leaf, shape in zip(flat, shapes, strict=True)
+        ]
+    )
+
+
+def _of_local_data(call: str, sharding: Sharding, host: Any, wanted: Any) -> Array:
+    """The array of which this process has ``host``; None in ``wanted`` is to be found out."""
+    sizes = [None] * host.ndim if wanted is None else list(wanted)
+    if len(sizes) != host.ndim:
+        msg = f"{call}: local_data has shape {host.shape}, but global_shape={tuple(sizes)}"
+        raise ShapeMismatchError(msg, expected="as many axes")
+    mine = sharding.addressable_devices
+    places = zip(sharding.device_tuple, sharding.positions(host.ndim), strict=True)
+    held = [place for device, place in places if device in mine]
+    shape: list[int] = []
+    starts: list[int] = []
+    for axis, parts in enumerate(sharding.parts_of(host.ndim)):
+        rows = sorted({place[axis] for place in held})
+        local, given = host.shape[axis], sizes[axis]
+        size = local // len(rows) * parts if given is None else int(given)
+        part = size // parts
+        # Data that is whole along an axis has what other processes need, too.
+        is_whole = local == size and len(rows) < parts
+        if not is_whole and (local != part * len(rows) or rows[-1] - rows[0] + 1 != len(rows)):
+            msg = f"{call}: local_data has shape {host.shape}, but global_shape={tuple(sizes)}; "
+            raise ShapeMismatchError(
+                f"{msg}of axis {axis} this process holds the parts {rows} of {parts}",
+                expected=f"{part * len(rows)} elements along it, parts without gaps, or all",
+            )
+        shape.append(size)
+        starts.append(0 if is_whole else part * rows[0])
+    kind = canonicalize(host.dtype)
+    cast = host.astype(kind, copy=False)
+
+    def piece(index: Sequence[slice]) -> Any:
+        spans = zip(index, starts, strict=True)
+        return cast[tuple([_moved(span, -start) for span, start in spans])]
+
+    return put_parts(piece, ShapedArray(tuple(shape), kind, False), sharding)
+
+
+def _moved(span: slice, by: int) -> slice:
+    return span if span.start is None else slice(span.start + by, span.stop + by)
 
 
 def _check_sharding(call: str, sharding: object) -> None:

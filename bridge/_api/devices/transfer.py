@@ -23,6 +23,7 @@ from tracebridge.core.runtime.arrays.array import Array, living_arrays
 from tracebridge.core.runtime.arrays.transfer import move, put_host, put_numpy
 from tracebridge.core.runtime.backends.clients import default_placement, get_backend
 from tracebridge.core.runtime.backends.guards import explicit_transfers
+from tracebridge.core.runtime.processes.messages import check_same
 from tracebridge.core.runtime.programs.donation import mark_donated
 from tracebridge.core.sharding.context import named_sharding
 from tracebridge.core.sharding.layout import Format, sharding_of_format
@@ -140,7 +141,7 @@ def _put(
     kind = type(leaf)
     if kind is np.ndarray:
         host = np.asarray(leaf, canonicalize(leaf.dtype))
-        return put_numpy(host) if place is None else put_host(host, place)
+        return put_numpy(host) if place is None else _put_host(host, place)
     value = (
         leaf if issubclass(type(leaf), EngineValue) else value_of("device_put", leaf, *where, "x")
     )
@@ -153,7 +154,7 @@ def _put(
         weak, host = value.aval.weak_type, np.asarray(value)
         if place is None:
             return put_numpy(host, weak_type=weak)
-        return put_host(host, place, weak_type=weak)
+        return _put_host(host, place, weak_type=weak)
     value._check_alive()
     target = value._sig.sharding if place is None else place
     if may_alias is False and value._sig.sharding is target:
@@ -165,6 +166,13 @@ def _put(
     if place is None:
         return value
     return move(value, place, committed=True)  # type: ignore[arg-type] - the third kind of value
+
+
+def _put_host(host: Any, place: Sharding, *, weak_type: bool = False) -> Any:
+    """A host array at its place; over devices of several processes all have to have the same."""
+    if not place.is_fully_addressable and place.has_addressable_devices:
+        check_same("device_put", host)
+    return put_host(host, place, weak_type=weak_type)
 
 
 def _tracer_in(value: Tracer, space: Space) -> Any:

@@ -13,22 +13,36 @@ from tracebridge.core import lax
 from tracebridge.core.collectives.all_gather import all_gather_p
 from tracebridge.core.collectives.axis_index import axis_index_p
 from tracebridge.core.config.state import enter_scope, leave_scope, with_axis
+from tracebridge.core.errors.runtime_errors import OtherProcessesError
 from tracebridge.core.interpreters.batching import batch_jaxpr
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray, batched_aval, element_aval
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr, jaxprs_in_params
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.lax.batch_util import broadcast_batch, move_batch_axis
+from tracebridge.core.runtime.backends.clients import get_backend
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Params
     from tracebridge.core.ir.value import Value
 
 
+def n_processes(params: Params) -> int:
+    """How many processes run the map together, each on as many elements."""
+    if params["devices"] is not None:
+        return len({d.process_index for d in params["devices"]})
+    return get_backend(params["backend"]).n_processes
+
+
+def total_size(params: Params) -> int:
+    """The size of the named axis: the elements of all processes."""
+    return params["axis_size"] * n_processes(params)
+
+
 @contextmanager
 def axis_scope(params: Params) -> Iterator[None]:
     """Where programs of elements are traced and derived: custom rules may name the axis."""
-    scope = enter_scope(with_axis, params["axis_name"], params["axis_size"])
+    scope = enter_scope(with_axis, params["axis_name"], total_size(params))
     try:
         yield
     finally:
@@ -40,7 +54,17 @@ def _run(jaxpr: Jaxpr, values: Sequence[Any]) -> list[Any]:
 
 
 def as_vmap(params: Params) -> Jaxpr:
-    """The map of whole arrays on one device, as vmap computes it where it can."""
+    """The map of whole arrays on one device, as vmap computes it where it can.
+
+    Raises:
+        OtherProcessesError: other processes have elements.
+    """
+    if n_processes(params) > 1:
+        msg = f"pmap({params['name']}) is inside of a program for one device, such as that of jit, "
+        raise OtherProcessesError(
+            msg + "which knows the elements of this process only",
+            hint="call pmap from outside of jit, or use shard_map over a mesh of all devices",
+        )
     jaxpr, size, name = params["jaxpr"], params["axis_size"], params["axis_name"]
     in_axes, out_axes = params["in_axes"], params["out_axes"]
     # vmap cannot call in order, but there is an order of elements that know nothing of the others.

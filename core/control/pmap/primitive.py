@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
 
-from tracebridge.core.control.pmap.jaxprs import as_replicas, as_vmap, axis_scope
+from tracebridge.core.control.pmap.jaxprs import as_replicas, as_vmap, axis_scope, total_size
 from tracebridge.core.control.pmap.program import compile_pmap
 from tracebridge.core.control.pmap.rules import DevicesProgram, NamedSizes
 from tracebridge.core.ir.aval import ShapedArray, batched_aval
@@ -46,7 +46,7 @@ class Pmap(DevicesProgram):
         return batched_aval(aval, params["axis_size"], place)
 
     def shared(self, place: Any, params: Params) -> NamedSizes:
-        return ((params["axis_name"], params["axis_size"]),) if place is None else ()
+        return ((params["axis_name"], total_size(params)),) if place is None else ()
 
     def own_names(self, params: Params) -> Sequence[Any]:
         return (params["axis_name"],)

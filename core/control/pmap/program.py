@@ -11,6 +11,8 @@ from tracebridge.core.control.pmap.jaxprs import (
     as_parts,
     inner_devices_given,
     inner_replicas,
+    n_processes,
+    total_size,
 )
 from tracebridge.core.errors.runtime_errors import DevicePlacementError
 from tracebridge.core.ir.aval import batched_aval
@@ -48,6 +50,13 @@ def check_device_count(params: Params, inner: int = 1) -> None:
     if given_devices is not None and inner > 1:
         msg = f"pmap({name}): devices is given, but there is another pmap inside"
         raise DevicePlacementError(msg, hint="leave devices out, or use vmap inside")
+    several = n_processes(params)
+    if several > 1 and size * inner != len(devices):
+        msg = f"pmap({name}): the program runs in {several} processes; in this one {size * inner} "
+        raise DevicePlacementError(
+            f"{msg}devices are needed, but it has {len(devices)}",
+            expected="in each process one element for each of its devices",
+        )
     if size * inner > len(devices):
         nested = (
             "" if inner == 1 else f" (the maps inside need {inner} for each of {size} elements)"
@@ -78,7 +87,28 @@ def pmap_placement(params: Params) -> MeshPlacement:
         mesh = Mesh(devices, (label,))
     else:
         mesh = Mesh(devices.reshape(size, inner), (label, f"{label}, inner"))
-    return MeshPlacement(mesh, tuple([split_at(mesh, axis) for axis in params["in_axes"]]))
+    shardings = tuple([split_at(mesh, axis) for axis in params["in_axes"]])
+    return MeshPlacement(mesh, shardings, replicas=_replicas(params, mesh))
+
+
+def _replicas(params: Params, mesh: Mesh) -> tuple[Any, ...] | None:
+    """The devices of all processes, those of this one as they are in ``mesh``.
+
+    Raises:
+        DevicePlacementError: processes have different numbers of devices.
+    """
+    if n_processes(params) == 1:
+        return None
+    given = params["devices"]
+    every = get_backend(params["backend"]).devices if given is None else given
+    by_process: dict[int, list[Any]] = {}
+    for device in every:
+        by_process.setdefault(device.process_index, []).append(device)
+    counts = {index: len(devices) for index, devices in by_process.items()}
+    if set(counts.values()) != {mesh.size}:
+        msg = f"pmap({params['name']}): the numbers of devices by process are {counts}"
+        raise DevicePlacementError(msg, expected="as many in each process")
+    return tuple([d for _, devices in sorted(by_process.items()) for d in devices])
 
 
 def split_at(mesh: Mesh, axis: int | None) -> NamedSharding:
@@ -104,8 +134,8 @@ def lower_pmap(
         params["name"],
         platform_of(placement.device),
         donated=donated,
-        axis_env=((params["axis_name"], params["axis_size"]),),
-        n_replicas=placement.mesh.size,
+        axis_env=((params["axis_name"], total_size(params)),),
+        n_replicas=len(placement.replicas),
     )
 
 

@@ -26,7 +26,13 @@ from tracebridge.core.ir.operators import ArrayOperators
 from tracebridge.core.ir.typeof import identity, register_value_type
 from tracebridge.core.runtime.arrays.array_class import ArrayMeta, ArrayMethods
 from tracebridge.core.runtime.arrays.dlpack_export import dlpack_device, export_capsule
-from tracebridge.core.runtime.arrays.shards import Shard, gather, shard_aval, shard_buffers
+from tracebridge.core.runtime.arrays.shards import (
+    Shard,
+    gather,
+    is_readable,
+    shard_aval,
+    shard_buffers,
+)
 from tracebridge.core.runtime.arrays.signature import Signature, signature
 from tracebridge.core.runtime.backends.guards import check_transfer
 from tracebridge.core.sharding.layout import Format, row_major
@@ -354,7 +360,9 @@ class Array(ArrayOperators, ArrayMethods, metaclass=ArrayMeta):
 
     def __str__(self) -> str:
         special = self._buf.is_deleted() or is_extended(self.aval.dtype)
-        return repr(self) if special else str(self._to_numpy())
+        return (
+            repr(self) if special or not is_readable(self._sig.sharding) else str(self._to_numpy())
+        )
 
     def __copy__(self) -> Any:
         """Memory of its own, so that donating or deleting one array leaves the other."""
@@ -412,9 +420,11 @@ def _shown(array: Array) -> str:
         return f"<deleted Array {array.aval.str_short()}>"
     if is_extended(array.aval.dtype):
         return f"Array({array.shape}, dtype={array.dtype}) overlaying:\n{as_stored(array)}"
-    host = array._to_numpy()
     weak = ", weak_type=True" if array.aval.weak_type else ""
     prefix = "Array("
+    if not is_readable(array._sig.sharding):
+        return f"{prefix}shape={array.shape}, dtype={array.dtype.name}{weak}, in several processes)"
+    host = array._to_numpy()
     if host.size == 0:
         text = f"[], shape={host.shape}"
     else:

@@ -26,17 +26,21 @@ class MeshPlacement:
     """Several devices: a mesh, and the sharding of each argument over it.
 
     ``out_shardings`` are those that the user chose for results, None where XLA chooses; or empty.
+    ``replicas`` are the devices that run a program in replicas: where several processes run it
+    together they are more than those of the mesh, over which this process spreads its arrays.
     """
 
-    __slots__ = ("in_shardings", "mesh", "out_shardings")
+    __slots__ = ("in_shardings", "mesh", "out_shardings", "replicas")
 
     def __init__(
         self,
         mesh: Mesh,
         in_shardings: tuple[NamedSharding, ...],
         out_shardings: tuple[NamedSharding | None, ...] = (),
+        replicas: tuple[Any, ...] | None = None,
     ) -> None:
         self.mesh = mesh
+        self.replicas = mesh.device_tuple if replicas is None else replicas
         self.in_shardings = in_shardings
         self.out_shardings = out_shardings
 
@@ -52,7 +56,10 @@ class MeshPlacement:
 
     def without_first(self, n: int) -> MeshPlacement:
         """The placement of the arguments after the first ``n``."""
-        return MeshPlacement(self.mesh, self.in_shardings[n:], self.out_shardings) if n else self
+        if not n:
+            return self
+        rest = self.in_shardings[n:]
+        return MeshPlacement(self.mesh, rest, self.out_shardings, self.replicas)
 
     def __repr__(self) -> str:
         return f"MeshPlacement({self.mesh!r}, {[s.spec for s in self.in_shardings]})"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from tracebridge.core._jaxlib.xla import buffer_to_numpy, rewrap
+from tracebridge.core.errors.runtime_errors import OtherProcessesError
 from tracebridge.core.ir.aval import ShapedArray, stored
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
 from tracebridge.core.util.public_path import public_path
@@ -92,11 +93,25 @@ def replica_ids(positions: Sequence[tuple[int, ...]]) -> list[int]:
     return result
 
 
+def is_readable(sharding: Sharding) -> bool:
+    """Whether this process has all elements of arrays there."""
+    if type(sharding) is SingleDeviceSharding:
+        return True
+    return sharding.is_fully_addressable or sharding.is_fully_replicated
+
+
 def gather(buf: Any, aval: ShapedArray, sharding: Sharding) -> np.ndarray[Any, Any]:
     """The elements of the whole array as a read-only ndarray; waits for them."""
     raw = buf._arrays
     if sharding.is_fully_replicated:
         return buffer_to_numpy(raw[0])[0]
+    if not sharding.is_fully_addressable:
+        msg = f"the elements of {aval.str_short()} are asked for, but other processes hold a part"
+        raise OtherProcessesError(
+            msg,
+            hint="read x.addressable_shards, what this process holds, or gather the whole with "
+            "tracebridge.experimental.multihost_utils.process_allgather(x, tiled=True)",
+        )
     whole = np.empty(aval.shape, aval.dtype)
     indices = sharding.addressable_devices_indices_map(aval.shape).values()
     copied: set[str] = set()

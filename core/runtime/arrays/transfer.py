@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,12 +24,13 @@ from tracebridge.core.dtypes.canonicalize import canonicalize
 from tracebridge.core.dtypes.dtypes import float0, is_extended
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.errors.runtime_errors import OtherProcessesError
 from tracebridge.core.ir.aval import ShapedArray, stored
 from tracebridge.core.ir.typeof import register_value_type
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.runtime.arrays.array import Array, new_array, share
 from tracebridge.core.runtime.arrays.failures import raise_failure, raise_no_host_memory
-from tracebridge.core.runtime.arrays.shards import shard_aval, shard_buffers
+from tracebridge.core.runtime.arrays.shards import is_readable, shard_aval, shard_buffers
 from tracebridge.core.runtime.arrays.signature import signature
 from tracebridge.core.runtime.backends.clients import default_placement, end_thread
 from tracebridge.core.runtime.backends.guards import check_transfer
@@ -156,6 +158,7 @@ def move(array: Array, placement: Sharding, *, committed: bool) -> Array:
             return array
         return new_array(array._buf, signature(sig.aval, placement, committed, sig.borrowed))
     array._check_alive()
+    _check_reachable(sig.aval, placement)
     if (
         type(placement) is not SingleDeviceSharding
         or type(sig.sharding) is not SingleDeviceSharding
@@ -196,6 +199,11 @@ def reshard(array: Array, placement: Sharding, *, committed: bool) -> Array:
     if placement.is_equivalent_to(source, ndim):
         buf = rewrap(array._buf, aval, backend)
         return new_array(buf, signature(aval, placement, committed, array._sig.borrowed))
+    if not is_readable(source):
+        # What makes programs imports this module.
+        programs = importlib.import_module("tracebridge.core.runtime.programs.exchange")
+        # What comes is there, or on all devices, from where the rest is no exchange any more.
+        return reshard(programs.exchange(array, placement), placement, committed=committed)
     wanted = placement.addressable_devices_indices_map(aval.shape)
     held: dict[str, dict[Any, Any]] = {}
     places = source.addressable_devices_indices_map(aval.shape)
@@ -212,8 +220,17 @@ def reshard(array: Array, placement: Sharding, *, committed: bool) -> Array:
     return assemble(_on_devices(parts, aval, placement), aval, placement, committed=committed)
 
 
+def _check_reachable(what: Any, placement: Sharding) -> None:
+    """Raise unless this process has some of the devices to which ``what``, an array, is to go."""
+    if not placement.has_addressable_devices:
+        kind = f"an array of shape {tuple(what.shape)} and dtype {what.dtype}"
+        msg = f"{kind} is to go to {placement}, whose devices other processes have"
+        raise OtherProcessesError(msg, expected="a device of tracebridge.local_devices()")
+
+
 def put_host(host: np.ndarray[Any, Any], placement: Sharding, *, weak_type: bool = False) -> Array:
     """A committed Array of ``host`` at any place."""
+    _check_reachable(host, placement)
     if type(placement) is SingleDeviceSharding:
         return put_numpy(host, placement, committed=True, weak_type=weak_type)
     return put_parts(

@@ -22,6 +22,7 @@ from tracebridge.core.config.values import (
 from tracebridge.core.errors.config_errors import OptionFrozenError
 from tracebridge.core.errors.filtering import GENERATED_PREFIX
 from tracebridge.core.errors.runtime_errors import BackendNotFoundError, ForkedProcessError
+from tracebridge.core.runtime.processes.connection import connection
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
 
 _LOCK = threading.RLock()
@@ -36,12 +37,13 @@ _ALIASES = {"gpu": ("cuda", "rocm"), "cuda": ("cuda",), "rocm": ("rocm",), "tpu"
 class Backend:
     """One client with its devices."""
 
-    __slots__ = ("client", "devices", "placement", "platform")
+    __slots__ = ("client", "devices", "n_processes", "placement", "platform")
 
     def __init__(self, platform: str, client: Any) -> None:
         self.platform = platform
         self.client = client
         self.devices: list[Any] = client.devices()
+        self.n_processes = len({d.process_index for d in self.devices})
         # Where uncommitted arrays go.
         self.placement = SingleDeviceSharding(client.local_devices()[0])
 
@@ -156,16 +158,42 @@ def _make_cpu() -> Backend:
     client = make_cpu_client(
         num_devices=read_environment_again("num_cpu_devices"),
         asynchronous=option("cpu_async_dispatch"),
+        **_others_of_cpu(),
     )
     return Backend("cpu", client)
+
+
+def _others_of_cpu() -> dict[str, Any]:
+    """What the client of a CPU has to know of other processes."""
+    others = connection()
+    if others is None:
+        return {}
+    return {
+        "distributed_client": others.client,
+        "node_id": others.index,
+        "num_nodes": others.count,
+        "collectives": others.collectives(),
+    }
 
 
 def _make_plugin(platform: str) -> Backend | None:
     installed = plugins.discover_plugins()
     for name in _ALIASES.get(platform, (platform,)):
         if name in installed:
-            return Backend(name, plugins.make_plugin_client(name))
+            return Backend(name, _plugin_client(name))
     return None
+
+
+def _plugin_client(name: str) -> Any:
+    others = connection()
+    if others is None:
+        return plugins.make_plugin_client(name)
+    options: dict[str, Any] = {}
+    if name in _ALIASES["gpu"]:
+        options = {"node_id": others.index, "num_nodes": others.count}
+        if others.local_device_ids is not None:
+            options["visible_devices"] = list(others.local_device_ids)
+    return plugins.make_plugin_client(name, options, distributed_client=others.client)
 
 
 def get_backend(platform: str | None = None) -> Backend:

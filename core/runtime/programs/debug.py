@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from tracebridge.core.errors.filtering import user_frame
 from tracebridge.core.errors.runtime_errors import NonFiniteError
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.source_info import describe_line
+from tracebridge.core.runtime.arrays.shards import is_readable
 
 _TESTS = (("debug_nans", np.isnan, "NaN"), ("debug_infs", np.isinf, "infinity"))
 # (application, arrays) -> its results, all in a list
@@ -48,13 +49,19 @@ def first_bad(arrays: Sequence[Any]) -> tuple[int, str, str] | None:
     for i, array in enumerate(arrays):
         if not is_inexact(array.dtype):
             continue
-        host = array._to_numpy()
-        if host.dtype.kind == "V":
-            host = host.astype(np.float32)
-        for wanted, test, what in _TESTS:
-            if option(wanted) and bool(np.any(test(host))):
-                return i, what, wanted
+        for host in _elements(array):
+            for wanted, test, what in _TESTS:
+                if option(wanted) and bool(np.any(test(host))):
+                    return i, what, wanted
     return None
+
+
+def _elements(array: Any) -> Iterator[np.ndarray[Any, Any]]:
+    """What this process holds of an array, as numbers that NumPy knows."""
+    whole = is_readable(array.sharding)
+    for part in [array] if whole else [shard.data for shard in array.addressable_shards]:
+        host = part._to_numpy()
+        yield host.astype(np.float32) if host.dtype.kind == "V" else host
 
 
 def checked(run: Callable[..., object], name: str) -> Callable[..., Any]:

@@ -35,7 +35,7 @@ from tracebridge.core.runtime.programs.compile_or_load import compile_or_load
 from tracebridge.core.runtime.programs.executables import EXECUTABLES
 from tracebridge.core.runtime.programs.flags import with_flags
 from tracebridge.core.runtime.programs.program import Program
-from tracebridge.core.sharding.equivalent import sharding_at
+from tracebridge.core.sharding.equivalent import over_mesh, sharding_at
 from tracebridge.core.sharding.named import NamedSharding
 from tracebridge.core.sharding.partition_spec import PartitionSpec
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
@@ -58,15 +58,30 @@ def _program(
     placement: MeshPlacement,
     out_avals: Sequence[Any],
     out_shardings: Sequence[NamedSharding],
+    places: Sequence[NamedSharding],
     donated: tuple[int, ...] = (),
 ) -> SpmdProgram:
-    everywhere = placement.replicated
-    constants = [move(c, everywhere, committed=False)._buf for c in lowered.hoisted]
+    """The program, with the Arrays that it closes over at ``places``."""
+    constants = [
+        move(c, place, committed=False)._buf
+        for c, place in zip(lowered.hoisted, places, strict=True)
+    ]
     program = Program(loaded, lowered, placement, out_avals, out_shardings, constants, donated)
     waits = placement.device.platform == "cpu" and placement.mesh.size > 1
     if waits and type(program.executable) is not EffectfulExecutable:
         program.executable = PromptExecutable(program.executable)
     return program
+
+
+def _constant_places(lowered: LoweredModule, placement: MeshPlacement) -> list[NamedSharding]:
+    """Where Arrays that a program closes over go: they stay spread over the mesh, if they are."""
+    found: list[NamedSharding] = []
+    for array in lowered.hoisted:
+        place = array._sig.sharding
+        spread = isinstance(place, NamedSharding) and placement.mesh.size > 1
+        own = over_mesh(placement.mesh, place, array.aval.ndim) if spread else None
+        found.append(placement.replicated if own is None else own)
+    return found
 
 
 @final
@@ -105,11 +120,12 @@ def compile_replicas(
 
     ``out_avals`` are those of whole results.
     """
-    ids = [[d.id] for d in placement.mesh.device_tuple]
+    ids = [[d.id] for d in placement.replicas]
     options = with_flags(options, platform_of(placement.device))
     settings = make_compile_options(len(ids), 1, ids, env_overrides=options)
-    loaded = _load(lowered, lowered.module, placement.mesh, settings, ("replicas", options))
-    return _program(loaded, lowered, placement, out_avals, out_shardings, donated)
+    loaded = _load(lowered, lowered.module, placement, settings, ("replicas", options))
+    places = [placement.replicated] * len(lowered.hoisted)
+    return _program(loaded, lowered, placement, out_avals, out_shardings, places, donated)
 
 
 def compile_spmd(
@@ -144,7 +160,8 @@ def compile_spmd(
         # No PartitionSpec of the mesh says how XLA splits these: keep them whole.
         whole |= nameless
     shardings = [placement.replicated if s is None else s for s in result_shardings]
-    return _program((executable, key), lowered, placement, avals, shardings, donated)
+    places = _constant_places(lowered, placement)
+    return _program((executable, key), lowered, placement, avals, shardings, places, donated)
 
 
 def _partitioned(
@@ -168,7 +185,7 @@ def _partitioned(
     settings = make_compile_options(
         1, len(ids[0]), ids, spmd=True, env_overrides=options, propagate_to_outputs=propagate
     )
-    return _load(lowered, module, mesh, settings, ("spmd", options, tuple(propagate)))
+    return _load(lowered, module, placement, settings, ("spmd", options, tuple(propagate)))
 
 
 def _annotate(
@@ -193,7 +210,10 @@ def _annotate(
     function_type = main.attributes["function_type"].value
     ranks = [ir.RankedTensorType(t).rank for t in function_type.inputs]
     out_ranks = [ir.RankedTensorType(t).rank for t in function_type.results]
-    entries = [placement.replicated] * (len(ranks) - len(lowered.kept))
+    # Before the constants are the tokens of ordered effects.
+    n_tokens = len(ranks) - len(lowered.hoisted) - len(lowered.kept)
+    entries = [placement.replicated] * n_tokens
+    entries += _constant_places(lowered, placement)
     entries += [placement.in_shardings[i] for i in lowered.kept]
     rows = [_sdy(s, rank) for s, rank in zip(entries, ranks, strict=True)]
     main.attributes["arg_attrs"] = ir.ArrayAttr.get(rows)
@@ -258,13 +278,17 @@ def _named(sharding: Any, mesh: Mesh, ndim: int) -> NamedSharding | None:
 
 
 def _load(
-    lowered: LoweredModule, module: Any, mesh: Mesh, settings: object, kind: tuple[Any, ...]
+    lowered: LoweredModule,
+    module: Any,
+    placement: MeshPlacement,
+    settings: object,
+    kind: tuple[Any, ...],
 ) -> tuple[Any, Any]:
     """The executable, and the key under which programs like this one share it, or None.
 
     ``kind`` is what the key says besides the module and the devices.
     """
-    devices = mesh.device_tuple
+    devices = placement.replicas
     key = None
     if not lowered.callbacks:
         with building():
@@ -290,5 +314,5 @@ def _load(
     if not lowered.callbacks and not ordered_effects(lowered.effects):
         return executable, key
     one = len(devices) == 1
-    place = SingleDeviceSharding(devices[0]) if one else NamedSharding(mesh, PartitionSpec())
+    place = SingleDeviceSharding(devices[0]) if one else placement.replicated
     return EffectfulExecutable(executable, lowered, place), None

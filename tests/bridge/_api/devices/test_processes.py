@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 
 import tracebridge as tb
-import tracebridge._api.devices.processes as processes
-from tracebridge.core.errors.runtime_errors import DevicePlacementError
 from tracebridge.core.errors.transform_errors import AxisSpecError, TreeMismatchError
 from tracebridge.experimental import multihost_utils as mhu
 from tracebridge.testing import assert_allclose
@@ -46,21 +44,11 @@ def test_global_arrays() -> None:
     assert_allclose(f(X), 2 * X)
 
 
-def test_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is no specification; several processes."""
+def test_refused() -> None:
+    """What is no specification."""
     with pytest.raises(
         AxisSpecError, match="host_local_array_to_global_array: pspecs contains None"
     ):
         mhu.host_local_array_to_global_array(X, mesh(), None)
     with pytest.raises(TreeMismatchError, match="pspecs"):
         mhu.global_array_to_host_local_array({"a": X}, mesh(), {"b": P()})
-    monkeypatch.setattr(processes, "process_count", lambda: 2)
-    for call in (
-        lambda: mhu.process_allgather(X),
-        lambda: mhu.broadcast_one_to_all(X),
-        lambda: mhu.sync_global_devices("here"),
-        lambda: mhu.assert_equal(X),
-        lambda: mhu.host_local_array_to_global_array(X, mesh(), P()),
-    ):
-        with pytest.raises(DevicePlacementError, match="runs in 2 processes"):
-            call()

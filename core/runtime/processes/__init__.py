@@ -1,0 +1,1 @@
+"""Several processes that run one program: finding each other, connecting, exchanging data."""
