@@ -181,8 +181,8 @@ _SUBMODULES = frozenset((
     "ad_checkpoint", "api_util", "checkpoint_policies", "custom_batching", "custom_derivatives",
     "custom_transpose", "debug", "distributed", "dlpack", "dtypes", "errors", "experimental",
     "export", "extend", "ffi", "flatten_util", "image", "interpreters", "lax", "memory",
-    "monitoring", "nn", "numpy", "ops", "profiler", "random", "ref", "scipy", "sharding", "stages", "symbolic_shapes",
-    "test_util", "testing", "tf", "torch", "tree", "tree_util", "typing",
+    "monitoring", "nn", "numpy", "ops", "profiler", "random", "ref", "scipy", "sharding", "stages",
+    "symbolic_shapes", "test_util", "testing", "tf", "torch", "tree", "tree_util", "typing",
 ))
 # fmt: on
 _FRAMEWORKS = frozenset(("torch", "tensorflow"))
