@@ -55,6 +55,7 @@ def make_client(
         shutdown_timeout=shutdown_timeout,
         heartbeat_timeout=heartbeat_timeout,
         missed_heartbeat_callback=on_failure,
+        shutdown_on_destruction=False,  # it would wait for the others
         use_compression=True,
     )
 

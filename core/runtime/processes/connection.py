@@ -96,7 +96,7 @@ def connect(
         raise
     made = Connection(address, count, index, local_device_ids, client, service)
     _CURRENT[:] = [made]
-    atexit.register(disconnect)
+    atexit.register(_leave)
     return made
 
 
@@ -109,7 +109,7 @@ def _lost(status: object) -> None:
 
 def disconnect() -> None:
     """Leave the others, when all have come so far; does nothing where the process runs alone."""
-    atexit.unregister(disconnect)
+    atexit.unregister(_leave)
     if not _CURRENT:
         return
     ended = _CURRENT.pop()
@@ -118,6 +118,15 @@ def disconnect() -> None:
     ended.client.shutdown()
     if ended.service is not None:
         ended.service.shutdown()
+
+
+def _leave() -> None:
+    """At the end of the interpreter: wait for the others, unless this process has failed.
+
+    The others may be inside of a program that needs it: they learn from its closed connections.
+    """
+    if getattr(sys, "last_value", None) is None:
+        disconnect()
 
 
 def own_address(coordinator: str) -> str:

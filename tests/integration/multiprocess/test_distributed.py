@@ -217,6 +217,32 @@ def test_started_by_others_with_programs_on_disk(tmp_path, subprocess_environmen
     assert list(tmp_path.iterdir())
 
 
+FAILING = """
+import numpy as np
+import tracebridge as tb
+from tracebridge import lax
+tb.distributed.initialize("localhost:{port}", 2, {index})
+total = tb.pmap(lambda x: lax.psum(x, "i"), axis_name="i")
+total(np.ones(1))
+if {index} == 1:
+    raise ValueError("here it ends")
+total(np.ones(1))
+"""
+
+
+def test_a_process_that_fails_ends_the_others(subprocess_environment) -> None:
+    """Neither waits for the other until some timeout."""
+    environment = {**subprocess_environment, "TRACEBRIDGE_NUM_CPU_DEVICES": "1"}
+    port = free_port()
+    codes = [FAILING.format(port=port, index=i) for i in range(2)]
+    processes = [start(["-c", code], environment) for code in codes]
+    waiting, failing = [process.communicate(timeout=100)[1] for process in processes]
+
+    assert [1, 1] == [process.returncode for process in processes]
+    assert "ValueError: here it ends" in failing
+    assert "ExecutionError: <lambda>: XLA could not run the program" in waiting
+
+
 def test_devices_in_use(subprocess_environment) -> None:
     """Nobody can be met any more."""
     code = (
