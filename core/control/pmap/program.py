@@ -56,6 +56,7 @@ def check_device_count(params: Params, inner: int = 1) -> None:
         raise DevicePlacementError(
             f"{msg}devices are needed, but it has {len(devices)}",
             expected="in each process one element for each of its devices",
+            hint="use vmap for maps inside of maps and for more elements, or shard_map",
         )
     if size * inner > len(devices):
         nested = (
