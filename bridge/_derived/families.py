@@ -8,6 +8,7 @@ a short string:
     handle           of a wrapped function with its argument structure (see wrap.py)
     handle::jvp(101)       tangents at the first and third input
     handle::vjp(110|10)    cotangents of the first two inputs, for a cotangent of the first result
+    handle::slopes(110)    results, and gradients of the first two inputs of their sum
     handle::fwd(110)       results and residuals for gradients of the first two inputs
     handle::bwd(110|10)    those gradients from inputs, residuals and cotangents
     handle::ruled(110)     results alone, by the rules that gradients of the first two inputs use
@@ -27,7 +28,12 @@ from contextlib import AbstractContextManager
 from typing import Any, ClassVar, final
 
 from tracebridge._derived.dependence import attached, paths_of
-from tracebridge._derived.gradients import gradients, jvp_by_gradients, with_gradients
+from tracebridge._derived.gradients import (
+    gradients,
+    jvp_by_gradients,
+    with_gradients,
+    with_slopes,
+)
 from tracebridge._derived.residuals import NO_DERIVATIVE, Split, split_for_backward
 from tracebridge._derived.settings import note_settings
 from tracebridge.core.config.settings import Settings
@@ -178,6 +184,11 @@ def vjp_handle(handle: str, active: Sequence[bool], cotangents: Sequence[bool]) 
     return f"{handle}::vjp({_text(active)}|{_text(cotangents)})"
 
 
+def slopes_handle(handle: str, active: Mask) -> str:
+    """Results, and gradients of the inputs ``active`` of the sum of those that have some."""
+    return f"{handle}::slopes({_text(active)})"
+
+
 def fwd_handle(handle: str, active: Mask) -> str:
     """Results and residuals."""
     return f"{handle}::fwd({_text(active)})"
@@ -283,6 +294,22 @@ class Vjp(Derived):
 
 
 @final
+class Slopes(Derived):
+    """The results, then gradients of the active inputs of the sum of results that have some."""
+
+    __slots__ = ("active",)
+
+    def parse(self, arguments: str) -> None:
+        self.active = _mask(arguments)
+
+    def of_parent(self, avals: Avals) -> Avals:
+        return avals
+
+    def build(self, avals: Avals) -> Jaxpr:
+        return with_slopes(self.parent.program(avals), self.active)
+
+
+@final
 class Fwd(Derived):
     """Results, then residuals that are neither inputs nor results."""
 
@@ -373,6 +400,7 @@ class Vmap(Derived):
 _DERIVED: dict[str, type[Derived]] = {
     "jvp": Jvp,
     "vjp": Vjp,
+    "slopes": Slopes,
     "fwd": Fwd,
     "bwd": Bwd,
     "ruled": Ruled,

@@ -39,6 +39,19 @@ def gradients(primal: Jaxpr, active: Mask, cotangents: Mask) -> Jaxpr:
     return dce_jaxpr(whole, used, keep_in=True)[0]
 
 
+def with_slopes(primal: Jaxpr, active: Mask) -> Jaxpr:
+    """``inputs -> (results, gradients of active inputs)`` where every cotangent is 1."""
+    cotangents = attached(active, paths_of(primal))
+    whole = with_gradients(primal, active, cotangents)
+    given = [a for a, here in zip(primal.out_avals, cotangents, strict=True) if here]
+
+    def run(*xs: Any) -> list[Any]:
+        ones = [lax.full(a.shape, 1, a.dtype) for a in given]
+        return eval_jaxpr(whole, current_trace().process, [*xs, *ones])
+
+    return stage(run, primal.in_avals, primal.debug, locate=False)
+
+
 def jvp_by_gradients(primal: Jaxpr, nonzero: Mask) -> Jaxpr:
     """What ``Jvp`` is where only gradients are known.
 

@@ -39,6 +39,12 @@ class CallContext(AutogradContext, Protocol):
     late: Sequence[bool]
 
 
+class SlopesContext(AutogradContext, Protocol):
+    """What a call in a level of torch.func keeps: gradients that are there already, or None."""
+
+    slopes: Sequence[Any] | None
+
+
 class OperatorContext(AutogradContext, Protocol):
     """What a call of the operator in graphs keeps."""
 

@@ -26,6 +26,7 @@ from tracebridge.torch._eager.visible import function_modes, profiler
 
 Tensors = Sequence[torch.Tensor]
 Apply = Callable[[Family, Tensors], Tensors]
+PlainCall = tuple[Check, Mask | None, Compiled]
 
 MAX_MAPS = 64  # of one family: choices of axes that are mapped over
 # As numbers: torch's enumeration takes longer to compare two than to look at all tensors.
@@ -74,7 +75,7 @@ class Levels:
     def __init__(self, family: Family, miss: Apply) -> None:
         # Outside of all levels: check, which of the tensors want gradients (None: no one),
         # executables.
-        self.plain: list[tuple[Check, Mask | None, Compiled]] = []
+        self.plain: list[PlainCall] = []
         # By the axes that are mapped over: ``anywhere`` of the mapped family.
         self.maps: dict[tuple[int | None, ...], Callable[..., Tensors]] = {}
         # By the inputs that want gradients of a level: check, the node's apply.
@@ -167,17 +168,24 @@ def _lowered(levels: Levels) -> Callable[..., Tensors]:
     def lowered(level: int, *xs: torch.Tensor) -> Tensors:
         inner = [unwrap_for_grad(x, level) for x in xs]
         if level == 1:
-            for check, wanted, compiled in plain:
-                if wanted is None and check(*inner):
-                    layer = pop()
-                    try:
-                        outs = compiled.run(inner)
-                    finally:
-                        push(layer)
-                    return [wrap_for_grad(o, level) for o in outs]
+            outs = run_plain(plain, inner)
+            if outs is not None:
+                return [wrap_for_grad(o, level) for o in outs]
         return [wrap_for_grad(o, level) for o in outside(anywhere, inner, recording=True)]
 
     return lowered
+
+
+def run_plain(plain: Sequence[PlainCall], inner: Tensors) -> Tensors | None:
+    """The results of a known call without gradients outside of the outermost level; or None."""
+    layer = pop()  # looks take levels in force for a part of tensors
+    try:
+        for check, wanted, compiled in plain:
+            if wanted is None and check(*inner):
+                return compiled.run(inner)
+    finally:
+        push(layer)
+    return None
 
 
 def outside(apply: Callable[..., Tensors], xs: Tensors, *, recording: bool) -> Tensors:

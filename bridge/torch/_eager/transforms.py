@@ -31,6 +31,7 @@ from tracebridge.torch._eager.levels import (
     add_batch_dim,
     grad_enabled,
     innermost,
+    innermost_level,
     is_quiet,
     level_of,
     outside,
@@ -42,11 +43,12 @@ from tracebridge.torch._eager.levels import (
     wrap_for_grad,
 )
 from tracebridge.torch._eager.nodes import gradients
+from tracebridge.torch._eager.slopes import last_of_level, slopes_of
 from tracebridge.torch._eager.through_operator import apply_operator
 from tracebridge.torch._eager.visible import event_name
 
 if TYPE_CHECKING:
-    from tracebridge.torch._contexts import AutogradContext
+    from tracebridge.torch._contexts import SlopesContext
 
 _FUNCTION: Any = torch.autograd.Function
 
@@ -109,7 +111,7 @@ class Differentiation:
 
     __slots__ = (
         "active", "apply", "attached", "call", "family", "key", "paths", "pullbacks", "ruled",
-        "settings",
+        "settings", "slopes",
     )  # fmt: skip
 
     def __init__(self, family: Family, xs: Tensors, wanted: Mask, call: Apply) -> None:
@@ -117,13 +119,15 @@ class Differentiation:
         self.call = call
         # A pullback is derived under the options of its forward pass.
         self.settings = current_settings()
-        self.paths = paths_of(family.program(tuple([aval_of(x) for x in xs])))
+        program = family.program(tuple([aval_of(x) for x in xs]))
+        self.paths = paths_of(program)
         self.active = reached(wanted, self.paths, (True,) * len(self.paths))
         self.attached = attached(self.active, self.paths)
         # What the forward rules of custom_vjp functions do has derivatives of its own.
         self.ruled = family.child(ruled_handle("", self.active)[2:])
         # By the results that have cotangents: the inputs that get gradients, and of whom.
         self.pullbacks: dict[Mask, tuple[Mask, Family]] = {}
+        self.slopes = slopes_of(family, program, self.active, self.attached, call)
         # Not called if nothing is active.
         self.apply = _node_apply(self)
 
@@ -154,24 +158,39 @@ def _node_apply(here: Differentiation) -> Callable[..., Any]:
     active, key = here.active, here.settings.key
     detached = [i for i, kept in enumerate(here.attached) if not kept]
     everything = here.attached
-    pull = Levels.of(here.pullback(everything)[1], here.call).anywhere
+    pulled = Levels.of(here.pullback(everything)[1], here.call)
+    pull, pull_below = pulled.anywhere, pulled.lowered
     sources = [i for i, kept in enumerate(here.attached) if kept]
+    slopes = here.slopes
 
-    def forward(ctx: AutogradContext, level: int, *xs: torch.Tensor) -> Tensors:
+    def forward(ctx: SlopesContext, level: int, *xs: torch.Tensor) -> Tensors:
         ctx.save_for_backward(*xs)
         ctx.set_materialize_grads(False)
-        outs = lowered(level, *xs)
+        ctx.slopes = outs = None
+        if level == 1 and slopes is not None and slopes.wanted:
+            outs = slopes.run(ctx, xs)
+        if outs is None:
+            outs = lowered(level, *xs)
         if detached:
             ctx.mark_non_differentiable(*[outs[i] for i in detached])
         return tuple(outs)
 
-    def backward(ctx: AutogradContext, *grads: Any) -> tuple[Any, ...]:
+    def backward(ctx: SlopesContext, *grads: Any) -> tuple[Any, ...]:
         saved = ctx.saved_tensors
         try:
             cotangents = [grads[i] for i in sources]
             known = all([g is not None for g in cotangents]) and tracing_key() == key
             if known and is_quiet():
-                return gradients(pull(*[alive(x) for x in (*saved, *cotangents)]), active)
+                last = last_of_level()
+                if ctx.slopes is not None:
+                    assert slopes is not None
+                    found = slopes.taken(ctx, cotangents[0], last)
+                    if found is not None:
+                        return gradients(found, active)
+                leaves = [alive(x) for x in (*saved, *cotangents)]
+                if last is not None:
+                    return gradients(pull_below(innermost_level(), *leaves), active)
+                return gradients(pull(*leaves), active)
             return _in_full(here, saved, grads)
         except Exception as error:
             hide_internal_frames(error)
