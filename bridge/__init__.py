@@ -14,6 +14,8 @@ from tracebridge.core.config.config import config as config
 from tracebridge.core.dtypes.dtypes import float0 as float0
 from tracebridge.core.errors.filtering import public as _public
 from tracebridge.interop.frameworks import look_at as _look_at
+from tracebridge.version import __version__ as __version__
+from tracebridge.version import __version_info__ as __version_info__
 
 if TYPE_CHECKING:
     from tracebridge import ad_checkpoint as ad_checkpoint
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from tracebridge import dlpack as dlpack
     from tracebridge import dtypes as dtypes
     from tracebridge import errors as errors
+    from tracebridge import example_libraries as example_libraries
     from tracebridge import experimental as experimental
     from tracebridge import export as export
     from tracebridge import extend as extend
@@ -54,6 +57,7 @@ if TYPE_CHECKING:
     from tracebridge import tree as tree
     from tracebridge import tree_util as tree_util
     from tracebridge import typing as typing
+    from tracebridge import version as version
     from tracebridge._api.args.names import named_call as named_call
     from tracebridge._api.args.names import named_scope as named_scope
     from tracebridge._api.custom.custom_gradient import custom_gradient as custom_gradient
@@ -174,15 +178,14 @@ if TYPE_CHECKING:
     from tracebridge.core.sharding.partition_spec import P as P
     from tracebridge.numpy._index_windows import ds as ds
 
-__version__ = "0.1.0"
-
 # fmt: off
 _SUBMODULES = frozenset((
     "ad_checkpoint", "api_util", "checkpoint_policies", "custom_batching", "custom_derivatives",
-    "custom_transpose", "debug", "distributed", "dlpack", "dtypes", "errors", "experimental",
-    "export", "extend", "ffi", "flatten_util", "image", "interpreters", "lax", "memory",
-    "monitoring", "nn", "numpy", "ops", "profiler", "random", "ref", "scipy", "sharding", "stages",
-    "symbolic_shapes", "test_util", "testing", "tf", "torch", "tree", "tree_util", "typing",
+    "custom_transpose", "debug", "distributed", "dlpack", "dtypes", "errors", "example_libraries",
+    "experimental", "export", "extend", "ffi", "flatten_util", "image", "interpreters", "lax",
+    "memory", "monitoring", "nn", "numpy", "ops", "profiler", "random", "ref", "scipy", "sharding",
+    "stages", "symbolic_shapes", "test_util", "testing", "tf", "torch", "tree", "tree_util",
+    "typing", "version",
 ))
 # fmt: on
 _FRAMEWORKS = frozenset(("torch", "tensorflow"))

@@ -16,6 +16,8 @@ BRIDGE = Path(__file__).resolve().parents[1] / "bridge"
 # Deeper files implement one section of a package and are private, except these.
 PUBLIC_FILES = frozenset(
     {
+        "example_libraries/optimizers.py",
+        "example_libraries/stax.py",
         "experimental/checkify.py",
         "experimental/ode.py",
         "experimental/random.py",
