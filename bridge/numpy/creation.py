@@ -39,7 +39,7 @@ from tracebridge.core.runtime.arrays.argument_types import (
 )
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
-from tracebridge.core.runtime.arrays.transfer import put_made
+from tracebridge.core.runtime.arrays.transfer import put_copies, put_made
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import broadcast_operands, members, promote_inexact
 from tracebridge.numpy._staging import is_traced, settled
@@ -183,6 +183,22 @@ def _like(name: str, a: Any, dtype: Any, shape: Any) -> tuple[Any, Any, bool]:
     return tuple(value.shape) if shape is None else canonical_shape(shape, name), kind, weak
 
 
+def _filled_like(
+    name: str, a: Any, value: Any, dtype: Any, shape: Any, device: Any, out_sharding: Any
+) -> Any:
+    """An array of one value like ``a``; where ``a`` is, if the user has put it there."""
+    sizes, kind, weak = _like(name, a, dtype, shape)
+    is_free = shape is device is out_sharding is None
+    if is_free and type(a) is Array and a._sig.committed and not weak:
+        place = a._sig.sharding
+        # Made part by part: the whole of an array that is split may be too large for one device.
+        part = _full_staged((value,), (place.shard_shape(sizes), kind, weak))
+        if type(part) is Array:
+            return put_copies(part, ShapedArray(sizes, kind, weak), place)
+    filled = _full_staged((value,), (sizes, kind, weak))
+    return on_device(filled, device, out_sharding, name)
+
+
 def zeros_like(
     a: Any,
     dtype: DTypeLike | None = None,
@@ -199,8 +215,7 @@ def zeros_like(
     """
     if dtype is None and is_float0(a):
         return float0_of(a.shape if shape is None else canonical_shape(shape, "zeros_like"))
-    filled = _full_staged((0,), _like("zeros_like", a, dtype, shape))
-    return on_device(filled, device, out_sharding, "zeros_like")
+    return _filled_like("zeros_like", a, 0, dtype, shape, device, out_sharding)
 
 
 def ones_like(
@@ -217,8 +232,7 @@ def ones_like(
     >>> tnp.ones_like(tnp.array([1.5, 2.5])).tolist()
     [1.0, 1.0]
     """
-    filled = _full_staged((1,), _like("ones_like", a, dtype, shape))
-    return on_device(filled, device, out_sharding, "ones_like")
+    return _filled_like("ones_like", a, 1, dtype, shape, device, out_sharding)
 
 
 def empty_like(
@@ -252,12 +266,11 @@ def full_like(
     >>> tnp.full_like(tnp.array([1, 2]), 7).tolist()
     [7, 7]
     """
-    sizes, kind, weak = _like("full_like", a, dtype, shape)
     value = fill_value if is_python_scalar(fill_value) else asarray(fill_value)
-    if getattr(value, "ndim", 0):
-        filled = _broadcast_full((value,), (sizes, kind))
-    else:
-        filled = _full_staged((value,), (sizes, kind, weak))
+    if not getattr(value, "ndim", 0):
+        return _filled_like("full_like", a, value, dtype, shape, device, out_sharding)
+    sizes, kind, _ = _like("full_like", a, dtype, shape)
+    filled = _broadcast_full((value,), (sizes, kind))
     return on_device(filled, device, out_sharding, "full_like")
 
 

@@ -258,6 +258,16 @@ def put_parts(part: Callable[[Any], Any], aval: ShapedArray, placement: Sharding
     return assemble(_on_devices(parts, aval, placement), aval, placement)
 
 
+def put_copies(part: Array, aval: ShapedArray, placement: Sharding) -> Array:
+    """A committed Array of which each device holds a copy of ``part``."""
+    if type(placement) is SingleDeviceSharding:
+        return move(part, placement, committed=True)
+    # Where a mesh is in use, the part itself may be spread over its devices.
+    single = type(part._sig.sharding) is SingleDeviceSharding
+    parts = [part._buf if single else part._to_numpy()] * len(placement.addressable_devices)
+    return assemble(_on_devices(parts, aval, placement), aval, placement)
+
+
 def _on_devices(parts: Sequence[object], aval: ShapedArray, placement: Sharding) -> list[Any]:
     """A buffer on each device of this process from ndarrays or buffers.
 

@@ -155,3 +155,21 @@ def test_bad_places() -> None:
     for call in FULL.values():
         with pytest.raises(ArgumentTypeError, match="sharding is 3 of type int"):
             call(3)
+
+
+def test_arrays_like_another_are_where_that_one_was_put() -> None:
+    """Zeros for a parameter are split as it is; a device that the user did not choose is free."""
+    spread = tb.device_put(X, ns("x", "y"))
+    alone = tb.device_put(X, tb.devices()[1])
+
+    for make in (tnp.zeros_like, tnp.ones_like, tnp.empty_like, lambda x: tnp.full_like(x, 2)):
+        made = make(spread)
+        assert made.sharding == spread.sharding
+        assert made.committed
+        np.testing.assert_array_equal(made, np.broadcast_to(made[0, 0], X.shape))
+        assert make(alone).devices() == alone.devices()
+    with tb.set_mesh(spread.sharding.mesh):
+        assert tnp.zeros_like(spread).sharding == spread.sharding
+    assert tnp.zeros_like(spread, shape=(3,)).devices() == {tb.devices()[0]}
+    assert not tnp.zeros_like(tnp.asarray(X)).committed
+    assert tb.jit(lambda x: tnp.zeros_like(x) + tnp.zeros_like(spread))(X).shape == X.shape
