@@ -30,7 +30,10 @@ from tracebridge.core.control.scan.primitive import (
     scan_p,
 )
 from tracebridge.core.control.solve.custom_linear_solve import linear_solve_p
+from tracebridge.core.control.tokens import after_all_p, create_token_p
+from tracebridge.core.conv.primitive import conv_general_dilated_p
 from tracebridge.core.errors.filtering import shield as _shield
+from tracebridge.core.fft.fft import fft_p
 from tracebridge.core.lax.ad_util import (
     stop_gradient_p,
 )
@@ -175,6 +178,7 @@ from tracebridge.core.lax.reduce.sort import (
     sort_p,
 )
 from tracebridge.core.lax.reduce.top_k import (
+    approx_top_k_p,
     top_k_p,
 )
 from tracebridge.core.lax.rng import (
@@ -216,6 +220,31 @@ from tracebridge.core.lax.special.gamma import (
     polygamma_p,
     zeta_p,
 )
+from tracebridge.core.linalg.cholesky import cholesky_p
+from tracebridge.core.linalg.eig import eig_p
+from tracebridge.core.linalg.eigh import eigh_p
+from tracebridge.core.linalg.hessenberg import hessenberg_p, tridiagonal_p
+from tracebridge.core.linalg.lu import lu_p
+from tracebridge.core.linalg.qr import householder_product_p, qr_p
+from tracebridge.core.linalg.schur import schur_p
+from tracebridge.core.linalg.svd import svd_p
+from tracebridge.core.linalg.triangular import triangular_solve_p
+from tracebridge.core.linalg.tridiagonal import tridiagonal_solve_p
+from tracebridge.core.special.bessel import bessel_i0e_p, bessel_i1e_p
+from tracebridge.core.special.incomplete_beta import regularized_incomplete_beta_p
+from tracebridge.core.special.incomplete_gamma import igamma_grad_a_p, igamma_p, igammac_p
+from tracebridge.core.windows.reduce import reduce_p
+from tracebridge.core.windows.reduce_window import (
+    reduce_window_max_p,
+    reduce_window_min_p,
+    reduce_window_p,
+    reduce_window_sum_p,
+)
+from tracebridge.core.windows.select import (
+    select_and_gather_add_p,
+    select_and_scatter_add_p,
+    select_and_scatter_p,
+)
 
 __all__ = [
     "abs_p",
@@ -223,9 +252,11 @@ __all__ = [
     "acosh_p",
     "add_jaxvals_p",
     "add_p",
+    "after_all_p",
     "all_gather_p",
     "all_to_all_p",
     "and_p",
+    "approx_top_k_p",
     "argmax_p",
     "argmin_p",
     "asin_p",
@@ -234,11 +265,14 @@ __all__ = [
     "atan_p",
     "atanh_p",
     "axis_index_p",
+    "bessel_i0e_p",
+    "bessel_i1e_p",
     "bitcast_convert_type_p",
     "broadcast_in_dim_p",
     "call_p",
     "cbrt_p",
     "ceil_p",
+    "cholesky_p",
     "clamp_p",
     "closed_call_p",
     "clz_p",
@@ -246,10 +280,12 @@ __all__ = [
     "concatenate_p",
     "cond_p",
     "conj_p",
+    "conv_general_dilated_p",
     "convert_element_type_p",
     "copy_p",
     "cos_p",
     "cosh_p",
+    "create_token_p",
     "cumlogsumexp_p",
     "cummax_p",
     "cummin_p",
@@ -264,6 +300,8 @@ __all__ = [
     "dot_general_p",
     "dynamic_slice_p",
     "dynamic_update_slice_p",
+    "eig_p",
+    "eigh_p",
     "eq_p",
     "eq_to_p",
     "erf_inv_p",
@@ -272,10 +310,16 @@ __all__ = [
     "exp2_p",
     "exp_p",
     "expm1_p",
+    "fft_p",
     "floor_p",
     "gather_p",
     "ge_p",
     "gt_p",
+    "hessenberg_p",
+    "householder_product_p",
+    "igamma_grad_a_p",
+    "igamma_p",
+    "igammac_p",
     "imag_p",
     "integer_pow_p",
     "iota_p",
@@ -290,6 +334,7 @@ __all__ = [
     "logistic_p",
     "lt_p",
     "lt_to_p",
+    "lu_p",
     "max_p",
     "min_p",
     "mul_p",
@@ -307,15 +352,22 @@ __all__ = [
     "pow_p",
     "ppermute_p",
     "psum_p",
+    "qr_p",
     "real_p",
     "reduce_and_p",
     "reduce_max_p",
     "reduce_min_p",
     "reduce_or_p",
+    "reduce_p",
     "reduce_precision_p",
     "reduce_prod_p",
     "reduce_sum_p",
+    "reduce_window_max_p",
+    "reduce_window_min_p",
+    "reduce_window_p",
+    "reduce_window_sum_p",
     "reduce_xor_p",
+    "regularized_incomplete_beta_p",
     "rem_p",
     "remat_p",
     "reshape_p",
@@ -330,6 +382,10 @@ __all__ = [
     "scatter_min_p",
     "scatter_mul_p",
     "scatter_p",
+    "schur_p",
+    "select_and_gather_add_p",
+    "select_and_scatter_add_p",
+    "select_and_scatter_p",
     "select_n_p",
     "sharding_constraint_p",
     "shift_left_p",
@@ -345,11 +401,15 @@ __all__ = [
     "squeeze_p",
     "stop_gradient_p",
     "sub_p",
+    "svd_p",
     "tan_p",
     "tanh_p",
     "threefry2x32_p",
     "top_k_p",
     "transpose_p",
+    "triangular_solve_p",
+    "tridiagonal_p",
+    "tridiagonal_solve_p",
     "while_p",
     "xor_p",
     "zeta_p",

@@ -33,11 +33,8 @@ class Slice(Structural):
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
         (x,) = avals
-        starts, limits, strides = (
-            params["start_indices"],
-            params["limit_indices"],
-            params["strides"],
-        )
+        starts, limits = params["start_indices"], params["limit_indices"]
+        strides = _strides(params, x.ndim)
         if not len(starts) == len(limits) == len(strides) == x.ndim:
             msg = (
                 f"slice: start_indices {starts}, limit_indices {limits} and strides {strides} "
@@ -63,7 +60,8 @@ class Slice(Structural):
 
     def recipe(self, *avals: ShapedArray, **params: Any) -> Any:
         """One operation, where no bound is symbolic."""
-        bounds = (params["start_indices"], params["limit_indices"], params["strides"])
+        strides = _strides(params, avals[0].ndim)
+        bounds = (params["start_indices"], params["limit_indices"], strides)
         if not avals[0].ndim or any([type(n) is not int for b in bounds for n in b]):
             return None
         starts, limits, strides = [i64_array(b) for b in bounds]
@@ -72,13 +70,14 @@ class Slice(Structural):
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         starts, limits = params["start_indices"], params["limit_indices"]
-        return ctx.slice(operands[0], ctx.aval_out, starts, limits, params["strides"])
+        return ctx.slice(operands[0], ctx.aval_out, starts, limits, _strides(params, len(starts)))
 
     def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         (x,) = args
+        strides = _strides(params, x.aval.ndim)
         config: list[tuple[Any, ...]] = []
         for axis, n in enumerate(x.aval.shape):
-            start, stride = params["start_indices"][axis], params["strides"][axis]
+            start, stride = params["start_indices"][axis], strides[axis]
             count = ct.aval.shape[axis]
             if stride == 1:
                 covered = count
@@ -103,9 +102,15 @@ class Slice(Structural):
             x,
             start_indices=with_batch(params["start_indices"], 0),
             limit_indices=with_batch(params["limit_indices"], ctx.size),
-            strides=with_batch(params["strides"], 1),
+            strides=with_batch(_strides(params, len(params["start_indices"])), 1),
         )
         return out, d
+
+
+def _strides(params: dict[str, Any], ndim: int) -> tuple[Any, ...]:
+    """The strides; interpreters of others bind the primitive with None for steps of 1."""
+    strides = params["strides"]
+    return (1,) * ndim if strides is None else strides
 
 
 slice_p = Slice()

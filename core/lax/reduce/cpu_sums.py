@@ -101,7 +101,7 @@ _FUSED = frozenset(
 _NO_WORK = frozenset(["stablehlo.reshape", "stablehlo.constant", "stablehlo.iota"])
 
 
-def lower_sum(ctx: LoweringContext, x: IrValue, *, axes: tuple[int, ...]) -> Any:
+def lower_sum(ctx: LoweringContext, x: IrValue, *, axes: tuple[int, ...], **params: object) -> Any:
     """Emit a sum over ``axes`` in the way that suits its shape and where its operand comes from."""
     (aval,) = ctx.avals_in
     if aval.dtype != float32 or not is_static(aval) or aval.size < _FOR_LIBRARY:

@@ -6,11 +6,12 @@ import gc
 import weakref
 
 import numpy as np
+import pytest
 
 import tracebridge as tb
 from tracebridge import lax
 from tracebridge.core.ir.traverse import primitive_names
-from tracebridge.extend.core import Primitive
+from tracebridge.extend.core import Primitive, primitives
 from tracebridge.interpreters import mlir
 
 
@@ -127,3 +128,21 @@ def test_names_may_occur_twice():
     p.def_abstract_eval(lambda x: x)
     mlir.register_lowering(p, mlir.lower_fun(lambda x: 0 * x + 9, multiple_results=False))
     assert (9.0, 0.0) == tb.jit(lambda x: (p.bind(x), lax.sin(x)))(0.0)
+
+
+CALLS = {"plain": lambda f: f, "jit": tb.jit, "grad": tb.grad, "vmap": tb.vmap}
+
+
+@pytest.mark.parametrize("how", CALLS)
+def test_primitives_take_the_parameters_of_other_interpreters(how):
+    """Interpreters of programs of the same API say that a stride or a split is not given."""
+
+    def f(x):
+        part = primitives.slice_p.bind(x, start_indices=(1,), limit_indices=(3,), strides=None)
+        return primitives.reduce_sum_p.bind(part * part, axes=(0,), out_sharding=None)
+
+    x = np.arange(4.0, dtype=np.float32)
+    expected = {"grad": [0, 2, 4, 0], "vmap": [5.0, 5.0]}.get(how, 5.0)
+    given = np.stack([x, x]) if how == "vmap" else x
+
+    np.testing.assert_allclose(CALLS[how](f)(given), expected)
