@@ -87,7 +87,7 @@ def parallel(*layers: Layer) -> Layer:
 
 
 def _keys(rng: Any, n: int) -> Sequence[Any]:
-    return [None] * n if rng is None else random.split(rng, n)
+    return [None] * n if rng is None else list(random.split(rng, n))
 
 
 def FanOut(num: int) -> Layer:
