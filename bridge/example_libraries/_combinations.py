@@ -99,6 +99,7 @@ def FanOut(num: int) -> Layer:
     Returns:
         A layer without parameters.
 
+    >>> from tracebridge.example_libraries.stax import FanOut
     >>> init, apply = FanOut(2)
     >>> apply((), 1.0)
     [1.0, 1.0]
@@ -136,6 +137,7 @@ def FanInConcat(axis: int = -1) -> Layer:
     Returns:
         A layer without parameters.
 
+    >>> from tracebridge.example_libraries.stax import FanInConcat
     >>> import tracebridge.numpy as tnp
     >>> init, apply = FanInConcat()
     >>> apply((), [tnp.ones(2), tnp.zeros(1)]).tolist()

@@ -41,6 +41,7 @@ def Dense(out_dim: int, W_init: Any = None, b_init: Any = None) -> Layer:
     Returns:
         A layer for inputs of shape ``(*batch, n)``, with the parameters ``(W, b)``.
 
+    >>> from tracebridge.example_libraries.stax import Dense
     >>> import tracebridge as tb
     >>> init, apply = Dense(2)
     >>> shape, params = init(tb.random.key(0), (-1, 3))
@@ -85,6 +86,7 @@ def GeneralConv(
     Returns:
         A layer with the parameters ``(W, b)``.
 
+    >>> from tracebridge.example_libraries.stax import GeneralConv
     >>> import tracebridge as tb
     >>> init, apply = GeneralConv(("NHWC", "HWIO", "NHWC"), 4, (3, 3), padding="SAME")
     >>> init(tb.random.key(0), (-1, 8, 8, 2))[0]
@@ -130,6 +132,7 @@ def GeneralConvTranspose(
     Returns:
         A layer with the parameters ``(W, b)``.
 
+    >>> from tracebridge.example_libraries.stax import GeneralConvTranspose
     >>> import tracebridge as tb
     >>> numbers = ("NHWC", "HWIO", "NHWC")
     >>> init, apply = GeneralConvTranspose(numbers, 4, (2, 2), (2, 2))
@@ -201,6 +204,7 @@ def BatchNorm(
     Returns:
         A layer with the parameters ``(beta, gamma)``; what is not used is ``()``.
 
+    >>> from tracebridge.example_libraries.stax import BatchNorm
     >>> import tracebridge as tb
     >>> init, apply = BatchNorm(axis=0)
     >>> _, params = init(tb.random.key(0), (-1, 1))
@@ -236,6 +240,7 @@ def elementwise(fun: Callable[..., Any], **fun_kwargs: Any) -> Layer:
     Returns:
         A layer.
 
+    >>> from tracebridge.example_libraries.stax import elementwise
     >>> import tracebridge.numpy as tnp
     >>> init, apply = elementwise(tnp.exp)
     >>> apply((), tnp.zeros(2)).tolist()
@@ -276,9 +281,12 @@ def Dropout(rate: float, mode: str = "train") -> Layer:
         mode: ``"train"``; in any other one, such as ``"test"``, it does nothing.
 
     Returns:
-        A layer without parameters, whose `apply_fun` needs the argument *rng* and raises
-        ArgumentValueError without it.
+        A layer without parameters, whose `apply_fun` needs the argument *rng*.
 
+    Raises:
+        ArgumentValueError: by `apply_fun`: there is no *rng*.
+
+    >>> from tracebridge.example_libraries.stax import Dropout
     >>> import tracebridge as tb
     >>> init, apply = Dropout(0.5)
     >>> sorted(set(apply((), tb.numpy.ones(20), rng=tb.random.key(0)).tolist()))

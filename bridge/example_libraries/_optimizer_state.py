@@ -76,10 +76,13 @@ def optimizer(opt_maker: Callable[..., Rules]) -> Callable[..., Optimizer]:
             with the array.
 
     Returns:
-        A function of the same arguments that returns an `Optimizer`. Its *update_fn* raises
-        TreeMismatchError for gradients that have another structure than the parameters, or if
-        *update* changes the structure of the state.
+        A function of the same arguments that returns an `Optimizer`.
 
+    Raises:
+        TreeMismatchError: by *update_fn*: the gradients have another structure than the
+            parameters, or *update* changes the structure of the state.
+
+    >>> from tracebridge.example_libraries.optimizers import optimizer
     >>> @optimizer
     ... def signs(size):
     ...     def update(i, g, x):
@@ -153,6 +156,7 @@ class JoinPoint:
     Args:
         subtree: any tree.
 
+    >>> from tracebridge.example_libraries.optimizers import JoinPoint
     >>> list(JoinPoint((1, 2)))
     [(1, 2)]
     """
@@ -174,9 +178,9 @@ def unpack_optimizer_state(opt_state: OptimizerState) -> Any:
         The tree of the parameters with a `JoinPoint` for each array, which holds the state of
         that array.
 
-    >>> from tracebridge.example_libraries.optimizers import momentum
-    >>> begin, _, _ = momentum(0.1, 0.9)
-    >>> state = unpack_optimizer_state(begin({"w": 2.0}))
+    >>> from tracebridge.example_libraries import optimizers
+    >>> begin, _, _ = optimizers.momentum(0.1, 0.9)
+    >>> state = optimizers.unpack_optimizer_state(begin({"w": 2.0}))
     >>> [float(part) for part in state["w"].subtree]
     [2.0, 0.0]
     """
@@ -195,9 +199,10 @@ def pack_optimizer_state(marked_pytree: Any) -> OptimizerState:
     Raises:
         ArgumentTypeError: a leaf is something else.
 
-    >>> from tracebridge.example_libraries.optimizers import momentum
-    >>> state = momentum(0.1, 0.9).init_fn({"w": 2.0})
-    >>> pack_optimizer_state(unpack_optimizer_state(state)) == state
+    >>> from tracebridge.example_libraries import optimizers
+    >>> state = optimizers.momentum(0.1, 0.9).init_fn({"w": 2.0})
+    >>> plain = optimizers.unpack_optimizer_state(state)
+    >>> optimizers.pack_optimizer_state(plain) == state
     True
     """
     points, tree = flatten(marked_pytree)

@@ -31,6 +31,7 @@ def MaxPool(
     Returns:
         A layer without parameters.
 
+    >>> from tracebridge.example_libraries.stax import MaxPool
     >>> import tracebridge.numpy as tnp
     >>> init, apply = MaxPool((2,), (2,))
     >>> apply((), tnp.arange(4.0).reshape(1, 4, 1)).ravel().tolist()
@@ -60,6 +61,7 @@ def SumPool(
     Returns:
         A layer without parameters.
 
+    >>> from tracebridge.example_libraries.stax import SumPool
     >>> import tracebridge.numpy as tnp
     >>> init, apply = SumPool((2,), (2,))
     >>> apply((), tnp.arange(4.0).reshape(1, 4, 1)).ravel().tolist()
@@ -85,6 +87,7 @@ def AvgPool(
     Returns:
         A layer without parameters.
 
+    >>> from tracebridge.example_libraries.stax import AvgPool
     >>> import tracebridge.numpy as tnp
     >>> init, apply = AvgPool((2,), (2,), "SAME")
     >>> apply((), tnp.arange(3.0).reshape(1, 3, 1)).ravel().tolist()

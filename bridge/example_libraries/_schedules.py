@@ -32,6 +32,7 @@ def constant(step_size: Any) -> Schedule:
     Returns:
         A function of the number of the step.
 
+    >>> from tracebridge.example_libraries.optimizers import constant
     >>> constant(0.5)(7)
     0.5
     """
@@ -49,6 +50,7 @@ def exponential_decay(step_size: Any, decay_steps: Any, decay_rate: Any) -> Sche
     Returns:
         A function of the number of the step.
 
+    >>> from tracebridge.example_libraries.optimizers import exponential_decay
     >>> exponential_decay(1.0, 10, 0.5)(20)
     0.25
     """
@@ -69,6 +71,7 @@ def inverse_time_decay(
     Returns:
         A function of the number of the step.
 
+    >>> from tracebridge.example_libraries.optimizers import inverse_time_decay
     >>> inverse_time_decay(1.0, 10, 2.0)(5)
     0.5
     """
@@ -91,6 +94,7 @@ def polynomial_decay(
     Returns:
         A function of the number of the step.
 
+    >>> from tracebridge.example_libraries.optimizers import polynomial_decay
     >>> float(polynomial_decay(1.0, 10, 0.0)(5))
     0.5
     """
@@ -116,6 +120,7 @@ def piecewise_constant(boundaries: Any, values: Any) -> Schedule:
     Raises:
         ShapeMismatchError: an argument is no vector, or their sizes do not fit.
 
+    >>> from tracebridge.example_libraries.optimizers import piecewise_constant
     >>> schedule = piecewise_constant([10, 20], [1.0, 0.5, 0.1])
     >>> [round(float(schedule(i)), 1) for i in (10, 11, 50)]
     [1.0, 0.5, 0.1]
@@ -142,6 +147,7 @@ def make_schedule(scalar_or_schedule: Any) -> Schedule:
     Raises:
         ArgumentTypeError: it is neither.
 
+    >>> from tracebridge.example_libraries.optimizers import make_schedule
     >>> make_schedule(0.5)(0)
     0.5
     """

@@ -39,6 +39,7 @@ def sgd(step_size: Any) -> Rules:
     Returns:
         An `Optimizer`.
 
+    >>> from tracebridge.example_libraries.optimizers import sgd
     >>> begin, step, parameters = sgd(0.5)
     >>> parameters(step(0, 2.0, begin(3.0)))
     2.0
@@ -62,6 +63,7 @@ def momentum(step_size: Any, mass: Any) -> Rules:
     Returns:
         An `Optimizer`.
 
+    >>> from tracebridge.example_libraries.optimizers import momentum
     >>> begin, step, parameters = momentum(0.5, 0.9)
     >>> float(parameters(step(0, 2.0, begin(3.0))))
     2.0
@@ -89,6 +91,7 @@ def nesterov(step_size: Any, mass: Any) -> Rules:
 
     Source: Sutskever, Martens, Dahl, Hinton (2013), ICML, the form without a second point.
 
+    >>> from tracebridge.example_libraries.optimizers import nesterov
     >>> begin, step, parameters = nesterov(0.5, 0.5)
     >>> float(parameters(step(0, 2.0, begin(3.0))))
     1.5
@@ -116,6 +119,7 @@ def adagrad(step_size: Any, momentum: Any = 0.9) -> Rules:
 
     Source: Duchi, Hazan, Singer (2011), JMLR 12.
 
+    >>> from tracebridge.example_libraries.optimizers import adagrad
     >>> begin, step, parameters = adagrad(1.0, momentum=0.0)
     >>> float(parameters(step(0, 2.0, begin(3.0))))
     2.0
@@ -146,6 +150,7 @@ def rmsprop(step_size: Any, gamma: Any = 0.9, eps: Any = 1e-8) -> Rules:
     Returns:
         An `Optimizer`.
 
+    >>> from tracebridge.example_libraries.optimizers import rmsprop
     >>> begin, step, parameters = rmsprop(1.0, gamma=0.75)
     >>> round(float(parameters(step(0, 2.0, begin(3.0)))), 4)
     1.0
@@ -175,6 +180,7 @@ def rmsprop_momentum(
     Returns:
         An `Optimizer`.
 
+    >>> from tracebridge.example_libraries.optimizers import rmsprop_momentum
     >>> begin, step, parameters = rmsprop_momentum(1.0, gamma=0.75)
     >>> round(float(parameters(step(0, 2.0, begin(3.0)))), 4)
     1.0
@@ -208,6 +214,7 @@ def adam(step_size: Any, b1: Any = 0.9, b2: Any = 0.999, eps: Any = 1e-8) -> Rul
 
     Source: Kingma, Ba (2015), ICLR.
 
+    >>> from tracebridge.example_libraries.optimizers import adam
     >>> begin, step, parameters = adam(0.5)
     >>> round(float(parameters(step(0, 2.0, begin(3.0)))), 4)
     2.5
@@ -242,6 +249,7 @@ def adamax(step_size: Any, b1: Any = 0.9, b2: Any = 0.999, eps: Any = 1e-8) -> R
 
     Source: Kingma, Ba (2015), ICLR, section 7.
 
+    >>> from tracebridge.example_libraries.optimizers import adamax
     >>> begin, step, parameters = adamax(0.5)
     >>> round(float(parameters(step(0, 2.0, begin(3.0)))), 4)
     2.5
@@ -274,6 +282,7 @@ def sm3(step_size: Any, momentum: Any = 0.9) -> Rules:
 
     Source: Anil, Gupta, Koren, Singer (2019), NeurIPS.
 
+    >>> from tracebridge.example_libraries.optimizers import sm3
     >>> import tracebridge.numpy as tnp
     >>> begin, step, parameters = sm3(1.0, momentum=0.0)
     >>> parameters(step(0, tnp.array([2.0]), begin(tnp.array([3.0])))).tolist()
@@ -335,6 +344,7 @@ def l2_norm(tree: Any) -> Any:
     Returns:
         A real scalar.
 
+    >>> from tracebridge.example_libraries.optimizers import l2_norm
     >>> float(l2_norm({"a": 3.0, "b": 4.0}))
     5.0
     """
@@ -351,6 +361,7 @@ def clip_grads(grad_tree: Any, max_norm: Any) -> Any:
     Returns:
         A tree of the same structure.
 
+    >>> from tracebridge.example_libraries.optimizers import clip_grads
     >>> [float(g) for g in clip_grads([6.0, 8.0], 5.0)]
     [3.0, 4.0]
     """
