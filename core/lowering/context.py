@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import nullcontext
 from functools import partial
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, cast, final
 
 import numpy as np
 
 from tracebridge.core._jaxlib import mlir
-from tracebridge.core.config.values import option
+from tracebridge.core.config.values import option, tracing_key
 from tracebridge.core.dtypes.dtypes import is_extended
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray, stored
@@ -20,7 +21,7 @@ from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.name_stack import scopes_of
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lowering.blocks import on_blocks
-from tracebridge.core.lowering.functions import emit_function
+from tracebridge.core.lowering.functions import emit_function, forget_copies, shared_function
 from tracebridge.core.lowering.recipes import recipe_of
 from tracebridge.core.lowering.tokens import case, put, take, token_type
 from tracebridge.core.mlir.builders import Builder
@@ -70,6 +71,7 @@ def register_platform_lowering(
     else:
         _OPTIONAL.discard(key)
     _PLATFORM_RULES[key] = rule
+    forget_copies()
     if replaces:
         _REPLACED.add(primitive)
 
@@ -323,6 +325,11 @@ class LoweringContext(Builder):
         if jaxpr is None:
             jaxpr = stage(lambda *xs: [fun(*xs)], [a.strong for a in avals], locate=False)
             _STAGED.set(kinds, jaxpr)
+        function = self._key_of(jaxpr)
+        if function not in self._functions:
+            symbol = shared_function(self, jaxpr, name)
+            if symbol is not None:
+                self._functions[function] = symbol
         return self.call_jaxpr(jaxpr, operands, name)
 
     def function_of(self, jaxpr: Jaxpr, name: str) -> str:
@@ -388,13 +395,7 @@ class LoweringContext(Builder):
     ) -> list[Any]:
         """Emit ``fun`` (values -> a value or a sequence), traced at the avals of the equation."""
         avals = self.avals_in if avals_in is None else avals_in
-
-        def flat(*args: object) -> list[Any]:
-            out = fun(*args, **params)
-            return list(out) if isinstance(out, list | tuple) else [out]
-
-        hoisted: list[Any] = []
-        jaxpr = stage(flat, avals, locate=False, hoisted=hoisted)
+        jaxpr, hoisted = _staged(fun, tuple(avals), params)
         consts = [self._array_constant(h) for h in hoisted]
         return self.inline_jaxpr(jaxpr, [*consts, *operands])
 
@@ -411,6 +412,35 @@ class LoweringContext(Builder):
         if found is None:
             found = self._const_values[id(array)] = array, self.dense(to_numpy(array))
         return found[1]
+
+
+def _staged(
+    fun: Callable[..., Any], avals: tuple[ShapedArray, ...], params: Params
+) -> tuple[Jaxpr, list[Any]]:
+    """The program of a function of a rule, and the arrays that it takes first.
+
+    Functions of modules are the same at each call, so their programs are remembered.
+    """
+    key: Hashable = None
+    if isinstance(fun, FunctionType) and "<locals>" not in fun.__qualname__:
+        # Their text keeps 1, 1.0 and True apart, and 0.0 and -0.0.
+        key = fun, avals, tuple(params.items()), repr(params), tracing_key()
+        try:
+            known = _STAGED.get(key)
+        except TypeError:  # a parameter without a hash
+            key = known = None
+        if known is not None:
+            return known, []
+
+    def flat(*args: object) -> list[Any]:
+        out = fun(*args, **params)
+        return list(out) if isinstance(out, list | tuple) else [out]
+
+    hoisted: list[Any] = []
+    jaxpr = stage(flat, avals, locate=False, hoisted=hoisted)
+    if key is not None and not hoisted and not jaxpr.effects:
+        _STAGED.set(key, jaxpr)
+    return jaxpr, hoisted
 
 
 def to_numpy(array: object) -> np.ndarray[Any, Any]:

@@ -187,35 +187,33 @@ def block_length(length: int, most: int) -> int:
 
 def _of_rows(ctx: LoweringContext, x: IrValue, shape: tuple[int, int, int]) -> Any:
     """The sums of rows by a product with ones; ``shape``: rows, parts, elements of a part."""
-    rows, parts, block = shape
-    out_shape = ctx.aval_out.shape
+    return ctx.lower_fun(_row_sums, x, split=shape, out_shape=ctx.aval_out.shape)[0]
 
-    def product(x: Operand) -> Any:
-        matrix = lax.reshape(x, (rows * parts, block))
-        sums = lax.dot_general(matrix, lax.full((block,), 1, float32), (((1,), (0,)), ((), ())))
-        if parts > 1:
-            sums = lax.reduce_sum(lax.reshape(sums, (rows, parts)), (1,))
-        return lax.reshape(sums, out_shape)
 
-    return ctx.lower_fun(product, x)[0]
+def _row_sums(x: Operand, *, split: tuple[int, int, int], out_shape: tuple[int, ...]) -> Any:
+    rows, parts, block = split
+    matrix = lax.reshape(x, (rows * parts, block))
+    sums = lax.dot_general(matrix, lax.full((block,), 1, float32), (((1,), (0,)), ((), ())))
+    if parts > 1:
+        sums = lax.reduce_sum(lax.reshape(sums, (rows, parts)), (1,))
+    return lax.reshape(sums, out_shape)
 
 
 def _of_columns(ctx: LoweringContext, x: IrValue, shape: tuple[int, int, int]) -> Any:
     """The sums of columns by products with ones; ``shape``: parts, rows of a part, columns."""
-    parts, block, columns = shape
-    out_shape = ctx.aval_out.shape
+    return ctx.lower_fun(_column_sums, x, split=shape, out_shape=ctx.aval_out.shape)[0]
 
-    def product(x: Operand) -> Any:
-        if parts == 1:
-            ones, matrix = lax.full((block,), 1, float32), lax.reshape(x, (block, columns))
-            sums = lax.dot_general(ones, matrix, (((0,), (0,)), ((), ())))
-        else:
-            ones = lax.full((parts, block), 1, float32)
-            sums = lax.dot_general(ones, lax.reshape(x, shape), (((1,), (1,)), ((0,), (0,))))
-            sums = lax.reduce_sum(sums, (0,))
-        return lax.reshape(sums, out_shape)
 
-    return ctx.lower_fun(product, x)[0]
+def _column_sums(x: Operand, *, split: tuple[int, int, int], out_shape: tuple[int, ...]) -> Any:
+    parts, block, columns = split
+    if parts == 1:
+        ones, matrix = lax.full((block,), 1, float32), lax.reshape(x, (block, columns))
+        sums = lax.dot_general(ones, matrix, (((0,), (0,)), ((), ())))
+    else:
+        ones = lax.full((parts, block), 1, float32)
+        sums = lax.dot_general(ones, lax.reshape(x, split), (((1,), (1,)), ((0,), (0,))))
+        sums = lax.reduce_sum(sums, (0,))
+    return lax.reshape(sums, out_shape)
 
 
 def _apart(ctx: LoweringContext, x: IrValue, axes: tuple[int, ...]) -> Any:

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 import numpy as np
 
 from tracebridge.core import lax
+from tracebridge.core.config.values import tracing_key
 from tracebridge.core.interpreters.graph import Graph
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.cost import Cost
@@ -37,6 +38,7 @@ from tracebridge.core.ir.values import Literal
 from tracebridge.core.lax.reduce.cpu_sums import COLUMN_BLOCK, block_length
 from tracebridge.core.lowering.rewrites.guarded import guarded_p
 from tracebridge.core.lowering.rewrites.producers import producers
+from tracebridge.core.util.caching import BoundedCache
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Application
@@ -53,6 +55,8 @@ _SMALL_SUM = 1e-19  # below that, parts may have vanished
 _SMALL_PART = 16  # so many times smaller than the product: written in any case
 
 _FUSED = frozenset({Cost.FREE, Cost.MOVES_DATA, Cost.CHEAP, Cost.EXPENSIVE, Cost.COMPOSED})
+
+_STAGED: BoundedCache[Jaxpr] = BoundedCache("sums by weights", 64)
 
 
 def with_shared_products(jaxpr: Jaxpr) -> Jaxpr | None:
@@ -88,6 +92,11 @@ class Product(NamedTuple):
     full: tuple[int, ...]
     weights: tuple[Weight, ...]
     number: float
+
+    def read_at(self, places: dict[int, int]) -> Product:
+        """The product without its full factors, weights by where they are among operands."""
+        weights = tuple([w._replace(var=places[w.var]) for w in self.weights])
+        return Product((), weights, self.number)
 
 
 class _Sum(NamedTuple):
@@ -148,15 +157,23 @@ class _Shared:
         places = {v: i + 1 for i, v in enumerate(variables)}
         apps = [self.jaxpr.equations[s.equation][0] for s in group]
 
-        def weighted(*values: Value) -> list[Any]:
-            sums = [
-                _WeightedSum(app, s.product, places, values)
-                for app, s in zip(apps, group, strict=True)
-            ]
-            outs = [s.run() for s in sums]
-            return [_all([u for s in sums for u in s.usual]), *outs]
+        # The same weights and sizes make the same program, whatever the variables are called.
+        products = [s.product.read_at(places) for s in group]
+        kinds = [(a.out, a.avals, a.params["axes"]) for a in apps]
+        key = tuple(avals), tuple(kinds), tuple(products), tracing_key()
+        fast = _STAGED.get(key)
+        if fast is None:
 
-        fast = stage(weighted, avals, locate=False)
+            def weighted(*values: Value) -> list[Any]:
+                sums = [
+                    _WeightedSum(app, product, values)
+                    for app, product in zip(apps, products, strict=True)
+                ]
+                outs = [s.run() for s in sums]
+                return [_all([u for s in sums for u in s.usual]), *outs]
+
+            fast = stage(weighted, avals, locate=False)
+            _STAGED.set(key, fast)
         plain = self._plain(group, variables, avals)
         plain.cache["rewritten"] = fast.cache["rewritten"] = None
         return graph.add_bound(guarded_p, operands, {"fast": fast, "plain": plain})
@@ -320,13 +337,11 @@ def _multiplied(factors: Sequence[Value]) -> Any:
 class _WeightedSum:
     """The sum of a product that is in memory, by its weights; ``values``: it, and they."""
 
-    def __init__(
-        self, app: Application, product: Product, places: dict[int, int], values: Sequence[Value]
-    ) -> None:
+    def __init__(self, app: Application, product: Product, values: Sequence[Value]) -> None:
         self.out, self.shape, self.product = app.out, app.avals[0].shape, product
         self.summed = sorted(app.params["axes"])
         self.kept = [i for i in range(len(self.shape)) if i not in self.summed]
-        self.places, self.values = places, values
+        self.values = values
         self.usual: list[Any] = []
         """Whether the elements of sums and weights have usual sizes."""
 
@@ -385,7 +400,7 @@ class _WeightedSum:
 
     def _spread(self, weight: Weight, axes: Sequence[int]) -> Any:
         """A weight as a vector over all of ``axes``."""
-        x: Any = self.values[self.places[weight.var]]
+        x: Any = self.values[weight.var]
         shape = tuple([self.shape[i] for i in axes])
         x = lax.reshape(x, tuple([self.shape[i] for i in weight.axes]))
         x = lax.broadcast_in_dim(x, shape, tuple([axes.index(i) for i in weight.axes]))
