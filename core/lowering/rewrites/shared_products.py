@@ -160,7 +160,8 @@ class _Shared:
         # The same weights and sizes make the same program, whatever the variables are called.
         products = [s.product.read_at(places) for s in group]
         kinds = [(a.out, a.avals, a.params["axes"]) for a in apps]
-        key = tuple(avals), tuple(kinds), tuple(products), tracing_key()
+        # Their text keeps 0.0 and -0.0 apart.
+        key = tuple(avals), tuple(kinds), tuple(products), repr(products), tracing_key()
         fast = _STAGED.get(key)
         if fast is None:
 
