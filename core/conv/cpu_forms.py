@@ -241,13 +241,17 @@ def can_contract(g: Geometry) -> bool:
     return all([a == 1 or b == 1 for a, b in pairs])
 
 
-_FEW_PLACES = 16  # more are taken in a loop, which compiles once
+_FEW_PLACES = 4
+"""How many products of matrices are written out: more compile for too long."""
 
 
 def _over_places(
-    x: Value, y: Value, g: Geometry, left: Ints, right: Ints, combine: Callable[..., Any]
+    x: Value, y: Value, g: Geometry, left: Ints, right: Ints, combine: Callable[..., Any], most: int
 ) -> Any:
-    """``combine`` of the parts of array and kernel that meet in a result, for all of them."""
+    """``combine`` of the parts of array and kernel that meet in a result, for all of them.
+
+    Up to ``most`` results, along the last axes, are written out; a loop takes the others.
+    """
     pads, others = list(g.padding), [(0, 0)] * g.n_space
     for d, (a, (low, _)) in enumerate(zip(g.lhs_dilation, g.padding, strict=True)):
         if a > 1:  # the kernel is padded instead
@@ -256,37 +260,52 @@ def _over_places(
             pads[d] = (0, 0)
             others[d] = (max(0, -first), max(0, last - g.kernel[d] + 1))
     x, y = padded(x, left, tuple(pads)), padded(y, right, tuple(others))
-    n_places = math.prod(g.results)
-    if n_places > _FEW_PLACES and max(g.lhs_dilation) == 1:
-        return _looped(x, y, g, left, combine)
-    parts: list[Any] = []
-    for place in places(g.results):
-        here, there = x, y
-        for d, p in enumerate(place):
-            start = p * g.strides[d]
-            if g.lhs_dilation[d] > 1:
-                at = g.padding[d][0] - start + others[d][0]
-                there = part(there, right[d : d + 1], (at,), g.sizes[d : d + 1],
-                             g.lhs_dilation[d : d + 1])  # fmt: skip
-            else:
-                here = part(here, left[d : d + 1], (start,), g.kernel[d : d + 1],
-                            g.rhs_dilation[d : d + 1])  # fmt: skip
-        parts.append(combine(here, there))
-    return lax.stack(parts)
+
+    def over_last(x: Value, y: Value, first: int) -> Any:
+        """For all places along the axes from ``first`` on."""
+        parts: list[Any] = []
+        for place in places(g.results[first:]):
+            here, there = x, y
+            for d, p in enumerate(place, first):
+                start = p * g.strides[d]
+                if g.lhs_dilation[d] > 1:
+                    at = g.padding[d][0] - start + others[d][0]
+                    there = part(there, right[d : d + 1], (at,), g.sizes[d : d + 1],
+                                 g.lhs_dilation[d : d + 1])  # fmt: skip
+                else:
+                    here = part(here, left[d : d + 1], (start,), g.kernel[d : d + 1],
+                                g.rhs_dilation[d : d + 1])  # fmt: skip
+            parts.append(combine(here, there))
+        return lax.stack(parts)
+
+    looped = _looped_axes(g.results, most) if max(g.lhs_dilation) == 1 else 0
+    if not looped:
+        return over_last(x, y, 0)
+    rows = _looped(x, y, g, left, lambda x, y: over_last(x, y, looped), looped)
+    return lax.reshape(rows, (math.prod(g.results), *rows.aval.shape[2:]))
 
 
-def _looped(x: Value, y: Value, g: Geometry, left: Ints, combine: Callable[..., Any]) -> Any:
+def _looped_axes(results: Ints, most: int) -> int:
+    """How many axes must be looped over so that no more than ``most`` places are left."""
+    return next(n for n in range(len(results) + 1) if math.prod(results[n:]) <= most)
+
+
+def _looped(
+    x: Value, y: Value, g: Geometry, left: Ints, combine: Callable[..., Any], looped: int
+) -> Any:
+    """``combine`` for each place along the first ``looped`` spatial axes."""
+    results, left = g.results[:looped], left[:looped]
     starts = [
-        lax.reshape(lax.broadcasted_iota("int32", g.results, d), (math.prod(g.results),))
-        for d in range(g.n_space)
+        lax.reshape(lax.broadcasted_iota("int32", results, d), (math.prod(results),))
+        for d in range(looped)
     ]
     sizes, steps = list(x.aval.shape), [1] * x.aval.ndim
-    for axis, k, b in zip(left, g.kernel, g.rhs_dilation, strict=True):
+    for axis, k, b in zip(left, g.kernel, g.rhs_dilation, strict=False):
         sizes[axis], steps[axis] = (k - 1) * b + 1, b
 
     def one(place: Sequence[Value]) -> Any:
         index: list[Any] = [full_of(place[0].aval, 0)] * x.aval.ndim
-        for axis, p, stride in zip(left, place, g.strides, strict=True):
+        for axis, p, stride in zip(left, place, g.strides, strict=False):
             index[axis] = lax.mul(p, stride)
         here = lax.dynamic_slice(x, index, sizes)
         return combine(lax.slice(here, [0] * len(sizes), sizes, steps), y)
@@ -321,12 +340,14 @@ def contracted(prim: Primitive, x: Value, y: Value, g: Geometry) -> Any:
         return lax.reduce_sum(lax.dot_general(a, b, numbers, precision=g.precision), (0,))
 
     # (places, group, batch, outputs) to (batch, group, outputs, places)
-    total = lax.transpose(_over_places(x, y, g, space, space, product), (2, 1, 3, 0))
+    total = _over_places(x, y, g, space, space, product, _FEW_PLACES)
+    total = lax.transpose(total, (2, 1, 3, 0))
     total = lax.reshape(total, (total.aval.shape[0], groups * g.outputs, *g.results))
     return in_order(total, tuple(range(n + 2)), g.numbers.out_spec)
 
 
-_CHAIN = 8  # products that are added up before a sum, in a loop that is vectorised
+_CHAIN = 4  # products that are added up before a sum, in a loop that is vectorised
+_FEW_SUMS = 9  # places that are written out
 
 
 def summed_products(prim: Primitive, x: Value, y: Value, g: Geometry) -> Any:
@@ -354,10 +375,8 @@ def summed_products(prim: Primitive, x: Value, y: Value, g: Geometry) -> Any:
             total = lax.mul(a, b) if total is None else lax.add(total, lax.mul(a, b))
         return total
 
-    if math.prod(g.results) > _FEW_PLACES and max(g.lhs_dilation) == 1:
-        sums = _over_places(x, y, g, space, space, lambda *v: lax.reduce_sum(product(*v), kept))
-    else:  # one sum for all, as each is a loop of its own
-        stacked = _over_places(x, y, g, space, space, product)
-        sums = lax.reduce_sum(stacked, tuple([i + 1 for i in kept]))
+    # One sum for all, as each is a loop of its own.
+    stacked = _over_places(x, y, g, space, space, product, _FEW_SUMS)
+    sums = lax.reduce_sum(stacked, tuple([i + 1 for i in kept]))
     total = lax.reshape(lax.transpose(sums, (1, 0)), (1, g.groups, *g.results))
     return in_order(total, tuple(range(len(g.out))), g.numbers.out_spec)
