@@ -346,8 +346,8 @@ def contracted(prim: Primitive, x: Value, y: Value, g: Geometry) -> Any:
     return in_order(total, tuple(range(n + 2)), g.numbers.out_spec)
 
 
-_CHAIN = 4  # products that are added up before a sum, in a loop that is vectorised
-_FEW_SUMS = 9  # places that are written out
+_CHAIN = 8  # products that are added up before a sum, in a loop that is vectorised
+_FEW_SUMS = 7  # places that are written out: more compile for too long
 
 
 def summed_products(prim: Primitive, x: Value, y: Value, g: Geometry) -> Any:
