@@ -346,8 +346,11 @@ def contracted(prim: Primitive, x: Value, y: Value, g: Geometry) -> Any:
     return in_order(total, tuple(range(n + 2)), g.numbers.out_spec)
 
 
-_CHAIN = 8  # products that are added up before a sum, in a loop that is vectorised
-_FEW_SUMS = 7  # places that are written out: more compile for too long
+_WRITTEN_OUT = 9  # places that are all written out: more compile for too long
+_ROW = 7  # places that are written out in the body of a loop
+_CHAINS = 4, 8
+"""Products that are added up before a sum, in a loop that is vectorised: where all places are
+written out, and in the body of a loop over places."""
 
 
 def summed_products(prim: Primitive, x: Value, y: Value, g: Geometry) -> Any:
@@ -357,12 +360,14 @@ def summed_products(prim: Primitive, x: Value, y: Value, g: Geometry) -> Any:
     y = in_order(y, (rhs[1], rhs[0], *rhs[2:]), (lhs[1], lhs[0], *lhs[2:]))
     space = lhs[2:]
     kept = tuple([i for i in range(len(g.lhs)) if i != lhs[0]])
+    is_short = math.prod(g.results) <= _WRITTEN_OUT
+    most, chain = (_WRITTEN_OUT, _CHAINS[0]) if is_short else (_ROW, _CHAINS[1])
 
     def product(here: Value, there: Value) -> Any:
         shape = here.aval.shape
         # Not along the innermost axis, which is the one that vectors lie along.
         lengths = {
-            axis: max([c for c in range(1, _CHAIN + 1) if shape[axis] % c == 0])
+            axis: max([c for c in range(1, chain + 1) if shape[axis] % c == 0])
             for axis in kept
             if axis != len(shape) - 1
         }
@@ -376,7 +381,7 @@ def summed_products(prim: Primitive, x: Value, y: Value, g: Geometry) -> Any:
         return total
 
     # One sum for all, as each is a loop of its own.
-    stacked = _over_places(x, y, g, space, space, product, _FEW_SUMS)
+    stacked = _over_places(x, y, g, space, space, product, most)
     sums = lax.reduce_sum(stacked, tuple([i + 1 for i in kept]))
     total = lax.reshape(lax.transpose(sums, (1, 0)), (1, g.groups, *g.results))
     return in_order(total, tuple(range(len(g.out))), g.numbers.out_spec)
