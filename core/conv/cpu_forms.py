@@ -351,6 +351,8 @@ _ROW = 7  # places that are written out in the body of a loop
 _CHAINS = 4, 8
 """Products that are added up before a sum, in a loop that is vectorised: where all places are
 written out, and in the body of a loop over places."""
+_MOST_HELD = 1 << 26
+"""Products that may be held for one sum; of more, each place is summed alone."""
 
 
 def summed_products(prim: Primitive, x: Value, y: Value, g: Geometry) -> Any:
@@ -380,8 +382,10 @@ def summed_products(prim: Primitive, x: Value, y: Value, g: Geometry) -> Any:
             total = lax.mul(a, b) if total is None else lax.add(total, lax.mul(a, b))
         return total
 
-    # One sum for all, as each is a loop of its own.
-    stacked = _over_places(x, y, g, space, space, product, most)
-    sums = lax.reduce_sum(stacked, tuple([i + 1 for i in kept]))
+    if not is_short and math.prod(g.results) * math.prod(x.aval.shape) > _MOST_HELD:
+        sums = _over_places(x, y, g, space, space, lambda *v: lax.reduce_sum(product(*v), kept), 1)
+    else:  # one sum for all, as each is a loop of its own
+        stacked = _over_places(x, y, g, space, space, product, most)
+        sums = lax.reduce_sum(stacked, tuple([i + 1 for i in kept]))
     total = lax.reshape(lax.transpose(sums, (1, 0)), (1, g.groups, *g.results))
     return in_order(total, tuple(range(len(g.out))), g.numbers.out_spec)
