@@ -19,9 +19,11 @@ from tracebridge.core.linalg.matrices import adjoint, as_dtype, complex_dtype, r
 from tracebridge.core.linalg.triangular import triangular_solve
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._staging import is_traced
 from tracebridge.scipy.linalg._eigen import complex_schur, inexact
 from tracebridge.scipy.linalg._taylor import (
+    Series,
     form_in_groups,
     function_of_triangular,
     together,
@@ -75,8 +77,8 @@ def funm(A: ArrayLike, func: Callable[[Array], Array], disp: bool = True) -> Any
     if not a.size:
         return (a, tnp.zeros((), tnp.finfo(a.dtype).dtype)) if not disp else a
     t, z, groups, series = form_in_groups(a, func)
-    f = function_of_triangular(t, groups, series)
-    out = tnp.matmul(tnp.matmul(z, f), adjoint(z))
+    parts = (series.centers, series.scales, series.coefficients)
+    out = _function_of_form_staged((t, z, groups, *parts))
     if not tnp.iscomplexobj(a):
         # Where the imaginary part is rounding, the function is real.
         out = rounded(tnp.real(out), dtype) if _is_real(out) else out
@@ -88,6 +90,14 @@ def funm(A: ArrayLike, func: Callable[[Array], Array], disp: bool = True) -> Any
     size = tnp.sum(tnp.abs(tnp.triu(t, 1)))
     error = tnp.minimum(1.0, tnp.maximum(tiny, tiny / least * size))
     return out, tnp.where(tnp.all(tnp.isfinite(out)), error, np.inf)
+
+
+def _function_of_form(t: Value, z: Value, groups: Value, *parts: Value) -> Any:
+    f = function_of_triangular(t, groups, Series(*parts))
+    return tnp.matmul(tnp.matmul(z, f), adjoint(z))
+
+
+_function_of_form_staged = StagedFunction(_function_of_form, "funm")
 
 
 def _is_real(x: Value) -> bool:
@@ -118,6 +128,9 @@ def _sqrtm_jvp(primals: Any, tangents: Any) -> Any:
     return x, _sylvester(x, x, tangents[0].astype(x.dtype))
 
 
+_sqrtm_staged = StagedFunction(lambda a: _sqrtm(a), "sqrtm")
+
+
 @inner_steps()
 def sqrtm(A: ArrayLike, blocksize: int = 1) -> Array:
     """Square roots of matrices, complex.
@@ -137,7 +150,7 @@ def sqrtm(A: ArrayLike, blocksize: int = 1) -> Array:
         msg = f"sqrtm: blocksize={blocksize}, expected 1"
         raise UnsupportedArgumentError(msg)
     a, _ = _square("sqrtm", A)
-    return _sqrtm(a)
+    return _sqrtm_staged((a,))
 
 
 def _sylvester(a: Value, b: Value, c: Any) -> Any:
@@ -154,6 +167,9 @@ def _sylvester(a: Value, b: Value, c: Any) -> Any:
         lambda _, y: _by_columns(forms, y),
         transposed,
     )
+
+
+_sylvester_staged = StagedFunction(_sylvester, "solve_sylvester")
 
 
 def _by_columns(forms: Any, c: Any) -> Any:
@@ -210,5 +226,5 @@ def solve_sylvester(
         msg = f"solve_sylvester: got {[x.aval.str_short() for x in (a, b, c)]}"
         raise ShapeMismatchError(msg, expected="(m, m), (n, n) and (m, n)")
     kind = complex_dtype(a.aval.dtype)
-    x = _sylvester(*[as_dtype(v, kind) for v in (a, b, c)])
+    x = _sylvester_staged([as_dtype(v, kind) for v in (a, b, c)])
     return x if kind == a.aval.dtype else rounded(tnp.real(x), dtype)

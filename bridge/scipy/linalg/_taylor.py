@@ -21,6 +21,7 @@ from tracebridge._api.derivatives.jet import jet
 from tracebridge.core.control.solve.custom_linear_solve import custom_linear_solve
 from tracebridge.core.linalg.matrices import adjoint, repeated
 from tracebridge.core.linalg.schur import lower_turn
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.scipy.linalg._eigen import complex_schur
 
 _MORE_TERMS = {np.dtype(np.complex64): 5, np.dtype(np.complex128): 10}
@@ -182,11 +183,29 @@ def form_in_groups(a: Any, func: Callable[[Any], Any]) -> tuple[Any, Any, Any, S
     Its derivatives leave out how the vectors of a group turn into each other, which the function
     does not depend on: the tangent of T has elements below the diagonal within blocks.
     """
+    t, z, d = _form_staged((a,))
+    series = taylor_series(func, d)
+    parts = (series.centers, series.scales, series.coefficients)
+    t, z, groups, *parts = _in_groups_staged((a, t, z, *parts))
+    return t, z, groups, Series(*parts)
+
+
+def _form(a: Any) -> list[Any]:
     t, z = complex_schur(lax.stop_gradient(a))
-    series = taylor_series(func, tnp.diagonal(t))
+    return [t, z, tnp.diagonal(t)]
+
+
+def _in_groups(a: Any, t: Any, z: Any, *parts: Any) -> list[Any]:
+    series = Series(*parts)
     t, z, groups = grouped(t, z, groups_of(series))
     t, z = _moving_form(a, t, z, groups)
-    return t, z, groups, series.at(groups)
+    series = series.at(groups)
+    return [t, z, groups, series.centers, series.scales, series.coefficients]
+
+
+# What the user's function has no part in is two programs, compiled once for all functions.
+_form_staged = StagedFunction(_form, "funm_schur")
+_in_groups_staged = StagedFunction(_in_groups, "funm_groups")
 
 
 @custom_jvp
