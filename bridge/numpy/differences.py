@@ -8,7 +8,7 @@ from typing import Any
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import to_inexact
-from tracebridge.core.dtypes.dtypes import is_bool, is_inexact
+from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_inexact
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, index_of
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.operators import EngineValue
@@ -179,6 +179,8 @@ def trapezoid(
 def _gradient(f: Any, *spacing_and_statics: Value) -> list[Any]:
     *spacing, axes = spacing_and_statics
     (f,) = promote_inexact(f)
+    if any(is_complex(h.aval.dtype) for h in spacing):
+        f = lax.convert_dtype(f, promote_inexact(f, *spacing)[0].aval.dtype)
     axes = [normalize_axis(a, f.aval.ndim, "gradient") for a in axes]
     if len(set(axes)) != len(axes):
         msg = f"gradient: repeated axis in {axes}"

@@ -98,19 +98,9 @@ def _t(key: Value, df: Value, shape: Sizes | None, dtype: DType) -> Any:
     shape = joint_shape("t", shape, df.aval.shape)
     first, second = stream_of("t", key).split()
     n = normals(first, shape, dtype)
-    half = lax.div(lax.convert_dtype(df, dtype), constant(2, (), dtype))
-    g = gamma_numbers(second, half, shape, dtype, False)
-    half = spread(half, shape)
-    return lax.div(n, lax.sqrt(_mean(g, half)))
-
-
-def _mean(total: Value, freedom: Value) -> Any:
-    """Of squares of normal numbers; of infinitely many it is 1, and it vanishes with them."""
-    mean = lax.div(total, freedom)
-    for end, limit in ((math.inf, 1), (0, 0)):
-        here = lax.eq(freedom, lax.full_like(freedom, end))
-        mean = lax.select(here, lax.full_like(mean, limit), mean)
-    return mean
+    # The mean of the squares underflows where there are few of them, the number does not yet.
+    log = _log_mean(second, spread(df, shape, dtype))
+    return lax.mul(n, lax.exp(lax.mul(log, -0.5)))
 
 
 def _dirichlet(key: Value, alpha: Value, shape: Sizes | None, dtype: DType) -> Any:

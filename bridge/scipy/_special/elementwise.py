@@ -16,18 +16,21 @@ from tracebridge.numpy._promote import broadcast_operands, broadcast_shape, prom
 from tracebridge.numpy._promote import broadcast_to as _to
 
 
-def floats(name: str, implementation: Callable[..., Any], *, full: bool = False) -> StagedFunction:
-    """A staged function of values of one floating dtype and one shape.
+def floats(
+    name: str, implementation: Callable[..., Any], *, full: bool = False, complexes: bool = False
+) -> StagedFunction:
+    """A staged function of values of one floating or complex dtype and one shape.
 
     Args:
         name: what messages call it.
         implementation: function of values.
         full: whether scalars are repeated as well.
+        complexes: whether the function is defined for complex numbers.
     """
 
     def run(*xs: Any) -> Any:
         xs = tuple(promote_inexact(*xs))
-        if is_complex(xs[0].aval.dtype):
+        if is_complex(xs[0].aval.dtype) and not complexes:
             msg = f"{name}: got {xs[0].aval.str_short()}, expected real numbers"
             raise UnsupportedDtypeError(msg)
         xs = tuple(broadcast_operands(name, *xs))

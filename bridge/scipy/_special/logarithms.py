@@ -10,8 +10,9 @@ from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.scipy._special import formulas
 from tracebridge.scipy._special.elementwise import floats
 
+_OF_COMPLEX = {"xlogy", "xlog1py", "logit", "expit", "boxcox", "boxcox1p"}
 _STAGED = {
-    name: floats(name, function, full=True)
+    name: floats(name, function, full=True, complexes=name in _OF_COMPLEX)
     for name, function in {
         "xlogy": formulas.xlogy,
         "xlog1py": formulas.xlog1py,
@@ -34,7 +35,7 @@ def xlogy(x: ArrayLike, y: ArrayLike) -> Array:
     """``x * log(y)``, which is 0 where ``x`` is.
 
     Args:
-        x: numbers; integers become floats.
+        x: real or complex numbers; integers become floats.
         y: argument of the logarithm.
 
     >>> import tracebridge as tb
@@ -48,7 +49,7 @@ def xlog1py(x: ArrayLike, y: ArrayLike) -> Array:
     """``x * log1p(y)``, which is 0 where ``x`` is.
 
     Args:
-        x: numbers; integers become floats.
+        x: real or complex numbers; integers become floats.
         y: argument of the logarithm.
 
     >>> import tracebridge as tb
@@ -97,7 +98,7 @@ def kl_div(p: ArrayLike, q: ArrayLike) -> Array:
 
 
 def logit(x: ArrayLike) -> Array:
-    """``log(x / (1 - x))``.
+    """``log(x / (1 - x))`` of real or complex numbers.
 
     >>> import tracebridge as tb
     >>> float(tb.scipy.special.logit(0.5))
@@ -107,7 +108,7 @@ def logit(x: ArrayLike) -> Array:
 
 
 def expit(x: ArrayLike) -> Array:
-    """``1 / (1 + exp(-x))``.
+    """``1 / (1 + exp(-x))`` of real or complex numbers.
 
     >>> import tracebridge as tb
     >>> float(tb.scipy.special.expit(0.0))
@@ -120,7 +121,7 @@ def boxcox(x: ArrayLike, lmbda: ArrayLike) -> Array:
     """``(x**lmbda - 1) / lmbda``, the logarithm at 0.
 
     Args:
-        x: numbers; integers become floats.
+        x: real or complex numbers; integers become floats.
         lmbda: the power.
 
     >>> import tracebridge as tb
@@ -134,7 +135,7 @@ def boxcox1p(x: ArrayLike, lmbda: ArrayLike) -> Array:
     """``((1 + x)**lmbda - 1) / lmbda``, the logarithm at 0.
 
     Args:
-        x: numbers; integers become floats.
+        x: real or complex numbers; integers become floats.
         lmbda: the power.
 
     >>> import tracebridge as tb

@@ -274,3 +274,12 @@ def test_a_size_of_nothing_gives_nothing(fill: int | None) -> None:
     for name in ("union1d", "intersect1d", "setdiff1d", "setxor1d"):
         function = functools.partial(getattr(tnp, name), size=0, fill_value=fill)
         assert (0,) == function(x, x + 1).shape == tb.jit(function)(x, x + 1).shape, name
+
+
+def test_slopes_over_complex_spacings() -> None:
+    """The imaginary part of spacings counts, for real numbers too."""
+    f, z = np.array([0.0, 1.0, 4.0], np.float32), np.array([0.5j, 1.0, 1 + 2j], np.complex64)
+
+    assert np.array_equal([-1j, -2j, -3j], tnp.gradient(f, 1j))
+    expected = np.gradient(f.astype(np.complex64), z)
+    np.testing.assert_allclose(np.asarray(tnp.gradient(f, z)), expected, rtol=1e-6)

@@ -302,6 +302,15 @@ def test_limits_of_parameters(name: str) -> None:
             np.testing.assert_array_equal(column, np.full(40, limit, column.dtype))
 
 
+def test_few_degrees_of_freedom_give_as_many_infinities_as_overflow() -> None:
+    """Squares that underflow made a hundred times as many numbers infinite."""
+    found = np.asarray(random.t(random.key(0), 0.1, (50000,), np.float32))
+
+    expected = 2 * stats.t(0.1).sf(float(np.finfo(np.float32).max))
+    assert np.mean(np.isinf(found)) < 5 * expected
+    assert not np.isnan(found).any()
+
+
 def test_numbers_between_bounds_for_high_powers() -> None:
     """The generalized normal distribution goes to the uniform one."""
     for p in (1e4, INF):

@@ -88,6 +88,22 @@ def test_functions_with_orders() -> None:
         ours.ndtr(1j)
 
 
+def test_logarithms_and_powers_of_complex_numbers() -> None:
+    """Those of SciPy, which has them for some, and the formulas."""
+    z = np.array([0.3 + 0.4j, -1 + 2j, 0.7 - 0.1j])
+    with_zero = np.append(z, 0)
+    with tb.enable_x64():
+        for found, expected in [
+            (ours.xlogy(with_zero, with_zero), special.xlogy(with_zero, with_zero)),
+            (ours.xlog1py(z, z), special.xlog1py(z, z)),
+            (ours.expit(z), 1 / (1 + np.exp(-z))),
+            (ours.logit(z), np.log(z / (1 - z))),
+            (ours.boxcox(z, z), (z**z - 1) / z),
+            (ours.boxcox1p(z, z), ((1 + z) ** z - 1) / z),
+        ]:
+            np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-14)
+
+
 def test_beta_of_large_numbers_keeps_its_digits() -> None:
     """B(1, b) is 1 / b, which differences of large logarithms do not give."""
     b = np.array([1e5, 1e8, 1e15])
