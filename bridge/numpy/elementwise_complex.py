@@ -8,13 +8,14 @@ import math
 from typing import Any
 
 import tracebridge.core.lax as lax
-from tracebridge.core.dtypes.dtypes import is_complex
+from tracebridge.core.dtypes.canonicalize import default_float
+from tracebridge.core.dtypes.dtypes import is_complex, is_inexact
 from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
-from tracebridge.numpy._promote import as_strong, promote_inexact
+from tracebridge.numpy._promote import as_strong
 from tracebridge.numpy._staging import unary_function
 
 
@@ -66,7 +67,8 @@ imag = unary_function(
 
 
 def _angle(z: Value, deg: bool) -> Any:
-    (z,) = promote_inexact(z)
+    if not is_inexact(z.aval.dtype):
+        z = lax.convert_dtype(z, default_float())
     if is_complex(z.aval.dtype):
         result = lax.atan2(lax.imag(z), lax.real(z))
     else:

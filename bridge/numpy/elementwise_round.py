@@ -7,12 +7,13 @@ __all__ = ["around", "ceil", "floor", "rint", "round", "trunc"]
 from typing import Any
 
 import tracebridge.core.lax as lax
+from tracebridge.core.dtypes.canonicalize import default_float
 from tracebridge.core.dtypes.dtypes import is_complex, is_inexact
 from tracebridge.core.ir.value import Value
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
-from tracebridge.numpy._promote import as_strong, check_no_out, promote_inexact
+from tracebridge.numpy._promote import check_no_out, promote_inexact
 from tracebridge.numpy._staging import unary_function
 
 
@@ -32,8 +33,8 @@ def _trunc(x: Value) -> Any:
 
 def _rint(x: Value) -> Any:
     if not is_inexact(x.aval.dtype):
-        # Whole numbers as floats that decide about dtypes.
-        return as_strong(*promote_inexact(x))
+        # Whole numbers as floats that decide about dtypes; NumPy too has 64 bits for 32.
+        return lax.convert_dtype(x, default_float())
     if is_complex(x.aval.dtype):
         return lax.complex(_rint(lax.real(x)), _rint(lax.imag(x)))
     return lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)

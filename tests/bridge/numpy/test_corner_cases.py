@@ -283,3 +283,11 @@ def test_slopes_over_complex_spacings() -> None:
     assert np.array_equal([-1j, -2j, -3j], tnp.gradient(f, 1j))
     expected = np.gradient(f.astype(np.complex64), z)
     np.testing.assert_allclose(np.asarray(tnp.gradient(f, z)), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("function", [tnp.rint, tnp.angle])
+def test_small_integers_become_floats_of_the_default_size(function: Any) -> None:
+    """As in NumPy, with 64 bits on."""
+    with tb.enable_x64():
+        assert np.float64 == function(np.ones(2, np.int32)).dtype
+    assert np.float32 == function(np.ones(2, np.int32)).dtype
