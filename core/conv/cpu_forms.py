@@ -351,7 +351,7 @@ _ROW = 7  # places that are written out in the body of a loop
 _CHAINS = 4, 8
 """Products that are added up before a sum, in a loop that is vectorised: where all places are
 written out, and in the body of a loop over places."""
-_MOST_HELD = 1 << 26
+_MOST_HELD = 1 << 23
 """Products that may be held for one sum; of more, each place is summed alone."""
 
 
