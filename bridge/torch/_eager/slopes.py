@@ -40,13 +40,14 @@ if TYPE_CHECKING:
     from tracebridge.torch._contexts import SlopesContext
 
 MAX_BYTES = 64 << 10  # of all gradients: more are dearer than a second program
+PATIENCE = 16  # forward passes without a backward pass
 
 
 @final
 class Slopes:
     """Value and gradients of a family in one program, as long as somebody wants them."""
 
-    __slots__ = ("anywhere", "n_out", "plain", "wanted")
+    __slots__ = ("anywhere", "n_out", "plain", "unused", "wanted")
 
     def __init__(self, family: Family, active: Mask, n_out: int, call: Apply) -> None:
         levels = Levels.of(family.child(slopes_handle("", active)[2:]), call)
@@ -54,6 +55,7 @@ class Slopes:
         self.anywhere = levels.anywhere
         self.n_out = n_out
         self.wanted = True
+        self.unused = 0  # forward passes in a row whose gradients nobody has taken
 
     def run(self, ctx: SlopesContext, xs: Tensors) -> Tensors | None:
         """The results, in the outermost level; None for tensors that it is not made for."""
@@ -64,22 +66,22 @@ class Slopes:
                 return None
             outs = outside(self.anywhere, inner, recording=True)
         ctx.slopes = outs[self.n_out :]
+        self.unused += 1
+        self.wanted = self.unused < PATIENCE
         return [wrap_for_grad(o, 1) for o in outs[: self.n_out]]
 
     def taken(
-        self, ctx: SlopesContext, cotangent: torch.Tensor, last: FrameType | None
+        self, ctx: SlopesContext, cotangent: torch.Tensor, *, is_last: bool
     ) -> Tensors | None:
         """The gradients, once, if they are for this cotangent and nobody differentiates them.
 
-        ``last`` is what ``last_of_level`` gives.
+        ``is_last`` is what ``is_last_of_level`` says.
         """
         slopes, ctx.slopes = ctx.slopes, None
         assert slopes is not None
-        if (
-            last is not None
-            and innermost_level() == 1
-            and (_is_root(ctx, last) or _is_one(cotangent))
-        ):
+        # Hooks may have changed the 1 that torch starts with.
+        if is_last and innermost_level() == 1 and _is_one(cotangent):
+            self.unused = 0
             return [wrap_for_grad(s, 1) for s in slopes]
         self.wanted = False
         return None
@@ -134,21 +136,16 @@ def _callers() -> tuple[CodeType, ...]:
 _CALLERS = _callers()
 
 
-def last_of_level() -> FrameType | None:
-    """Torch's frame that started the backward pass that asks, if it is that of ``torch.func.grad``.
+def is_last_of_level() -> bool:
+    """Whether the backward pass that asks runs for ``torch.func.grad`` itself.
 
-    What the pass gives leaves the level then, so nobody differentiates it there: it needs no node.
+    What it gives leaves the level then, so nobody differentiates it there: it needs no node.
     """
-    found: FrameType | None = None
+    if not _CALLERS:
+        return False
     frame: FrameType | None = sys._getframe(2)
     for code in _CALLERS:
         if frame is None or frame.f_code is not code:
-            return None
-        found, frame = frame, frame.f_back
-    return found
-
-
-def _is_root(ctx: SlopesContext, last: FrameType) -> bool:
-    """Whether the backward pass starts at this node, with the cotangent 1 that torch makes up."""
-    output = last.f_locals.get("output")
-    return output is not None and output.grad_fn is ctx
+            return False
+        frame = frame.f_back
+    return True

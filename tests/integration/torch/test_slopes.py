@@ -60,8 +60,14 @@ MAKERS = {
     "same level, no graph": lambda f: func.grad(
         lambda x, y: (f(x, y) * torch.autograd.grad(f(x, y), x, retain_graph=True)[0]).sum()
     ),
+    "hook": lambda f: func.grad(lambda x, y: hooked(f(x, y))),
     "no_grad inside": lambda f: func.grad(lambda x, y: (f(x, y) * x).sum() + no_grad(f, x, y)),
 }
+
+
+def hooked(result):
+    result.register_hook(lambda c: 2 * c)
+    return result
 
 
 def no_grad(f, x, y):
@@ -154,6 +160,23 @@ def test_who_multiplies_computes_no_slopes() -> None:
 
     assert not found.wanted
     torch.testing.assert_close(func.grad(f)(x), 3 * x**2)
+
+
+def test_gradients_are_taken_from_the_forward_pass() -> None:
+    """With every torch that we support; values alone stop it after some calls."""
+    before = {id(found) for found in fused()}
+    f = tbt.wrap(lambda x: tnp.sum(x**4))
+    x, _ = values()
+    for _ in range(3):
+        func.grad(f)(x)
+    (found,) = [found for found in fused() if id(found) not in before]
+    assert found.wanted
+    assert found.unused == 0
+
+    for _ in range(20):
+        func.grad(lambda x: (f(x), x.sum())[1])(x)
+    assert not found.wanted
+    torch.testing.assert_close(func.grad(f)(x), 4 * x**3)
 
 
 def test_functions_with_effects() -> None:
