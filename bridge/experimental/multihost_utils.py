@@ -1,4 +1,4 @@
-"""What processes of one program do together; here with one process."""
+"""What processes of one program do together: gather, broadcast, compare, wait."""
 
 from __future__ import annotations
 

@@ -62,6 +62,9 @@ def pmap(
     Results stay spread over the devices. Under ``jit`` and control flow, which run on one device,
     a mapped function is computed as by ``vmap``.
 
+    Where a program runs in several processes (see ``distributed.initialize``), each maps its own
+    elements, one for each of its devices; collectives inside are over the elements of all.
+
     Args:
         fun: function of arrays and trees of arrays.
         axis_name: name of the mapped axis, for collectives inside ``fun``.
@@ -72,12 +75,13 @@ def pmap(
             result. None gives the result of the first device, for results that are the same on
             all.
         static_broadcasted_argnums: positions of arguments that are compile-time constants.
-        devices: the devices to use, one for each element. By default the first local ones.
+        devices: the devices to use, one for each element. By default the first local ones, and with
+            several processes those of all.
         backend: platform of the devices: "cpu", "gpu", "tpu".
         axis_size: size of the mapped axis; needed only if no argument is mapped.
         donate_argnums: positions of arguments whose memory the results may take over.
         global_arg_shapes: accepted for compatibility: a shape, or None, for each argument. It
-            has no effect with one process.
+            has no effect: shapes are those of the arguments in each process.
 
     Returns:
         A function with the arguments of ``fun``, each with one more axis where it is mapped. Its

@@ -120,8 +120,10 @@ class Array(ArrayOperators, ArrayMethods, metaclass=ArrayMeta):
 
     @property
     def global_shards(self) -> list[Shard]:
-        """The parts of the array on all devices; with one process the addressable ones."""
-        return self.addressable_shards
+        """The parts of the array on all devices; those of other processes have no data."""
+        held = {shard.device: shard for shard in self.addressable_shards}
+        sharding, shape = self._sig.sharding, self._sig.aval.shape
+        return [held.get(d) or Shard(d, sharding, shape) for d in sharding.device_tuple]
 
     def addressable_data(self, index: int = 0) -> Array:
         """The part on the ``index``-th device of this process, as an array on that device."""

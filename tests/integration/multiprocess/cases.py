@@ -58,7 +58,8 @@ def devices():
 def parts_of_an_array():
     x = spread()
     held = [(s.index[0].start, s.data) for s in x.addressable_shards]
-    return x.shape, x.is_fully_addressable, held
+    every = [(s.index[0].start, s.data is None) for s in x.global_shards]
+    return x.shape, x.is_fully_addressable, held, every
 
 
 @case

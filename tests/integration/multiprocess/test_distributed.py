@@ -46,8 +46,18 @@ EXPECTED = {
 
 EXPECTED_OF_EACH = {
     "parts_of_an_array": [
-        [[8], False, [[0, [0, 1]], [2, [2, 3]]]],
-        [[8], False, [[4, [4, 5]], [6, [6, 7]]]],
+        [
+            [8],
+            False,
+            [[0, [0, 1]], [2, [2, 3]]],
+            [[0, False], [2, False], [4, True], [6, True]],
+        ],
+        [
+            [8],
+            False,
+            [[4, [4, 5]], [6, [6, 7]]],
+            [[0, True], [2, True], [4, False], [6, False]],
+        ],
     ],
     "split_in_another_way": [
         [
