@@ -11,6 +11,7 @@ from tracebridge.core.errors.transform_errors import TreeMismatchError
 from tracebridge.core.tree.registry import register_pytree_node
 from tracebridge.core.tree.tree import checked_flatten as flatten
 from tracebridge.core.tree.tree import unflatten
+from tracebridge.core.util.public_path import public_path
 
 __all__ = [
     "JoinPoint",
@@ -22,6 +23,7 @@ __all__ = [
 ]
 
 
+@public_path("tracebridge.example_libraries.optimizers")
 @final
 class OptimizerState(NamedTuple):
     """What an optimizer keeps between steps; a tree whose leaves are arrays.
@@ -46,6 +48,7 @@ register_pytree_node(
 )
 
 
+@public_path("tracebridge.example_libraries.optimizers")
 @final
 class Optimizer(NamedTuple):
     """Three functions that make an optimizer.
@@ -149,6 +152,7 @@ def _check_parts(call: str, old: OptimizerState, new: OptimizerState) -> None:
             raise TreeMismatchError(msg)
 
 
+@public_path("tracebridge.example_libraries.optimizers")
 @final
 class JoinPoint:
     """Marks where a tree of states hangs in the tree of parameters; iterating gives the tree.

@@ -44,6 +44,11 @@ class SlopesContext(AutogradContext, Protocol):
 
     slopes: Sequence[Any] | None
 
+    @property
+    def next_functions(self) -> Sequence[tuple[Any, int]]:
+        """The nodes that the gradients go to; None for tensors that want none."""
+        ...
+
 
 class OperatorContext(AutogradContext, Protocol):
     """What a call of the operator in graphs keeps."""

@@ -18,7 +18,7 @@ _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
         ("auto_pcast remove_size_one_mesh_axis_from_type", _DEVICES),
         ("jax2tf_associative_scan_reductions", "tracebridge.tf.save: it needs no such option"),
         ("softmax_custom_jvp", "tracebridge.nn.softmax: it has that derivative"),
-        ("thread_guard", "nothing: all processes make the same calls in the same order"),
+        ("thread_guard", "tracebridge.distributed.initialize: all compute in one order"),
     ),
     "tracebridge.lax": (
         ("ragged_all_to_all_p", "tracebridge.lax.ragged_all_to_all"),

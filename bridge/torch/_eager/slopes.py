@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.jaxpr import Jaxpr
     from tracebridge.torch._contexts import SlopesContext
 
+_LEAF: Any = getattr(torch._C._functions, "AccumulateGrad", None)  # the node of a leaf
 MAX_BYTES = 64 << 10  # of all gradients: more are dearer than a second program
 PATIENCE = 16  # forward passes without a backward pass
 
@@ -71,16 +72,16 @@ class Slopes:
         return [wrap_for_grad(o, 1) for o in outs[: self.n_out]]
 
     def taken(
-        self, ctx: SlopesContext, cotangent: torch.Tensor, *, is_last: bool
+        self, ctx: SlopesContext, cotangent: torch.Tensor, *, leaving: bool
     ) -> Tensors | None:
         """The gradients, once, if they are for this cotangent and nobody differentiates them.
 
-        ``is_last`` is what ``is_last_of_level`` says.
+        ``leaving`` is what ``leave_level`` says.
         """
         slopes, ctx.slopes = ctx.slopes, None
         assert slopes is not None
         # Hooks may have changed the 1 that torch starts with.
-        if is_last and innermost_level() == 1 and _is_one(cotangent):
+        if leaving and innermost_level() == 1 and _is_one(cotangent):
             self.unused = 0
             return [wrap_for_grad(s, 1) for s in slopes]
         self.wanted = False
@@ -136,10 +137,11 @@ def _callers() -> tuple[CodeType, ...]:
 _CALLERS = _callers()
 
 
-def is_last_of_level() -> bool:
-    """Whether the backward pass that asks runs for ``torch.func.grad`` itself.
+def leave_level(ctx: SlopesContext) -> bool:
+    """Whether the gradients of a node leave its level at once, so that nobody differentiates them.
 
-    What it gives leaves the level then, so nobody differentiates it there: it needs no node.
+    They do in a backward pass of ``torch.func.grad`` itself, if the inputs are those of the
+    function that it is given: elsewhere hooks, and backward passes of others, come between.
     """
     if not _CALLERS:
         return False
@@ -148,4 +150,7 @@ def is_last_of_level() -> bool:
         if frame is None or frame.f_code is not code:
             return False
         frame = frame.f_back
+    for node, _ in ctx.next_functions:
+        if node is not None and (type(node) is not _LEAF or node.variable._backward_hooks):
+            return False
     return True

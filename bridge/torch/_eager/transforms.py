@@ -43,7 +43,7 @@ from tracebridge.torch._eager.levels import (
     wrap_for_grad,
 )
 from tracebridge.torch._eager.nodes import gradients
-from tracebridge.torch._eager.slopes import is_last_of_level, slopes_of
+from tracebridge.torch._eager.slopes import leave_level, slopes_of
 from tracebridge.torch._eager.through_operator import apply_operator
 from tracebridge.torch._eager.visible import event_name
 
@@ -181,14 +181,14 @@ def _node_apply(here: Differentiation) -> Callable[..., Any]:
             cotangents = [grads[i] for i in sources]
             known = all([g is not None for g in cotangents]) and tracing_key() == key
             if known and is_quiet():
-                is_last = is_last_of_level()
+                leaving = leave_level(ctx)
                 if ctx.slopes is not None:
                     assert slopes is not None
-                    found = slopes.taken(ctx, cotangents[0], is_last=is_last)
+                    found = slopes.taken(ctx, cotangents[0], leaving=leaving)
                     if found is not None:
                         return gradients(found, active)
                 leaves = [alive(x) for x in (*saved, *cotangents)]
-                if is_last:
+                if leaving:
                     return gradients(pull_below(innermost_level(), *leaves), active)
                 return gradients(pull(*leaves), active)
             return _in_full(here, saved, grads)

@@ -61,8 +61,27 @@ MAKERS = {
         lambda x, y: (f(x, y) * torch.autograd.grad(f(x, y), x, retain_graph=True)[0]).sum()
     ),
     "hook": lambda f: func.grad(lambda x, y: hooked(f(x, y))),
+    "gradients of a cotangent": lambda f: func.grad(lambda x, y: penalised(f, x, y)),
+    "hook at the input": lambda f: func.grad(lambda x, y: at_the_input(f, x, y)),
+    "vmap of gradients of a cotangent": lambda f: (
+        lambda x, y: func.vmap(func.grad(lambda x, y: penalised(f, x, y)))(x[:, None], y[:, None])
+    ),
     "no_grad inside": lambda f: func.grad(lambda x, y: (f(x, y) * x).sum() + no_grad(f, x, y)),
 }
+
+
+def penalised(f, x, y):
+    """A hook between two nodes differentiates the cotangent that comes by."""
+    z = torch.sin(x)
+    u = z * 1
+    z.register_hook(lambda g: g + torch.autograd.grad((g * g).sum(), u, retain_graph=True)[0])
+    return f(u, y) + (u**2).sum()
+
+
+def at_the_input(f, x, y):
+    """A hook at the input sees that its gradient can be differentiated."""
+    x.register_hook(lambda g: g * (2 if g.requires_grad else 3))
+    return f(x, y)
 
 
 def hooked(result):
