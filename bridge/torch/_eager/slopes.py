@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.jaxpr import Jaxpr
     from tracebridge.torch._contexts import SlopesContext
 
-_LEAF: Any = getattr(torch._C._functions, "AccumulateGrad", None)  # the node of a leaf
+_LEAF: Any = getattr(getattr(torch._C, "_functions", None), "AccumulateGrad", None)
+"""The node of a leaf; not there, every gradient is recorded."""
 MAX_BYTES = 64 << 10  # of all gradients: more are dearer than a second program
 PATIENCE = 16  # forward passes without a backward pass
 
