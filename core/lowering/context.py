@@ -89,6 +89,7 @@ _REWRITES: dict[str, Callable[[Jaxpr], Jaxpr]] = {}
 def register_rewrites(platform: str, rewrite: Callable[[Jaxpr], Jaxpr]) -> None:
     """Lower what ``rewrite`` makes of programs on ``platform`` in their place."""
     _REWRITES[platform] = rewrite
+    forget_copies()
 
 
 @final

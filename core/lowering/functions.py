@@ -26,11 +26,13 @@ if TYPE_CHECKING:
 # Modules with one function each; None where the function was emitted once, False where it cannot
 # be in other modules.
 _COPIES: BoundedCache[Any] = BoundedCache("functions that modules share", 256)
+_RULES = [0]  # how often rules have changed
 _REFERS = frozenset({"func.call", "stablehlo.custom_call", "stablehlo.composite"})
 
 
 def forget_copies() -> None:
     """Emit all functions anew: there are other rules."""
+    _RULES[0] += 1  # a thread that is at it may leave a copy of the old ones behind
     _COPIES.clear()
 
 
@@ -44,7 +46,7 @@ def shared_function(ctx: LoweringContext, jaxpr: Jaxpr, name: str) -> str | None
     ir = mlir.ir
     if jaxpr.effects or ctx.dims_by_name() or ir.Location.current != ir.Location.unknown():
         return None
-    key: Hashable = jaxpr, ctx.platform, tracing_key()
+    key: Hashable = jaxpr, ctx.platform, tracing_key(), _RULES[0]
     known = _COPIES.get(key, ...)
     if known is ...:
         _COPIES.set(key, None)
