@@ -25,6 +25,13 @@ targets_of_users: set[str] = set()
 
 _LAPACK_PREFIXES = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
 
+ONEDNN_CONVOLUTION = "__onednn$convolution"
+"""XLA's name for a convolution by oneDNN, on x86 processors. It is no registered target.
+
+Programs with it cannot be serialized: XLA takes its thunk for one of another class and reads
+memory that is not its own (jaxlib 0.10.2).
+"""
+
 UNTYPED, TYPED = 0, 1
 """Versions of the FFI: the old one without types, and XLA's typed FFI."""
 

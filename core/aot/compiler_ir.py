@@ -6,11 +6,13 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from tracebridge.core._jaxlib.mlir import module_to_bytecode, stablehlo_to_hlo
-from tracebridge.core._jaxlib.xla import HloPrintOptions
+from tracebridge.core._jaxlib.xla import HloPrintOptions, hlo_module_cost_analysis
+from tracebridge.core.conv.onednn import with_calls
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.lowering.module import LoweredModule, lower_module
 from tracebridge.core.mlir.attrs import string
 from tracebridge.core.mlir.context import building
+from tracebridge.core.runtime.backends.clients import get_backend
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,6 +39,14 @@ def hlo_text(module: LoweredModule, *, metadata: bool = False) -> str:
     options.print_percent = False
     options.print_metadata = True
     return computation.as_hlo_module().to_string(options)
+
+
+def costs_of(module: LoweredModule) -> dict[str, float]:
+    """XLA's estimate for a lowered module: flops, bytes accessed, ..."""
+    computation = hlo_of(module)
+    # Before optimization it is the same for all; clients of plugins do not count.
+    costs = hlo_module_cost_analysis(get_backend("cpu").client, computation.as_hlo_module())
+    return with_calls(costs, computation.as_hlo_text())
 
 
 def computation_of(

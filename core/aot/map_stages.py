@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast, final
 
-from tracebridge.core._jaxlib.xla import hlo_module_cost_analysis
 from tracebridge.core.aot.abstract import avals_of
-from tracebridge.core.aot.compiler_ir import checked_dialect, hlo_of, hlo_text
+from tracebridge.core.aot.compiler_ir import checked_dialect, costs_of, hlo_of, hlo_text
 from tracebridge.core.aot.stage import Stage
 from tracebridge.core.aot.stages import Compiled, check_assignment
 from tracebridge.core.control.calls.entry import CallEntry
@@ -20,7 +19,6 @@ from tracebridge.core.ir.jaxpr import ClosedJaxpr
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.mlir.context import building
 from tracebridge.core.runtime.arrays.signature import signature
-from tracebridge.core.runtime.backends.clients import get_backend
 from tracebridge.core.runtime.calls.dispatch import to_array
 
 
@@ -85,8 +83,7 @@ class LoweredMap(Stage):
 
     def cost_analysis(self) -> dict[str, float]:
         """XLA's estimate of one device's program before optimization: flops, ..."""
-        client = get_backend("cpu").client
-        return hlo_module_cost_analysis(client, hlo_of(self._module).as_hlo_module())
+        return costs_of(self._module)
 
     def compile(
         self,

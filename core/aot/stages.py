@@ -8,9 +8,14 @@ from collections.abc import Sequence
 from typing import Any, Protocol, final, runtime_checkable
 
 import tracebridge.core.ir.pretty  # pyright: ignore[reportUnusedImport]  # noqa: F401 - Jaxprs print by it
-from tracebridge.core._jaxlib.xla import hlo_module_cost_analysis, platform_of
+from tracebridge.core._jaxlib.xla import platform_of
 from tracebridge.core.aot.abstract import avals_of, signature_of, stand_in
-from tracebridge.core.aot.compiler_ir import checked_dialect, hlo_of, hlo_text
+from tracebridge.core.aot.compiler_ir import (
+    checked_dialect,
+    costs_of,
+    hlo_of,
+    hlo_text,
+)
 from tracebridge.core.aot.ref_stages import (
     call_with_references,
     captured_signatures,
@@ -22,6 +27,7 @@ from tracebridge.core.control.calls.entry import CallEntry
 from tracebridge.core.control.calls.traced_call import Arguments, TracedCall, argument_names
 from tracebridge.core.control.jit.cached_call import Jitted
 from tracebridge.core.control.jit.jit import JitOptions, list_of
+from tracebridge.core.conv.onednn import with_calls
 from tracebridge.core.errors.export_errors import ExportError
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.runtime_errors import (
@@ -228,10 +234,7 @@ class Lowered(Stage):
 
     def cost_analysis(self) -> dict[str, float]:
         """XLA's estimate of the program before optimization: flops, bytes accessed, ..."""
-        computation = self.compiler_ir("hlo")
-        # Before optimization it is the same for all; clients of plugins do not count.
-        client = get_backend("cpu").client
-        return hlo_module_cost_analysis(client, computation.as_hlo_module())
+        return costs_of(self._module)
 
     def compile(
         self,
@@ -451,7 +454,7 @@ class Compiled(Stage):
 
     def cost_analysis(self) -> dict[str, float]:
         """XLA's estimate of the compiled program: flops, bytes accessed, ..."""
-        return self._program.executable.cost_analysis()
+        return with_calls(self._program.executable.cost_analysis(), self.as_text())
 
     def memory_analysis(self) -> Any:
         """Sizes in bytes of arguments, results, temporary memory and code."""

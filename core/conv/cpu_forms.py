@@ -346,6 +346,17 @@ def contracted(prim: Primitive, x: Value, y: Value, g: Geometry) -> Any:
     return in_order(total, tuple(range(n + 2)), g.numbers.out_spec)
 
 
+def pointwise_gradient(prim: Primitive, x: Value, y: Value, g: Geometry) -> Any:
+    """The only result is one product of matrices, whose rows are all places of all examples."""
+    del prim
+    lhs, rhs, out = g.numbers
+    x = part(padded(x, lhs[2:], g.padding), lhs[2:], (0,) * g.n_space, g.kernel, g.rhs_dilation)
+    numbers = (((lhs[1], *lhs[2:]), (rhs[1], *rhs[2:])), ((), ()))
+    total = lax.dot_general(x, y, numbers, precision=g.precision)  # (batch, outputs)
+    total = lax.reshape(total, (*total.aval.shape, *g.results))
+    return in_order(total, tuple(range(g.n_space + 2)), out)
+
+
 _WRITTEN_OUT = 9  # places that are all written out: more compile for too long
 _ROW = 7  # places that are written out in the body of a loop
 _CHAINS = 4, 8

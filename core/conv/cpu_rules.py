@@ -16,7 +16,8 @@ import numpy as np
 import tracebridge.core.lax as lax
 from tracebridge.core.conv import cpu_forms as forms
 from tracebridge.core.conv import cpu_toeplitz as toeplitz
-from tracebridge.core.conv.geometry import Geometry, geometry_of
+from tracebridge.core.conv import onednn
+from tracebridge.core.conv.geometry import Geometry, geometry_of, padded
 from tracebridge.core.dtypes.dtypes import is_float
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.lax.reduce.reductions import accumulator_dtype
@@ -36,6 +37,8 @@ _MAX_PEELED = 8
 _MAX_GROUPS = 8
 _MAX_PHASES = 16
 _MANY = 1 << 20
+_MANY_TERMS = 1 << 23  # products that the library's kernels do faster than a loop
+_MANY_WITH_GAPS = 1 << 25  # products, most of them with zeros
 
 
 def form_of(g: Geometry, dtype: Any) -> Form | None:
@@ -43,6 +46,8 @@ def form_of(g: Geometry, dtype: Any) -> Form | None:
     if g.n_space == 0 or g.products < _FEW_PRODUCTS:
         return None
     few_results = _is_few_results(g)
+    if math.prod(g.results) == 1 and g.groups == 1 and max(g.lhs_dilation) == 1:
+        return forms.pointwise_gradient
     if g.batch_groups > 1:
         if few_results and forms.can_contract(g):
             single = g.lhs[g.numbers.lhs_spec[0]] == g.groups and g.outputs == 1
@@ -98,6 +103,7 @@ def _form_with_gaps(g: Geometry, dtype: Any, few_results: bool) -> Form | None:
     if is_apart and phases >= _MAX_PHASES:
         return forms.spread_products
     is_slow = g.groups > 1 or g.n_space == 3 or dtype == np.float64
+    is_slow = is_slow or (g.products >= _MANY_WITH_GAPS and onednn.has_kernels(g, dtype))
     return forms.by_phases if is_slow and phases <= _MAX_PHASES else None
 
 
@@ -122,9 +128,15 @@ def lower(prim: Primitive, ctx: LoweringContext, *operands: IrValue, **params: A
         return prim.lower(ctx, *operands, **params)
     dtype = accumulator_dtype(out.dtype)
     g = geometry_of(x.shape, y.shape, out.shape, params)
-    form = form_of(g, dtype)
-    if form is None or _is_outside(g):
+    if _is_outside(g):
         return prim.lower(ctx, *operands, **params)
+    form = form_of(g, dtype)
+    if not ctx.is_split and _is_for_library(g, dtype, form):
+        form = by_library
+    if form is None:
+        return prim.lower(ctx, *operands, **params)
+    if form is by_library and _is_plain(g) and x.dtype == y.dtype == out.dtype == dtype:
+        return onednn.emit(ctx, *operands, g)
 
     def wide(value: Value) -> Any:
         # As the operation: to the dtype of the result, whose sums narrow floats do not hold.
@@ -146,6 +158,31 @@ def lower(prim: Primitive, ctx: LoweringContext, *operands: IrValue, **params: A
     with ctx.block(choice.regions[1], []):
         ctx.finish([prim.lower(ctx, *operands, **params)])
     return choice.results[0]
+
+
+def _is_for_library(g: Geometry, dtype: Any, form: Form | None) -> bool:
+    """Whether the library for convolutions is faster than ``form``."""
+    if form in (toeplitz.by_blocks, toeplitz.by_block_products):
+        return False
+    if form is forms.multiply_add:
+        features_last = onednn.has_features_last(g)
+        if g.groups > 1:
+            return (features_last or g.inputs > 1) and onednn.can_convolve(g, dtype)
+        if not (features_last and g.outputs > 1 and g.products >= _MANY_TERMS):
+            return False
+    return onednn.can_convolve(g, dtype)
+
+
+def _is_plain(g: Geometry) -> bool:
+    """Whether no padding cuts anything off."""
+    return min([0, *[n for pads in g.padding for n in pads]]) == 0
+
+
+def by_library(prim: Primitive, x: Value, y: Value, g: Geometry) -> Any:
+    """The operation, after what its paddings cut."""
+    cut = tuple([(min(low, 0), min(high, 0)) for low, high in g.padding])
+    left = tuple([(max(low, 0), max(high, 0)) for low, high in g.padding])
+    return prim.bind(padded(x, g.numbers.lhs_spec[2:], cut), y, **g.params(padding=left))
 
 
 def _is_outside(g: Geometry) -> bool:

@@ -13,7 +13,15 @@ from tracebridge.core._jaxlib.ffi import lapack_target
 from tracebridge.core.dtypes.dtypes import is_complex, is_inexact
 from tracebridge.core.linalg.matrices import is_empty, lower_part, upper_part
 from tracebridge.core.lowering.context import register_platform_lowering
-from tracebridge.core.mlir.attrs import array, boolean, dense_i64, dictionary, i32, string
+from tracebridge.core.mlir.attrs import (
+    array,
+    boolean,
+    dense_i64,
+    dictionary,
+    i32,
+    index_tensor,
+    string,
+)
 from tracebridge.core.mlir.types import is_static
 
 if TYPE_CHECKING:
@@ -142,7 +150,7 @@ def ffi_call(
         "call_target_name": string(target),
         "api_version": i32(4),
         "backend_config": dictionary(dict(attributes or {})),
-        "operand_layouts": array([*layouts, *[_index_tensor([0])] * len(sizes)]),
+        "operand_layouts": array([*layouts, *[index_tensor([0])] * len(sizes)]),
         "result_layouts": array([_layout(a, rank, by_rows) for a in avals_out]),
     }
     if sizes:
@@ -172,12 +180,7 @@ def _layout(aval: ShapedArray, rank: int, by_rows: bool) -> Any:
     order = list(range(n - 1, -1, -1))
     if n == rank and not by_rows:
         order[0], order[1] = order[1], order[0]
-    return _index_tensor(order)
-
-
-def _index_tensor(order: Sequence[int]) -> Any:
-    ir = mlir.ir
-    return ir.DenseIntElementsAttr.get(np.asarray(order, np.int64), type=ir.IndexType.get())
+    return index_tensor(order)
 
 
 def info_of(aval: ShapedArray) -> ShapedArray:

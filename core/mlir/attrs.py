@@ -45,6 +45,12 @@ def dense_i64(values: object) -> Any:
     return mlir.ir.DenseElementsAttr.get(np.ascontiguousarray(values, dtype=np.int64))
 
 
+def index_tensor(values: Sequence[int]) -> Any:
+    """``dense<...> : tensor<..xindex>``, as layouts are written: axes, minor to major."""
+    ir = mlir.ir
+    return ir.DenseIntElementsAttr.get(np.asarray(values, np.int64), type=ir.IndexType.get())
+
+
 def comparison(direction: str, kind: str | None) -> dict[str, Any]:
     """Attributes of ``stablehlo.compare``; kind is FLOAT, TOTALORDER, SIGNED or UNSIGNED."""
     hlo = mlir.stablehlo

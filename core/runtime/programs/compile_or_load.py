@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tracebridge.core._jaxlib.ffi import ONEDNN_CONVOLUTION
 from tracebridge.core._jaxlib.xla import (
     NO_EMITTERS,
     DeviceList,
@@ -17,6 +18,8 @@ from tracebridge.core._jaxlib.xla import (
 from tracebridge.core.config.values import option
 from tracebridge.core.runtime.programs.library_fusions import SAFE_FUSIONS, has_wrong_fusions
 from tracebridge.core.runtime.programs.memory_maps import make_room_for_program
+
+_NOT_KEPT = ONEDNN_CONVOLUTION.encode()  # what no executable in a file may call
 
 
 def compile_or_load(
@@ -41,7 +44,7 @@ def compile_or_load(
     if client.platform == "cpu":
         make_room_for_program()
     folder = option("compilation_cache_dir")
-    if not folder or bytecode is None or host_callbacks:
+    if not folder or bytecode is None or host_callbacks or _NOT_KEPT in bytecode:
         return _compile(client, module, DeviceList(devices), options, host_callbacks)
     # Hashes and files are loaded with the first folder: they are a tenth of the import.
     cache = importlib.import_module("tracebridge.core.runtime.programs.compilation_cache")
