@@ -25,11 +25,11 @@ targets_of_users: set[str] = set()
 
 _LAPACK_PREFIXES = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
 
-ONEDNN_CONVOLUTION = "__onednn$convolution"
-"""XLA's name for a convolution by oneDNN, on x86 processors. It is no registered target.
+ONEDNN = "__onednn$"
+"""What the names begin with by which XLA calls oneDNN, on x86. They are no registered targets.
 
-Programs with it cannot be serialized: XLA takes its thunk for one of another class and reads
-memory that is not its own (jaxlib 0.10.2).
+Programs with such a call cannot be serialized: XLA takes its thunk for one of another class and
+reads memory that is not its own (jaxlib 0.10.2).
 """
 
 UNTYPED, TYPED = 0, 1

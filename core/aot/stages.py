@@ -27,7 +27,6 @@ from tracebridge.core.control.calls.entry import CallEntry
 from tracebridge.core.control.calls.traced_call import Arguments, TracedCall, argument_names
 from tracebridge.core.control.jit.cached_call import Jitted
 from tracebridge.core.control.jit.jit import JitOptions, list_of
-from tracebridge.core.conv.onednn import with_calls
 from tracebridge.core.errors.export_errors import ExportError
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.runtime_errors import (
@@ -43,6 +42,7 @@ from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lowering.module import LoweredModule, lower_module
 from tracebridge.core.mlir.context import building
+from tracebridge.core.mlir.onednn import with_calls
 from tracebridge.core.runtime.arrays.placement import choose_placement, is_spread, mesh_of
 from tracebridge.core.runtime.arrays.signature import signature
 from tracebridge.core.runtime.arrays.transfer import move

@@ -1,33 +1,21 @@
-"""Convolutions by oneDNN, a library for x86 processors that jaxlib brings along.
+"""Convolutions by oneDNN, whose kernels on x86 are those that torch uses too.
 
-XLA calls it by the custom call ``__onednn$convolution``, whose ``backend_config`` is the JSON form
-of XLA's ``OneDnnConvolutionConfig``. Axes may have any order, sums are in float32. XLA itself does
-not write this call.
+Axes may have any order, sums are in float32.
 """
 
 from __future__ import annotations
 
-import json
 import math
-import platform
-import re
-import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracebridge.core._jaxlib.ffi import ONEDNN_CONVOLUTION
-from tracebridge.core.mlir.attrs import array, i32, index_tensor, string
+from tracebridge.core.mlir.onednn import CONVOLUTION, IS_BUILT_IN, emit_call
 
 if TYPE_CHECKING:
     from tracebridge.core.conv.geometry import Geometry
     from tracebridge.core.conv.numbers import Ints
     from tracebridge.core.ir.rule_contexts import LoweringContext
-
-IS_BUILT_IN = sys.platform == "linux" and platform.machine() == "x86_64"
-"""Whether jaxlib has the library: builds for Linux on x86 have it, others do not."""
-
-_ORIGINAL_VERSION = 1  # of StableHLO's custom_call: ``backend_config`` is a text
 
 # A call looks the kernel up and arranges the weights anew, which takes 40 us. XLA does so many
 # products meanwhile; with groups, or along three axes, fewer.
@@ -71,18 +59,7 @@ def has_features_last(g: Geometry) -> bool:
 
 def emit(ctx: LoweringContext, x: Any, y: Any, g: Geometry) -> Any:
     """The call, for operands in float32 and paddings that do not cut."""
-    attributes = {
-        "call_target_name": string(ONEDNN_CONVOLUTION),
-        "api_version": i32(_ORIGINAL_VERSION),
-        "backend_config": string(json.dumps({"onednn_conv_config": _config(g)})),
-        "operand_layouts": array([_by_rows(g)] * 2),
-        "result_layouts": array([_by_rows(g)]),
-    }
-    return ctx.op("stablehlo.custom_call", [x, y], [ctx.aval_out], attributes).results[0]
-
-
-def _by_rows(g: Geometry) -> Any:
-    return index_tensor(range(len(g.lhs) - 1, -1, -1))
+    return emit_call(ctx, CONVOLUTION, {"onednn_conv_config": _config(g)}, (x, y))
 
 
 def _config(g: Geometry) -> dict[str, Any]:
@@ -109,28 +86,3 @@ def _config(g: Geometry) -> dict[str, Any]:
 
 def _axes(spec: Ints) -> dict[str, Any]:
     return {"batch_dim": spec[0], "feature_dim": spec[1], "spatial_dims": list(spec[2:])}
-
-
-_CALL = re.compile(
-    r"= f32\[(?P<out>[\d,]+)\]\S* custom-call\(.*"
-    rf'custom_call_target="{re.escape(ONEDNN_CONVOLUTION)}".*'
-    r"operand_layout_constraints=\{f32\[(?P<array>[\d,]+)\]\S*, f32\[(?P<kernel>[\d,]+)\].*"
-    r'"output_feature_dim": ?"?(?P<outputs>\d+)'
-)
-
-
-def with_calls(costs: dict[str, float], text: str) -> dict[str, float]:
-    """XLA's ``costs`` of a program with the calls that the text of its HLO has.
-
-    XLA takes -1 for what it does not know. Products with padding count.
-    """
-    costs = dict(costs)
-    for call in _CALL.finditer(text):
-        names = ("array", "kernel", "out")
-        shapes = [[int(n) for n in call[name].split(",")] for name in names]
-        sizes = [math.prod(shape) for shape in shapes]
-        products = sizes[2] * sizes[1] // shapes[1][int(call["outputs"])]
-        more = {"flops": 2 * products, "bytes accessed": 4 * sum(sizes)}
-        for name, count in more.items():
-            costs[name] = costs.get(name, -1.0) + 1.0 + count
-    return costs

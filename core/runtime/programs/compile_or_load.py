@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tracebridge.core._jaxlib.ffi import ONEDNN_CONVOLUTION
+from tracebridge.core._jaxlib.ffi import ONEDNN
 from tracebridge.core._jaxlib.xla import (
     NO_EMITTERS,
     DeviceList,
@@ -19,7 +19,7 @@ from tracebridge.core.config.values import option
 from tracebridge.core.runtime.programs.library_fusions import SAFE_FUSIONS, has_wrong_fusions
 from tracebridge.core.runtime.programs.memory_maps import make_room_for_program
 
-_NOT_KEPT = ONEDNN_CONVOLUTION.encode()  # what no executable in a file may call
+_NOT_KEPT = ONEDNN.encode()  # what no executable in a file may call
 
 
 def compile_or_load(

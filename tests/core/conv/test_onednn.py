@@ -16,10 +16,9 @@ from tracebridge import export, lax
 from tracebridge.core.config.scopes import scope
 from tracebridge.core.conv import onednn
 from tracebridge.core.lowering.context import forget_copies
+from tracebridge.core.mlir.onednn import CONVOLUTION
 
 pytestmark = pytest.mark.skipif(not onednn.IS_BUILT_IN, reason="jaxlib has oneDNN on Linux, x86-64")
-
-NAME = "__onednn$convolution"
 
 
 @pytest.fixture
@@ -93,9 +92,9 @@ def convolution(case: str) -> Any:
 def test_values_are_those_of_the_operation(case: str, at_any_size: None) -> None:
     f = convolution(case)
     x, y = array(0, CASES[case][0]), array(1, CASES[case][1])
-    assert NAME in tb.jit(f).lower(x, y).as_text()
+    assert CONVOLUTION in tb.jit(f).lower(x, y).as_text()
     with scope("platform_rules", False):
-        assert NAME not in tb.jit(f).lower(x, y).as_text()
+        assert CONVOLUTION not in tb.jit(f).lower(x, y).as_text()
         expected = np.asarray(tb.jit(f)(x, y))
     np.testing.assert_allclose(tb.jit(f)(x, y), expected, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(f(x, y), expected, rtol=1e-5, atol=1e-5)
@@ -121,7 +120,7 @@ def test_narrow_floats_are_summed_in_float32(dtype: str, at_any_size: None) -> N
     f = convolution("nhwc")
     x, y = array(0, (2, 9, 8, 64), dtype), array(1, (3, 2, 64, 4), dtype)
     got = tb.jit(f)(x, y)
-    assert NAME in tb.jit(f).lower(x, y).as_text()
+    assert CONVOLUTION in tb.jit(f).lower(x, y).as_text()
     assert got.dtype == dtype
     wide = f(x.astype("float32"), y.astype("float32"))
     np.testing.assert_array_equal(got, wide.astype(dtype))
@@ -143,7 +142,7 @@ def test_the_library_is_left_alone_where_it_has_no_kernels(at_any_size: None) ->
     def calls(x: Any, y: Any, layouts: tuple[str, ...], **params: Any) -> bool:
         params = {"window_strides": (1, 1), "padding": "VALID", **params}
         f = tb.jit(lambda x, y: lax.conv_general_dilated(x, y, dimension_numbers=layouts, **params))
-        return NAME in f.lower(x, y).as_text()
+        return CONVOLUTION in f.lower(x, y).as_text()
 
     layouts = ("NHWC", "HWIO", "NHWC")
     x, y = array(0, (2, 9, 8, 3)), array(1, (3, 2, 3, 4))
@@ -160,15 +159,15 @@ def test_small_convolutions_are_left_to_xla() -> None:
     f = convolution("nhwc")
     small = tb.jit(f).lower(array(0, (1, 8, 8, 8)), array(1, (3, 3, 8, 8)))
     large = tb.jit(f).lower(array(0, (4, 28, 28, 64)), array(1, (3, 3, 64, 64)))
-    assert NAME not in small.as_text()
-    assert NAME in large.as_text()
+    assert CONVOLUTION not in small.as_text()
+    assert CONVOLUTION in large.as_text()
 
 
 def test_exports_keep_the_operation(at_any_size: None) -> None:
     f = convolution("nhwc")
     x, y = array(0, (2, 9, 8, 3)), array(1, (3, 2, 3, 4))
     exported = export.export(tb.jit(f))(x, y)
-    assert NAME not in exported.mlir_module()
+    assert CONVOLUTION not in exported.mlir_module()
     np.testing.assert_allclose(exported.call(x, y), f(x, y), rtol=1e-5, atol=1e-5)
 
 

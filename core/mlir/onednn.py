@@ -1,0 +1,85 @@
+"""Calls of oneDNN, a library for x86 processors that jaxlib brings along.
+
+XLA knows them as custom calls, ``__onednn$convolution`` and others, whose ``backend_config`` is the
+JSON form of a message of XLA (``xla/service/cpu/onednn_config.proto``). Operands and results lie
+row by row, in float32 here. XLA itself does not write these calls.
+
+Each call looks the kernel up by shapes, which takes 20 to 40 us. Convolutions gain by it; products
+of matrices (``__onednn$matmul``), also batches of them, do not, nor do softmax, which writes over its
+operand, and layer norm.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+import re
+import sys
+from typing import TYPE_CHECKING, Any
+
+from tracebridge.core._jaxlib.ffi import ONEDNN
+from tracebridge.core.mlir.attrs import array, i32, index_tensor, string
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tracebridge.core.ir.rule_contexts import LoweringContext
+
+IS_BUILT_IN = sys.platform == "linux" and platform.machine() == "x86_64"
+"""Whether jaxlib has the library: builds for Linux on x86 have it, others do not."""
+
+CONVOLUTION = f"{ONEDNN}convolution"
+
+_ORIGINAL_VERSION = 1  # of StableHLO's custom_call: ``backend_config`` is a text
+
+
+def emit_call(
+    ctx: LoweringContext, target: str, config: Mapping[str, Any], operands: Sequence[Any]
+) -> Any:
+    """The call of ``target`` whose result is that of the current equation."""
+    avals, out = ctx.avals_in, ctx.aval_out
+    attributes = {
+        "call_target_name": string(target),
+        "api_version": i32(_ORIGINAL_VERSION),
+        "backend_config": string(json.dumps(config)),
+        "operand_layouts": array([_by_rows(a.ndim) for a in avals]),
+        "result_layouts": array([_by_rows(out.ndim)]),
+    }
+    return ctx.op("stablehlo.custom_call", operands, [out], attributes).results[0]
+
+
+def _by_rows(ndim: int) -> Any:
+    return index_tensor(range(ndim - 1, -1, -1))
+
+
+# what the calls cost --------------------------------------------------------------------------
+
+_CALL = re.compile(
+    r"= f32\[(?P<out>[\d,]+)\]\S* custom-call\(.*"
+    rf'custom_call_target="{re.escape(CONVOLUTION)}".*'
+    r"operand_layout_constraints=\{f32\[(?P<left>[\d,]+)\]\S*, f32\[(?P<right>[\d,]+)\]"
+    r".*backend_config=(?P<config>.*)$",
+    re.MULTILINE,
+)
+_OUTPUTS = re.compile(r'"output_feature_dim": ?"?(\d+)')
+
+
+def with_calls(costs: dict[str, float], text: str) -> dict[str, float]:
+    """XLA's ``costs`` of a program with the calls that the text of its HLO has.
+
+    XLA takes -1 for what it does not know. Products with padding count.
+    """
+    costs = dict(costs)
+    for call in _CALL.finditer(text):
+        left, right, out = [
+            [int(n) for n in call[name].split(",")] for name in ("left", "right", "out")
+        ]
+        found = _OUTPUTS.search(call["config"])
+        # Protocol buffers leave zeros out.
+        terms = math.prod(right) // right[int(found[1]) if found else 0]
+        size = sum([math.prod(shape) for shape in (left, right, out)])
+        more = {"flops": 2 * math.prod(out) * terms, "bytes accessed": 4 * size}
+        for name, count in more.items():
+            costs[name] = costs.get(name, -1.0) + 1.0 + count
+    return costs
