@@ -4,9 +4,9 @@ XLA knows them as custom calls, ``__onednn$convolution`` and others, whose ``bac
 JSON form of a message of XLA (``xla/service/cpu/onednn_config.proto``). Operands and results lie
 row by row, in float32 here. XLA itself does not write these calls.
 
-Each call looks the kernel up by shapes, which takes 20 to 40 us. Convolutions gain by it; products
-of matrices (``__onednn$matmul``), also batches of them, do not, nor do softmax, which writes over its
-operand, and layer norm.
+Each call looks the kernel up by shapes, which takes 20 to 40 us. Convolutions gain by it. Products
+of matrices (``__onednn$matmul``), also batches of them, do not, nor does layer norm; softmax writes
+over its operand.
 """
 
 from __future__ import annotations
