@@ -16,7 +16,7 @@ import numpy as np
 import tracebridge.core.lax as lax
 from tracebridge.core.conv import cpu_forms as forms
 from tracebridge.core.conv import cpu_toeplitz as toeplitz
-from tracebridge.core.conv import onednn
+from tracebridge.core.conv import library_forms, onednn
 from tracebridge.core.conv.geometry import Geometry, geometry_of, padded
 from tracebridge.core.dtypes.dtypes import is_float
 from tracebridge.core.ir.primitive import Primitive
@@ -36,13 +36,20 @@ _MAX_PLACES = 64  # results, or taps, that are written out one by one
 _MAX_PEELED = 8
 _MAX_GROUPS = 8
 _MAX_PHASES = 16
+_SOME = 1 << 18
 _MANY = 1 << 20
 _MANY_TERMS = 1 << 23  # products that the library's kernels do faster than a loop
+_LEAST_TERMS = 16  # of a result, so that they do
+_MANY_FOR_LIBRARY = 1 << 27
+_LARGE_IMAGE = 48 * 48
 _MANY_WITH_GAPS = 1 << 25  # products, most of them with zeros
 
 
-def form_of(g: Geometry, dtype: Any) -> Form | None:
-    """The form that is faster than the operation for elements of ``dtype``, if there is one."""
+def form_of(g: Geometry, dtype: Any, library: bool) -> Form | None:
+    """The form that is faster than the operation for elements of ``dtype``, if there is one.
+
+    ``library`` is whether there is one for convolutions.
+    """
     if g.n_space == 0 or g.products < _FEW_PRODUCTS:
         return None
     few_results = _is_few_results(g)
@@ -50,14 +57,19 @@ def form_of(g: Geometry, dtype: Any) -> Form | None:
         return forms.pointwise_gradient
     if g.batch_groups > 1:
         if few_results and forms.can_contract(g):
+            gradient = _gradient_by_library(g) if library else None
+            if gradient is not None:
+                return gradient
             single = g.lhs[g.numbers.lhs_spec[0]] == g.groups and g.outputs == 1
             return forms.summed_products if single else forms.contracted
         return forms.groups_apart if g.groups <= _MAX_GROUPS else None
     if any([a > 1 for a in g.lhs_dilation]):
-        return _form_with_gaps(g, dtype, few_results)
+        return _form_with_gaps(g, dtype, few_results, library)
     if _is_long(g):
         is_gradient = g.results[0] < g.kernel[0]
         return toeplitz.by_block_products if is_gradient else toeplitz.by_blocks
+    if few_results and library and g.groups == 1 and _is_large(g):
+        return library_forms.features_last
     terms = g.inputs * math.prod(g.kernel)
     if not few_results and terms <= _most_terms(g, dtype):
         return forms.multiply_add
@@ -68,6 +80,26 @@ def form_of(g: Geometry, dtype: Any) -> Form | None:
     if 1 < g.groups <= _MAX_GROUPS:
         return forms.groups_apart
     return None
+
+
+def _gradient_by_library(g: Geometry) -> Form | None:
+    """How the library makes the gradient of a kernel with groups, if it is fast at that."""
+    if g.products < _SOME or max(g.lhs_dilation) > 1 or g.n_space > 3:
+        return None
+    single = g.lhs[g.numbers.lhs_spec[0]] == g.groups and g.outputs == 1
+    if single:
+        return library_forms.depthwise_gradient if g.n_space > 1 else None
+    return library_forms.grouped_gradient if g.outputs >= onednn.LEAST_OF_GROUP else None
+
+
+def _is_large(g: Geometry) -> bool:
+    """Whether turning an image round is little beside its gradient."""
+    return (
+        g.n_space == 2
+        and math.prod(g.sizes) >= _LARGE_IMAGE
+        and g.products >= _MANY_FOR_LIBRARY
+        and not onednn.has_kernels(g, np.float32)
+    )
 
 
 def _is_few_results(g: Geometry) -> bool:
@@ -86,7 +118,7 @@ def _most_terms(g: Geometry, dtype: Any) -> int:
     return _MAX_SINGLE_TERMS if g.inputs <= _MAX_FEATURES else 0
 
 
-def _form_with_gaps(g: Geometry, dtype: Any, few_results: bool) -> Form | None:
+def _form_with_gaps(g: Geometry, dtype: Any, few_results: bool, library: bool) -> Form | None:
     if few_results:
         return forms.contracted if forms.can_contract(g) else None
     simple = all(
@@ -103,7 +135,9 @@ def _form_with_gaps(g: Geometry, dtype: Any, few_results: bool) -> Form | None:
     if is_apart and phases >= _MAX_PHASES:
         return forms.spread_products
     is_slow = g.groups > 1 or g.n_space == 3 or dtype == np.float64
-    is_slow = is_slow or (g.products >= _MANY_WITH_GAPS and onednn.has_kernels(g, dtype))
+    is_slow = is_slow or (
+        library and g.products >= _MANY_WITH_GAPS and onednn.has_kernels(g, dtype)
+    )
     return forms.by_phases if is_slow and phases <= _MAX_PHASES else None
 
 
@@ -130,8 +164,9 @@ def lower(prim: Primitive, ctx: LoweringContext, *operands: IrValue, **params: A
     g = geometry_of(x.shape, y.shape, out.shape, params)
     if _is_outside(g):
         return prim.lower(ctx, *operands, **params)
-    form = form_of(g, dtype)
-    if not ctx.is_split and _is_for_library(g, dtype, form):
+    library = onednn.IS_BUILT_IN and not ctx.is_split and dtype == np.float32
+    form = form_of(g, dtype, library)
+    if library and _is_for_library(g, dtype, form):
         form = by_library
     if form is None:
         return prim.lower(ctx, *operands, **params)
@@ -167,8 +202,10 @@ def _is_for_library(g: Geometry, dtype: Any, form: Form | None) -> bool:
     if form is forms.multiply_add:
         features_last = onednn.has_features_last(g)
         if g.groups > 1:
-            return (features_last or g.inputs > 1) and onednn.can_convolve(g, dtype)
-        if not (features_last and g.outputs > 1 and g.products >= _MANY_TERMS):
+            many = g.inputs >= 2 * onednn.LEAST_OF_GROUP
+            return (features_last or many) and onednn.can_convolve(g, dtype)
+        terms = g.inputs * math.prod(g.kernel)
+        if not (features_last and terms >= _LEAST_TERMS and g.products >= _MANY_TERMS):
             return False
     return onednn.can_convolve(g, dtype)
 

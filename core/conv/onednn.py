@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 # A call looks the kernel up and arranges the weights anew, which takes 40 us. XLA does so many
 # products meanwhile; with groups, or along three axes, fewer.
 _FEW_PRODUCTS = 1 << 22
-_FEW_SLOW_PRODUCTS = 1 << 20
-_MAX_KERNEL = 1 << 10  # places of a kernel, beyond which the library has plain loops only
+_FEW_SLOW_PRODUCTS = 1 << 21
+_MAX_KERNEL = 1 << 14  # places of a kernel
+LEAST_OF_GROUP = 4
+"""Features of a group; for fewer the library has plain loops."""
 
 
 def has_kernels(g: Geometry, dtype: Any) -> bool:
@@ -31,8 +33,17 @@ def has_kernels(g: Geometry, dtype: Any) -> bool:
         and dtype == np.float32
         and 1 <= g.n_space <= 3
         and g.batch_groups == 1
+        and (g.groups == 1 or _has_kernels_for_groups(g))
         and all([_is_usual(spec) for spec in (g.numbers.lhs_spec, g.numbers.out_spec)])
     )
+
+
+def _has_kernels_for_groups(g: Geometry) -> bool:
+    if g.inputs == g.outputs == 1:
+        return g.n_space > 1
+    # Few inputs do where the kernel is as large as an image: a gradient.
+    is_gradient = math.prod(g.results) < math.prod(g.kernel)
+    return (is_gradient or g.inputs >= LEAST_OF_GROUP) and g.outputs >= LEAST_OF_GROUP
 
 
 def can_convolve(g: Geometry, dtype: Any) -> bool:
@@ -42,7 +53,7 @@ def can_convolve(g: Geometry, dtype: Any) -> bool:
         has_kernels(g, dtype)
         and g.products >= least
         and max(g.lhs_dilation) == 1
-        and math.prod(g.kernel) <= min(_MAX_KERNEL, math.prod(g.results))
+        and math.prod(g.kernel) <= _MAX_KERNEL
     )
 
 

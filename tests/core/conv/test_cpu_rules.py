@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,10 @@ from tracebridge.core.config.option_scopes import enable_x64
 from tracebridge.core.config.scopes import scope
 from tracebridge.core.conv import cpu_forms as forms
 from tracebridge.core.conv import cpu_toeplitz as toeplitz
+from tracebridge.core.conv import onednn
 from tracebridge.core.conv.cpu_rules import form_of
 from tracebridge.core.conv.geometry import geometry_of
+from tracebridge.core.lowering.context import forget_copies
 
 F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
 LAST = ("NHWC", "HWIO", "NHWC")
@@ -65,8 +68,17 @@ def convolution(name: str) -> Any:
     return f, random.normal(size=x).astype(dtype), random.normal(size=y).astype(dtype)
 
 
+@pytest.fixture
+def without_library(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The forms of our own, also where a library would be called (test_onednn.py)."""
+    monkeypatch.setattr(onednn, "IS_BUILT_IN", False)
+    forget_copies()
+    yield
+    forget_copies()
+
+
 @pytest.mark.parametrize("name", CASES)
-def test_forms_agree_with_the_operation(name: str) -> None:
+def test_forms_agree_with_the_operation(name: str, without_library: None) -> None:
     """The same sums in another order, by the form that the rule says."""
     f, x, y = convolution(name)
     with enable_x64(), scope("platform_rules", False):
@@ -76,7 +88,7 @@ def test_forms_agree_with_the_operation(name: str) -> None:
         result = np.asarray(tb.jit(f)(x, y))
     g = geometry_of(x.shape, y.shape, expected.shape, equation.params)
 
-    assert form_of(g, x.dtype) is CASES[name][0]
+    assert form_of(g, x.dtype, library=False) is CASES[name][0]
     assert result.dtype == expected.dtype
     scale = np.abs(expected).max()
     np.testing.assert_allclose(result, expected, atol=scale * 8 * np.finfo(x.dtype).eps)

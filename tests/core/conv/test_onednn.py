@@ -14,7 +14,7 @@ import tracebridge as tb
 import tracebridge.numpy as jnp
 from tracebridge import export, lax
 from tracebridge.core.config.scopes import scope
-from tracebridge.core.conv import onednn
+from tracebridge.core.conv import cpu_rules, onednn
 from tracebridge.core.lowering.context import forget_copies
 from tracebridge.core.mlir.onednn import CONVOLUTION
 
@@ -26,7 +26,9 @@ def at_any_size(monkeypatch: pytest.MonkeyPatch):
     """The library is called for small convolutions too."""
     monkeypatch.setattr(onednn, "_FEW_PRODUCTS", 1)
     monkeypatch.setattr(onednn, "_FEW_SLOW_PRODUCTS", 1)
-    monkeypatch.setattr("tracebridge.core.conv.cpu_rules._is_for_library", _can_convolve)
+    for name in ("_FEW_PRODUCTS", "_SOME", "_LARGE_IMAGE", "_MANY_FOR_LIBRARY", "_MANY_WITH_GAPS"):
+        monkeypatch.setattr(cpu_rules, name, 1)
+    monkeypatch.setattr(cpu_rules, "_is_for_library", _can_convolve)
     forget_copies()
     yield
     forget_copies()
@@ -60,14 +62,14 @@ CASES: dict[str, tuple[Any, ...]] = {
     ),
     "holes": ((2, 9, 8, 3), (3, 2, 3, 4), ("NHWC", "HWIO", "NHWC"), {"rhs_dilation": (2, 3)}),
     "groups": (
-        (2, 9, 8, 6),
-        (3, 2, 2, 9),
+        (2, 9, 8, 12),
+        (3, 2, 4, 15),
         ("NHWC", "HWIO", "NHWC"),
         {"feature_group_count": 3},
     ),
     "depthwise": (
         (2, 5, 9, 8),
-        (10, 1, 3, 3),
+        (5, 1, 3, 3),
         ("NCHW", "OIHW", "NCHW"),
         {"feature_group_count": 5, "padding": "SAME"},
     ),
@@ -100,8 +102,12 @@ def test_values_are_those_of_the_operation(case: str, at_any_size: None) -> None
     np.testing.assert_allclose(f(x, y), expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("case", ["strides, pads", "pads that cut", "groups", "depthwise", "3d"])
-def test_gradients_are_those_of_the_operation(case: str, at_any_size: None) -> None:
+# how often the library is called for the gradients of both operands
+@pytest.mark.parametrize(
+    ("case", "calls"),
+    [("nchw", 2), ("strides, pads", 5), ("pads that cut", 2), ("groups", 2), ("depthwise", 2)],
+)
+def test_gradients_are_those_of_the_operation(case: str, calls: int, at_any_size: None) -> None:
     f = convolution(case)
     x, y = array(0, CASES[case][0]), array(1, CASES[case][1])
     ct = array(2, f(x, y).shape)
@@ -111,6 +117,7 @@ def test_gradients_are_those_of_the_operation(case: str, at_any_size: None) -> N
 
     with scope("platform_rules", False):
         expected = tb.jit(gradients)(x, y)
+    assert tb.jit(gradients).lower(x, y).as_text().count(CONVOLUTION) == calls
     for g, e in zip(tb.jit(gradients)(x, y), expected, strict=True):
         np.testing.assert_allclose(g, e, rtol=1e-5, atol=1e-4)
 
@@ -124,6 +131,17 @@ def test_narrow_floats_are_summed_in_float32(dtype: str, at_any_size: None) -> N
     assert got.dtype == dtype
     wide = f(x.astype("float32"), y.astype("float32"))
     np.testing.assert_array_equal(got, wide.astype(dtype))
+
+
+def test_numbers_that_are_not_finite_stay_where_they_are(at_any_size: None) -> None:
+    f = convolution("strides, pads")
+    x, y = np.array(array(0, (2, 9, 8, 3))), array(1, (3, 2, 3, 4))
+    x[0, 0, 0, 0], x[1, 4, 4, 1] = np.nan, np.inf
+    with scope("platform_rules", False):
+        expected = np.asarray(tb.jit(f)(x, y))
+    result = np.asarray(tb.jit(f)(x, y))
+    np.testing.assert_array_equal(np.isnan(result), np.isnan(expected))
+    np.testing.assert_array_equal(np.isinf(result), np.isinf(expected))
 
 
 def test_inside_of_loops_and_maps(at_any_size: None) -> None:
@@ -147,10 +165,10 @@ def test_the_library_is_left_alone_where_it_has_no_kernels(at_any_size: None) ->
     layouts = ("NHWC", "HWIO", "NHWC")
     x, y = array(0, (2, 9, 8, 3)), array(1, (3, 2, 3, 4))
     assert calls(x, y, layouts)
-    assert not calls(x, y, layouts, lhs_dilation=(2, 1))
-    assert not calls(x, y, layouts, feature_group_count=1, batch_group_count=2)
+    assert not calls(x, y, layouts, lhs_dilation=(2, 1), rhs_dilation=(2, 1))
     assert not calls(array(0, (3, 9, 8, 2)), y, ("CHWN", "HWIO", "CHWN"))
-    assert not calls(x, array(1, (7, 7, 3, 4)), layouts)  # fewer results than taps
+    thin = {"feature_group_count": 3}  # two outputs of one feature
+    assert not calls(x, array(1, (3, 2, 1, 6)), layouts, **thin)
     with tb.enable_x64():
         assert not calls(array(0, x.shape, "float64"), array(1, y.shape, "float64"), layouts)
 
@@ -175,7 +193,7 @@ def test_work_in_the_library_counts_as_flops(at_any_size: None) -> None:
     f = convolution("groups")
     x, y = array(0, CASES["groups"][0]), array(1, CASES["groups"][1])
     lowered = tb.jit(f).lower(x, y)
-    flops = 2 * f(x, y).size * 3 * 2 * 2
+    flops = 2 * f(x, y).size * 3 * 2 * 4
     assert lowered.cost_analysis()["flops"] == flops
     assert lowered.compile().cost_analysis()["flops"] == flops
 
