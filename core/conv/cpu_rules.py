@@ -39,6 +39,9 @@ _MAX_PHASES = 16
 _SOME = 1 << 18
 _MANY = 1 << 20
 _MANY_TERMS = 1 << 23  # products that the library's kernels do faster than a loop
+_FEW_SUMS = 9  # results that loops add up as fast
+_LARGE = 1 << 21  # elements that those loops do not hold in caches
+_WIDE = 256  # features, of which fewer do not keep the library's threads busy
 _LEAST_TERMS = 16  # of a result, so that they do
 _MANY_FOR_LIBRARY = 1 << 27
 _LARGE_IMAGE = 48 * 48
@@ -88,7 +91,10 @@ def _gradient_by_library(g: Geometry) -> Form | None:
         return None
     single = g.lhs[g.numbers.lhs_spec[0]] == g.groups and g.outputs == 1
     if single:
-        return library_forms.depthwise_gradient if g.n_space > 1 else None
+        features = g.lhs[g.numbers.lhs_spec[1]] * g.groups
+        many = math.prod(g.results) > _FEW_SUMS or math.prod(g.lhs) >= _LARGE
+        is_wide = g.n_space > 1 and features >= _WIDE
+        return library_forms.depthwise_gradient if is_wide and many else None
     return library_forms.grouped_gradient if g.outputs >= onednn.LEAST_OF_GROUP else None
 
 

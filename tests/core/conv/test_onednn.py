@@ -26,7 +26,8 @@ def at_any_size(monkeypatch: pytest.MonkeyPatch):
     """The library is called for small convolutions too."""
     monkeypatch.setattr(onednn, "_FEW_PRODUCTS", 1)
     monkeypatch.setattr(onednn, "_FEW_SLOW_PRODUCTS", 1)
-    for name in ("_FEW_PRODUCTS", "_SOME", "_LARGE_IMAGE", "_MANY_FOR_LIBRARY", "_MANY_WITH_GAPS"):
+    limits = ("_FEW_PRODUCTS", "_SOME", "_LARGE_IMAGE", "_MANY_FOR_LIBRARY", "_MANY_WITH_GAPS")
+    for name in (*limits, "_FEW_SUMS", "_WIDE"):
         monkeypatch.setattr(cpu_rules, name, 1)
     monkeypatch.setattr(cpu_rules, "_is_for_library", _can_convolve)
     forget_copies()
