@@ -19,7 +19,7 @@ from tracebridge.core.dtypes.canonicalize import (
     default_float,
     default_int,
 )
-from tracebridge.core.dtypes.dtypes import is_inexact, is_integer, real_of
+from tracebridge.core.dtypes.dtypes import float0, is_inexact, is_integer, real_of
 from tracebridge.core.dtypes.promotion import promote
 from tracebridge.core.dtypes.weak_type import is_python_scalar, scalar_dtype
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, index_of
@@ -79,7 +79,10 @@ def _constant(
     out_sharding: ShardingLike | None,
 ) -> Any:
     kind = default_float() if dtype is None else canonicalize_explicit(dtype, name)
-    filled = _full_staged((value,), (canonical_shape(shape, name), kind))
+    sizes = canonical_shape(shape, name)
+    if kind == float0:
+        return float0_of(sizes)
+    filled = _full_staged((value,), (sizes, kind))
     return on_device(filled, device, out_sharding, name)
 
 
@@ -154,6 +157,8 @@ def full(
     else:
         kind, weak = canonicalize_explicit(dtype, "full"), False
     sizes = canonical_shape(shape, "full")
+    if kind == float0:
+        return float0_of(sizes)
     if getattr(value, "ndim", 0):
         filled = _broadcast_full((value,), (sizes, kind))
     else:

@@ -425,4 +425,6 @@ def isscalar(element: Any) -> bool:
         return True
     if isinstance(element, np.ndarray):
         return element.ndim == 0
-    return issubclass(type(element), EngineValue) and element.aval.ndim == 0
+    if issubclass(type(element), EngineValue):
+        return element.aval.ndim == 0
+    return hasattr(element, "__jax_array__") and isscalar(element.__jax_array__())

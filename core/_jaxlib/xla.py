@@ -286,6 +286,17 @@ QUICK_COMPILE: tuple[tuple[str, int | bool], ...] = (
 """Flags with which XLA compiles a program for the CPU in a third of the time; it runs slower."""
 
 
+_EFFORTS = frozenset(
+    {
+        "exec_time_optimization_effort",
+        "memory_fitting_effort",
+        "memory_fitting_level",
+        "optimization_level",
+    }
+)
+# These are fields of the build options, not flags of XLA.
+
+
 def make_compile_options(
     num_replicas: int = 1,
     num_partitions: int = 1,
@@ -301,7 +312,8 @@ def make_compile_options(
 
     `device_assignment` is a matrix of device ids, [replica][partition]; it may be left out for
     one replica and one partition. `spmd` turns on the partitioner together with Shardy (a module
-    with sdy attributes needs both). `env_overrides` are XLA flags by name. The two `propagate`
+    with sdy attributes needs both). `env_overrides` are XLA flags by name, and how much effort
+    XLA spends (names in `_EFFORTS`). The two `propagate`
     sequences say, for each parameter and output, whether the partitioner may choose its sharding.
     """
     options = CompileOptions()
@@ -324,8 +336,14 @@ def make_compile_options(
         build.allow_spmd_sharding_propagation_to_output = list(propagate_to_outputs)
     if optimization_level is not None:
         build.debug_options.xla_backend_optimization_level = optimization_level
-    if env_overrides:
-        options.env_option_overrides = list(env_overrides)
+    flags: list[tuple[str, str | bool | int | float]] = []
+    for name, value in env_overrides:
+        if name in _EFFORTS:
+            setattr(build, name, value)
+        else:
+            flags.append((name, value))
+    if flags:
+        options.env_option_overrides = flags
     return options
 
 

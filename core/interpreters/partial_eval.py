@@ -75,6 +75,9 @@ def _split(
         sorted([*again, *unknown_steps]),
         [s for s, u in zip(jaxpr.outs, unknown_out, strict=True) if u],
     )
+    if again:
+        # Of a call that is computed again, only some results may be wanted.
+        unknown_jaxpr, needed = _without_unused(unknown_jaxpr, needed)
     known_outs = [s for s, u in zip(jaxpr.outs, unknown_out, strict=True) if not u]
     known_jaxpr = _sub_jaxpr(
         jaxpr,
@@ -84,6 +87,16 @@ def _split(
     )
     known_jaxpr, _ = dce_jaxpr(known_jaxpr, (True,) * len(known_jaxpr.outs), keep_in=True)
     return PartialJaxprs(known_jaxpr, unknown_jaxpr, unknown_out, len(needed))
+
+
+def _without_unused(unknown: Jaxpr, needed: list[int]) -> tuple[Jaxpr, list[int]]:
+    """The unknown part without what nothing needs, and the residuals that are left."""
+    smaller, used = dce_jaxpr(unknown, (True,) * len(unknown.outs), keep_in=True)
+    n = len(needed)
+    if not all(used[:n]):
+        inputs = [i for i in range(smaller.n_in) if i >= n or used[i]]
+        smaller = _sub_jaxpr(smaller, inputs, [*range(len(smaller.equations))], [*smaller.outs])
+    return smaller, [s for s, u in zip(needed, used, strict=False) if u]
 
 
 def _needed_residuals(

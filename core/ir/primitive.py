@@ -71,6 +71,8 @@ class Primitive(abc.ABC):
     map_primitive: ClassVar[bool] = False
     # Its parameter ``jaxpr`` is run step by step; under a checkpoint each step keeps its share.
     runs_steps: ClassVar[bool] = False
+    # One of the programs in its parameter ``branches`` is run; each keeps its share as well.
+    runs_one: ClassVar[bool] = False
     # Whether it moves elements about, whatever they are: arrays of extended dtypes need no rule.
     moves_elements: ClassVar[bool] = False
     # Whether two equations with the same arguments may become one.

@@ -10,6 +10,7 @@ import numpy as np
 
 from tracebridge.core import lax
 from tracebridge.core.dtypes.canonicalize import canonicalize, canonicalize_explicit
+from tracebridge.core.dtypes.dtypes import float0
 from tracebridge.core.errors.shape_errors import RankError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.float0 import is_float0
@@ -47,7 +48,10 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None
         msg = f"full: fill_value must be a scalar, got {value.aval.str_short()}"
         raise RankError(msg)
     if dtype is not None:
-        value = lax.convert_dtype(value, canonicalize_explicit(dtype, "full"))
+        kind = canonicalize_explicit(dtype, "full")
+        if kind == float0:
+            return float0_of(as_shape("full", shape))
+        value = lax.convert_dtype(value, kind)
     out = lax.broadcast_in_dim(value, as_shape("full", shape), ())
     return out if sharding is None else at_sharding("full", out, sharding)
 

@@ -241,7 +241,7 @@ def _basis(avals: Sequence[ShapedArray]) -> tuple[list[Value], int]:
     """All unit vectors of a list of arrays, stacked along a leading axis, and their number."""
     n = sum([a.size for a in avals])
     if n == 1 and len(avals) == 1:
-        return [full_of(batched_aval(avals[0].strong, 1), 1)], 1
+        return [full_of(batched_aval(avals[0], 1), 1)], 1
     parts: list[Value] = []
     start = 0
     for a in avals:

@@ -184,10 +184,11 @@ def _check_specs(**options: Any) -> None:
     """Raise AxisSpecError unless all leaves are ints or None."""
     for option, axes in options.items():
         for leaf in leaves(axes):
-            # A bool is an index for Python, but hardly meant as an axis.
             if type(leaf) in SPEC_TYPES:
                 continue
-            if isinstance(leaf, bool) or not hasattr(leaf, "__index__"):
+            # A bool, or an array, can be an index for Python, but is hardly meant as an axis.
+            is_array = hasattr(leaf, "aval")
+            if is_array or isinstance(leaf, bool) or not hasattr(leaf, "__index__"):
                 raise AxisSpecError(
                     f"vmap: {option} contains {shown(leaf)} of type {type(leaf).__name__}",
                     expected="ints, None, and tuples, lists or dicts of them",

@@ -55,6 +55,7 @@ class Choice(HigherOrderPrimitive):
 
     n_lead: ClassVar[int]
     effect_place = "in_control_flow"
+    runs_one = True
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
         # Branches agree in shapes and dtypes; the first one says what is weakly typed. So a branch

@@ -325,7 +325,7 @@ def eval_in_place(
 ) -> list[Any]:
     """Run ``jaxpr`` with calls inlined; what is staged gets the lines of its equations.
 
-    Bodies of ``scan`` become checkpoints with ``policy``.
+    Bodies of ``scan`` and branches of ``cond`` become checkpoints with ``policy``.
     """
     env: list[Any] = [*args, *jaxpr.consts]
     for k, (app, idx) in enumerate(jaxpr.equations):
@@ -335,8 +335,8 @@ def eval_in_place(
             env.extend(eval_in_place(inner, process, values, staging, policy))
             continue
         start = len(staging.equations)
-        if policy is not None and app.primitive.runs_steps:
-            app = _with_checkpointed_body(app, policy)  # noqa: PLW2901 - the same equation
+        if policy is not None and (app.primitive.runs_steps or app.primitive.runs_one):
+            app = _with_checkpoints_inside(app, policy)  # noqa: PLW2901 - the same equation
         if jaxpr.sources is None:
             result = process(app, values)
         else:
@@ -351,16 +351,35 @@ def eval_in_place(
     return [env[i] for i in jaxpr.outs]
 
 
-def _with_checkpointed_body(app: Application, policy: Policy) -> Any:
-    """A scan that keeps of each step what the policy allows, and the carry that enters it."""
-    body: Jaxpr = app.params["jaxpr"]
-    n = body.n_in
-    params = {"jaxpr": body, "prevent_cse": (False,) * n, "policy": policy, "differentiated": False}
-    inner = checkpoint_p.application(body.in_avals, params)
-    outs = range(n, n + len(body.outs))
-    equation = (inner, tuple(range(n)))
-    wrapped = Jaxpr(body.in_avals, (), (equation,), outs, body.out_avals, None, body.debug)
-    return app.primitive.application(app.avals, {**app.params, "jaxpr": wrapped})
+def _with_checkpoints_inside(app: Application, policy: Policy) -> Any:
+    """A scan that keeps of each step what the policy allows, and the carry that enters it.
+
+    Or a choice, which keeps that of the branch that is taken.
+    """
+    params = app.params
+    if app.primitive.runs_one:
+        changed: dict[str, Any] = {
+            "branches": tuple([_as_checkpoint(b, policy) for b in params["branches"]])
+        }
+    else:
+        changed = {"jaxpr": _as_checkpoint(params["jaxpr"], policy)}
+    return app.primitive.application(app.avals, {**params, **changed})
+
+
+def _as_checkpoint(body: Jaxpr, policy: Policy) -> Jaxpr:
+    """A program that only calls ``body``, as a checkpoint; the same one each time."""
+    key = ("as_checkpoint", policy)
+    found = body.cache.get(key)
+    if found is None:
+        n = body.n_in
+        free = (False,) * n
+        params = {"jaxpr": body, "prevent_cse": free, "policy": policy, "differentiated": False}
+        inner = checkpoint_p.application(body.in_avals, params)
+        outs = range(n, n + len(body.outs))
+        equation = (inner, tuple(range(n)))
+        found = Jaxpr(body.in_avals, (), (equation,), outs, body.out_avals, None, body.debug)
+        body.cache[key] = found
+    return found
 
 
 def _locate(equations: list[tuple[Any, ...]], start: int, source: object) -> None:

@@ -47,7 +47,10 @@ def lower_with_choice(ctx: LoweringContext, *operands: Any, **params: Any) -> An
     jaxpr: Jaxpr = params["jaxpr"]
     marked = [i for i, flag in enumerate(params["prevent_cse"]) if flag]
     # The last operands are cotangents: the choice waits for them.
-    known = [i for i in reversed(marked) if _has_element(jaxpr.in_avals[i])]
+    # A choice by a number that XLA knows would be no choice.
+    known = [
+        i for i in reversed(marked) if _has_element(jaxpr.in_avals[i]) and not _folds(operands[i])
+    ]
     if not params["differentiated"] or not known or jaxpr.effects:
         return lower_with_barrier(ctx, *operands, **params)
     avals = jaxpr.out_avals
@@ -61,6 +64,18 @@ def lower_with_choice(ctx: LoweringContext, *operands: Any, **params: Any) -> An
     with ctx.block(choice.regions[1], ()):
         ctx.finish([ctx.splat(False if a.dtype.kind == "b" else 0, a) for a in avals])
     return choice.results
+
+
+def _folds(x: Any, depth: int = 4) -> bool:
+    """Whether XLA computes ``x`` while it compiles: a constant, or made of constants alone."""
+    owner = x.owner
+    name = getattr(owner, "name", None)
+    if name is None:
+        return False
+    if name in ("stablehlo.constant", "stablehlo.iota"):
+        return True
+    operands = list(owner.operands)
+    return depth > 0 and bool(operands) and all([_folds(o, depth - 1) for o in operands])
 
 
 def _has_element(aval: ShapedArray) -> bool:

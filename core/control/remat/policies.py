@@ -113,8 +113,28 @@ class Decisions:
             return [False] * n
         if not isinstance(app.primitive, HigherOrderPrimitive):
             return [decide(self.policy, app)] * n
-        inner = [self.of_results(j) for j in jaxprs_in_params(app.params) if len(j.outs) == n]
-        return [_strictest(each) for each in zip(*inner, strict=True)] if inner else [False] * n
+        inner = [j for j in jaxprs_in_params(app.params) if len(j.outs) == n]
+        if not inner:
+            return [False] * n
+        if len(inner) == 1:
+            return self.of_results(inner[0])
+        rows = [self._of_computed(j) for j in inner]
+        return [_strictest([d for d in each if d is not None]) for each in zip(*rows, strict=True)]
+
+    def _of_computed(self, jaxpr: Jaxpr) -> list[Decision | None]:
+        """The decision for each result that the equations of a branch make of its inputs.
+
+        What is only handed on, or filled with zeros because another branch has it, is no reason to
+        keep or to forget it.
+        """
+        fixed = jaxpr.n_in + len(jaxpr.consts)
+        decisions: list[Decision | None] = [None] * fixed
+        is_filled = [i >= jaxpr.n_in for i in range(fixed)]
+        for app, idx in jaxpr.equations:
+            filled = all([is_filled[i] for i in idx])
+            is_filled.extend([filled] * len(app.outs))
+            decisions.extend([None] * len(app.outs) if filled else self.of(app))
+        return [decisions[s] for s in jaxpr.outs]
 
     def of_results(self, jaxpr: Jaxpr) -> list[Decision]:
         """The decision for each result of a Jaxpr."""

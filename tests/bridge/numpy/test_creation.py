@@ -42,3 +42,20 @@ def test_objects_with_the_buffer_protocol_are_read(given: Any) -> None:
 
     assert expected.dtype == found.dtype
     assert expected.tolist() == found.tolist()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        tnp.zeros,
+        tnp.ones,
+        tnp.empty,
+        lambda s, d: tnp.full(s, 0, d),
+        lambda s, d: tb.lax.full(s, 0, d),
+    ],
+)
+def test_tangents_of_integers_are_made_on_the_host(make: Callable[..., Any]) -> None:
+    """There is no float0 on devices."""
+    found = make((2, 3), tb.float0)
+
+    assert (tb.float0, (2, 3)) == (found.dtype, found.shape)

@@ -61,6 +61,14 @@ def test_isscalar_and_iterable(x, is_scalar, is_iterable):
     assert is_iterable == tnp.iterable(x)
 
 
+@pytest.mark.parametrize("shape", [(), (1,)])
+def test_isscalar_of_what_stands_for_an_array(shape):
+    """The array that an object stands for decides."""
+    stand_in = type("StandIn", (), {"__jax_array__": lambda self: tnp.ones(shape)})()
+
+    assert (shape == ()) == tnp.isscalar(stand_in)
+
+
 @pytest.mark.parametrize("dtype", ["float16", "float32", "bfloat16"])
 def test_finfo(dtype):
     """The limits are NumPy's and ml_dtypes'."""

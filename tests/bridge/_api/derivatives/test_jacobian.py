@@ -153,3 +153,12 @@ def test_too_few_arguments(jac: Any) -> None:
     """As in grad."""
     with pytest.raises(ArgumentSpecError, match=f"{jac.__name__}.*needs at least 2"):
         jac(lambda x, y: x, argnums=1)(1.0)
+
+
+@BOTH
+@pytest.mark.parametrize("x", [1.0, (1.0,)])
+def test_weak_types_are_kept(jac: Any, x: Any) -> None:
+    """The derivative by a Python number is as weakly typed as the number."""
+    found = tb.tree.leaves(jac(lambda y: y)(x))
+
+    assert all(leaf.weak_type for leaf in found)

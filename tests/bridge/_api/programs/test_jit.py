@@ -313,6 +313,15 @@ def test_compiler_options() -> None:
         tb.jit(lambda x: x + 1, compiler_options={"xla_no_such_flag": True})(1.0)
 
 
+def test_effort_options() -> None:
+    """How much effort XLA spends is no flag, but is given like one."""
+    efforts = {"exec_time_optimization_effort": 0.5, "memory_fitting_effort": 0.0}
+    levels = {"optimization_level": 1, "memory_fitting_level": 0}
+    f = tb.jit(lambda x: x + 1, compiler_options={**efforts, **levels})
+
+    assert 2.0 == float(f(1.0))
+
+
 FAST = {"xla_cpu_enable_fast_math": True}
 
 

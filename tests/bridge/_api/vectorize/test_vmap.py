@@ -288,3 +288,10 @@ def test_sizes_that_are_no_python_ints(size: Any) -> None:
     """Any integer is a size."""
     np.testing.assert_array_equal(tb.vmap(lambda x: x, axis_size=size)(A), A)
     assert (2,) == tb.vmap(lambda: 1.0, axis_size=size)().shape
+
+
+@pytest.mark.parametrize("axes", [{"in_axes": (tnp.arange(2),)}, {"out_axes": tnp.int32(0)}])
+def test_arrays_are_no_axes(axes: Any) -> None:
+    """Not even those that Python takes as an index."""
+    with pytest.raises(AxisSpecError, match="of type Array"):
+        tb.vmap(lambda x: x, **axes)(A)

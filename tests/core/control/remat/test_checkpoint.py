@@ -165,6 +165,41 @@ def test_policies_see_into_calls_and_loops() -> None:
     assert counts(nested, w, x)["dot_general"] == plain
 
 
+def test_policies_see_into_branches() -> None:
+    """What a branch may keep is kept, whatever the other one does."""
+    w, x = tnp.ones((3, 3)), tnp.ones((3,))
+    body = lambda w, x: tnp.sin(tnp.sin(x @ w) @ w)
+    chosen = lambda w, x: tnp.sum(tb.lax.cond(x.sum() > 0, body, lambda w, x: x, w, x))
+    for policy in POLICIES:
+        ours = tb.checkpoint(chosen, policy=policy)
+        close(tb.grad(ours, (0, 1))(w, x), tb.grad(chosen, (0, 1))(w, x))
+    made = lambda policy: counts(tb.checkpoint(chosen, policy=policy), w, x)
+    plain = counts(chosen, w, x)
+
+    assert plain["dot_general"] == made(P.dots_saveable)["dot_general"]
+    assert plain == made(P.everything_saveable)
+    assert plain["dot_general"] < made(None)["dot_general"]
+
+
+def test_only_what_is_wanted_of_a_call_is_computed_again() -> None:
+    """The rule of a function calls one that gives a value and its derivative."""
+
+    @tb.custom_jvp
+    def f(x: Any) -> Any:
+        return tnp.sin(x)
+
+    @f.defjvp
+    def _(primals: Any, tangents: Any) -> Any:
+        value, slope = tb.jit(lambda x: (tnp.sin(x), tnp.cos(x)))(*primals)
+        return value, slope * tangents[0]
+
+    ours = tb.checkpoint(lambda x: f(x), policy=P.nothing_saveable)
+
+    way_back = tb.make_jaxpr(tb.linearize(ours, 1.0)[1])(1.0).jaxpr
+    assert not equations_of(way_back, "sin", inside=True)
+    assert 1 == len(equations_of(way_back, "cos", inside=True))
+
+
 def test_scan_over_checkpointed_layers() -> None:
     """A loop whose body is checkpointed keeps one carry per step."""
     w = tnp.ones((4, 3, 3)) * 0.3
@@ -316,6 +351,13 @@ def test_prevent_cse_sets_the_second_computation_apart(platform: str, mark: str)
     free = tb.checkpoint(sines, prevent_cse=False)
     assert mark not in text(tb.grad(free))
     close(tb.jit(tb.grad(free))(1.0), tb.grad(sines)(1.0))
+
+
+def test_the_choice_does_not_depend_on_constants() -> None:
+    """The cotangent of a loss is 1, which XLA knows: another operand decides."""
+    text = tb.jit(tb.grad(tb.checkpoint(sines))).lower(1.0).as_text("hlo")
+
+    assert "conditional" in text
 
 
 @pytest.mark.parametrize("x", [np.nan, np.inf, -3e38, 0.0, 1e-40])
