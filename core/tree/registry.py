@@ -371,25 +371,36 @@ class Partial(functools.partial[Any]):
 
 
 class _Opaque:
-    """A callable that ``functools.partial`` cannot see into; compares like what it holds."""
+    """A callable that ``functools.partial`` cannot see into.
 
-    __slots__ = ("_function",)
+    It is equal to another one with the same function and arguments, and to the object inside. What
+    holds arguments that have no hash, such as arrays, is only equal to itself.
+    """
+
+    __slots__ = ("_function", "_key")
 
     def __init__(self, function: functools.partial[Any]) -> None:
         self._function = function
+        self._key: tuple[Any, ...] = (
+            function.func,
+            function.args,
+            tuple(sorted(function.keywords.items())),
+        )
+        try:
+            hash(self._key)
+        except TypeError:
+            self._key = (_Opaque, id(function))
 
     def __call__(self, *args: object, **kw: object) -> Any:
         return self._function(*args, **kw)
 
-    def _key(self) -> tuple[Any, ...]:
-        f = self._function
-        return f.func, f.args, tuple(sorted(f.keywords.items()))
-
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Opaque) and self._key() == other._key()
+        if isinstance(other, _Opaque):
+            return self._key == other._key
+        return other is self._function
 
     def __hash__(self) -> int:
-        return hash(self._key())
+        return hash(self._key)
 
     def __repr__(self) -> str:
         return repr(self._function)

@@ -347,6 +347,17 @@ class TestPartial:
         assert tree.structure(one) == tree.structure(two)
         assert tree.structure(one) != tree.structure(registry.Partial(functools.partial(add, 9), 2))
 
+    def test_of_a_plain_partial_equals_it(self) -> None:
+        """Also where the arguments that it binds have no hash."""
+        for bound in (1, [1]):
+            plain = functools.partial(add, bound)
+            one, two = registry.Partial(plain, 2), registry.Partial(plain, 3)
+
+            assert plain == one.func
+            assert one.func == two.func
+            assert hash(one.func) == hash(two.func)
+            assert tree.structure(one) == tree.structure(two)
+
     def test_of_a_partial(self):
         """Arguments of both become children."""
         nested = registry.Partial(registry.Partial(add, 1), 2, k=3)
