@@ -20,6 +20,7 @@ from tracebridge.core.control.calls.inline_rules import (
 )
 from tracebridge.core.control.calls.permute import permute_jaxpr
 from tracebridge.core.control.custom.custom_rule_call import CustomRuleCall, TracedRule
+from tracebridge.core.control.custom.reduced_rules import ReducedJvpRule
 from tracebridge.core.control.custom.rule_functions import (
     flat_function,
     flat_jvp_rule,
@@ -363,6 +364,9 @@ class CustomJvpCall(CustomRuleCall):
     def transpose(self, ct: Sequence[Value | None], *args: Value, **params: Any) -> Sequence[Any]:
         """Where a rule calls the function on tangents, it must be linear: its own code says how."""
         return closed_call_p.transpose(ct, *args, jaxpr=params["call_jaxpr"])
+
+    def reduced_rule(self, rule: object, used_outs: tuple[bool, ...]) -> Any:
+        return ReducedJvpRule(rule, used_outs)
 
     def batched_rule(
         self,

@@ -15,6 +15,7 @@ from tracebridge.core.control.custom.custom_staging import (
     run_in_place,
     trace_with_rule,
 )
+from tracebridge.core.interpreters.dce import dce_jaxpr
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.primitive import HigherOrderPrimitive
 from tracebridge.core.lax.batch_util import mapped_to_front
@@ -22,6 +23,7 @@ from tracebridge.core.tree.tree import PyTreeDef
 
 if TYPE_CHECKING:
     from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.application import Application
     from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
     from tracebridge.core.ir.value import Value
 
@@ -95,6 +97,20 @@ class CustomRuleCall(HigherOrderPrimitive):
         out_dims: tuple[int | None, ...],
     ) -> Any:
         """The rule of the batched call."""
+
+    @abc.abstractmethod
+    def reduced_rule(self, rule: object, used_outs: tuple[bool, ...]) -> Any:
+        """The rule of the call of which only some results are used."""
+
+    def dce(
+        self, used_outs: tuple[bool, ...], app: Application
+    ) -> tuple[Any, list[bool], list[bool]]:
+        """The call without unused results; its rule may need all arguments."""
+        params = app.params
+        jaxpr, _ = dce_jaxpr(params["call_jaxpr"], used_outs, keep_in=True)
+        rule = params["rule"] if all(used_outs) else self.reduced_rule(params["rule"], used_outs)
+        smaller = self.application(app.avals, {**params, "call_jaxpr": jaxpr, "rule": rule})
+        return smaller, [True] * len(app.avals), list(used_outs)
 
     def batch(
         self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any

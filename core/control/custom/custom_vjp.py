@@ -18,6 +18,7 @@ from tracebridge.core.control.custom.custom_rule_call import CustomRuleCall
 from tracebridge.core.control.custom.custom_staging import run_in_place
 from tracebridge.core.control.custom.custom_vjp_call import VjpCall
 from tracebridge.core.control.custom.custom_vjp_rule import BatchedVjpRule, VjpRule
+from tracebridge.core.control.custom.reduced_rules import ReducedVjpRule
 from tracebridge.core.control.custom.remat_opt import remat_opt_p
 from tracebridge.core.control.custom.rule_functions import flat_vjp_call, split_functions
 from tracebridge.core.control.refs.ref import check_passed_once, has_refs, hide_refs
@@ -149,6 +150,9 @@ class CustomVjpCall(CustomRuleCall):
         nonzero_tangents = [t for t in tangents[n:] if t is not None]
         remaining_tangents = iter(current_trace().process(app, [*residuals, *nonzero_tangents]))
         return outs, [next(remaining_tangents) if has_tangent(a) else None for a in jaxpr.out_avals]
+
+    def reduced_rule(self, rule: object, used_outs: tuple[bool, ...]) -> Any:
+        return ReducedVjpRule(rule, used_outs)
 
     def batched_rule(
         self,
