@@ -214,6 +214,10 @@ class Primitive(base.Primitive):
         out = self._rule_of_types()(*avals, **params)
         return out[0] if self._has_effects else out
 
+    @property
+    def is_only_evaluated(self) -> bool:
+        return self._impl is not None and not self.lowerings
+
     def evaluate(self, arrays: Sequence[Any], **params: Any) -> Any:
         """Evaluate under a transformation: the results must be arrays then."""
         if self._impl is None:

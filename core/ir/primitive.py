@@ -80,6 +80,11 @@ class Primitive(abc.ABC):
     # The rules are functions of the user (core/compat).
     has_rules_of_users: ClassVar[bool] = False
 
+    @property
+    def is_only_evaluated(self) -> bool:
+        """Whether it has no lowering, but a function of the user evaluates it (core/compat)."""
+        return False
+
     def __init__(self) -> None:
         self.applications: BoundedCache[Application] = BoundedCache(
             f"applications of {self.name}", MAX_APPLICATIONS

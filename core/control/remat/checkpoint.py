@@ -30,7 +30,7 @@ from tracebridge.core.interpreters.split_by_known import split_by_known
 from tracebridge.core.interpreters.staging import StagingTrace, stage
 from tracebridge.core.interpreters.transpose import transpose_jaxpr
 from tracebridge.core.ir.effects import check_effects
-from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
+from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr, jaxprs_in_params
 from tracebridge.core.ir.name_scopes import entered
 from tracebridge.core.ir.name_stack import NamedSource
 from tracebridge.core.ir.primitive import is_linear_input
@@ -41,6 +41,7 @@ from tracebridge.core.lowering.context import register_platform_lowering
 if TYPE_CHECKING:
     from tracebridge.core._jaxlib.mlir import IrValue
     from tracebridge.core.ir.application import Application, Params
+    from tracebridge.core.ir.primitive import Primitive
     from tracebridge.core.ir.rule_contexts import LoweringContext
     from tracebridge.core.ir.trace import Process
     from tracebridge.core.ir.value import Value
@@ -74,6 +75,13 @@ class Checkpoint(CallPrimitive):
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         return lower_with_barrier(ctx, *operands, **params)
+
+    def evaluate(self, arrays: Sequence[Any], **params: Any) -> Any:
+        """Step by step, if a primitive of the user is inside that cannot be lowered."""
+        jaxpr: Jaxpr = params["jaxpr"]
+        if not _is_only_evaluated(jaxpr):
+            return NotImplemented
+        return eval_jaxpr(jaxpr, current_trace().process, arrays)
 
     def linearize(
         self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any
@@ -139,6 +147,23 @@ class Checkpoint(CallPrimitive):
         flags = tuple([f for f, u in zip(app.params["prevent_cse"], used_in, strict=True) if u])
         params = {**app.params, "jaxpr": jaxpr, "prevent_cse": flags}
         return self.application(avals, params), list(used_in), list(used_outs)
+
+
+def _is_only_evaluated(jaxpr: Jaxpr) -> bool:
+    of_users = jaxpr.cache.get("primitives_of_users")
+    if of_users is None:
+        of_users = jaxpr.cache["primitives_of_users"] = tuple(_primitives_of_users(jaxpr))
+    # A lowering may be registered at any time.
+    return any([primitive.is_only_evaluated for primitive in of_users])
+
+
+def _primitives_of_users(jaxpr: Jaxpr) -> set[Primitive]:
+    """Primitives whose rules are functions of the user, at any depth."""
+    found = {app.primitive for app, _ in jaxpr.equations if app.primitive.has_rules_of_users}
+    for app, _ in jaxpr.equations:
+        for inner in jaxprs_in_params(app.params) if app.multiple else ():
+            found |= _primitives_of_users(inner)
+    return found
 
 
 checkpoint_p = Checkpoint()

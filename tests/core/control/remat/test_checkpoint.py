@@ -18,6 +18,7 @@ from tests.strategies import Program
 from tracebridge.ad_checkpoint import checkpoint_name
 from tracebridge.core.interpreters.staging import StagingTrace
 from tracebridge.core.lowering.module import lower_module
+from tracebridge.interpreters import ad
 
 P = tb.checkpoint_policies
 POLICIES = [
@@ -371,6 +372,22 @@ def test_any_number_chooses_the_computation(x: float) -> None:
     g = lambda z: tnp.real(tnp.sum(z * z))
     z = tnp.asarray([1.0 + 2.0j, 3.0])
     close(tb.jit(tb.grad(tb.checkpoint(g)))(z), tb.grad(g)(z))
+
+
+def test_primitives_that_can_only_be_evaluated() -> None:
+    """Outside of compiled programs a checkpoint asks for no lowering, and repeats evaluations."""
+    called: list[int] = []
+    add_one = tb.extend.core.Primitive("add_one_by_evaluation")
+    add_one.def_abstract_eval(lambda x: x)
+    add_one.def_impl(lambda x: called.append(1) or x + 1)
+    ad.primitive_jvps[add_one] = lambda x, t: (add_one.bind(*x), add_one.bind(*x) * t[0])
+    f = tb.checkpoint(add_one.bind)
+    g = tb.checkpoint(lambda x: add_one.bind(f(x)))
+
+    y, pull = tb.vjp(g, 2.0)
+    assert (4.0, 2) == (float(y), len(called))
+    assert 12.0 == float(pull(1.0)[0])
+    assert 2 + 3 == len(called)
 
 
 def test_effects_are_repeated_with_the_computation() -> None:
