@@ -148,6 +148,15 @@ def test_time_spans_of_a_miss() -> None:
     assert ends == sorted(ends)
 
 
+def test_compilations_are_logged_for_debugging(caplog: pytest.LogCaptureFixture) -> None:
+    """Without an option, for who asks Python's logging for details."""
+    with caplog.at_level(logging.DEBUG, logger="tracebridge"):
+        tb.jit(lambda x: x * 3.5)(1.0)
+
+    texts = [r.message for r in caplog.records if r.levelno == logging.DEBUG]
+    assert ["traced", "lowered", "compiled"] == [t.split()[0] for t in texts if "<lambda>" in t]
+
+
 def test_log_compiles(caplog: pytest.LogCaptureFixture) -> None:
     """The option logs what was done to which function, and how long it took."""
 

@@ -241,12 +241,12 @@ def _unregister(kind: str, callback: Listener) -> None:
 def finished(event: str, name: str, begin: float, logger: logging.Logger) -> None:
     """Report a duration that began at ``begin``, as ``time.perf_counter()`` tells the time.
 
-    Option ``log_compiles`` logs it too.
+    It is logged for debugging, with the option ``log_compiles`` as a warning.
     """
     seconds = time.perf_counter() - begin
     if _LISTENERS:
         now = time.time()
         record_event_duration_secs(event, seconds, fun_name=name)
         record_event_time_span(event, now - seconds, now, fun_name=name)
-    if option("log_compiles"):
-        logger.warning("%s %s in %.1f ms", _DONE[event], name, 1e3 * seconds)
+    level = logging.WARNING if option("log_compiles") else logging.DEBUG
+    logger.log(level, "%s %s in %.1f ms", _DONE[event], name, 1e3 * seconds)
