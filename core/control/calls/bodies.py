@@ -15,7 +15,13 @@ from tracebridge.core.errors.foreign import way_out_of
 from tracebridge.core.errors.ref_errors import RefError
 from tracebridge.core.errors.shown import shown
 from tracebridge.core.interpreters.staging import stage
-from tracebridge.core.ir.debug_info import DebugInfo, name_of, where_is
+from tracebridge.core.ir.debug_info import (
+    DebugInfo,
+    Parameters,
+    name_of,
+    parameter_names,
+    where_is,
+)
 from tracebridge.core.ir.float0 import has_float0, hold_float0
 from tracebridge.core.ir.jaxpr import Jaxpr, jaxprs_in_params
 from tracebridge.core.ir.name_stack import in_use, names_of
@@ -102,7 +108,9 @@ def trace_body(
         return outs
 
     def names() -> tuple[str, ...]:
-        return tuple([f"args{keystr(path)}" for path, _ in leaves_with_path(_positions(in_tree))])
+        parameters = parameter_names(fun) if apply is None else Parameters()
+        paths = [path for path, _ in leaves_with_path(_positions(in_tree))]
+        return tuple([f"{parameters.at(path[0].idx)}{keystr(path[1:])}" for path in paths])
 
     debug = DebugInfo(f"{name_of(fun)} (given to {call})", where_is(fun), names)
     captures = Captures()

@@ -355,3 +355,17 @@ def test_gradients_stop_in_values_not_in_tangents():
     f.defjvp(lambda primals, tangents: (f(*primals), tb.lax.stop_gradient(tangents[0]) * 3.0))
 
     assert 3.0 == tb.jvp(f, (1.0,), (1.0,))[1] == tb.grad(f)(1.0) == tb.jit(tb.grad(f))(1.0)
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda f: tb.lax.cond(True, f, lambda x, y: x, 1.0, 2.0),
+        lambda f: tb.lax.scan(f, 1.0, tnp.ones(2)),
+        lambda f: tb.lax.while_loop(lambda c: True, lambda weight: f(weight, None), 1.0),
+    ],
+)
+def test_errors_call_arguments_by_their_names(run):
+    """In branches and bodies of loops as in other functions."""
+    with pytest.raises(tb.errors.TracerBoolConversionError, match="argument weight of"):
+        run(lambda weight, _: weight if weight > 0 else -weight)
