@@ -35,6 +35,17 @@ def promote_dtypes(*xs: Any) -> list[Any]:
     return [as_dtype(x, dtype, weak) for x in xs]
 
 
+def factors(a: Any, b: Any, preferred: Any) -> tuple[Any, Any, Any]:
+    """Operands of ``dot_general`` and the dtype of its result.
+
+    It takes two dtypes as they are: converted operands would be arrays of their own.
+    """
+    if a.aval.dtype == b.aval.dtype or a.aval.weak_type or b.aval.weak_type:
+        return *promote_dtypes(a, b), preferred
+    dtype, _ = promote(((a.aval.dtype, False), (b.aval.dtype, False)))
+    return a, b, dtype if preferred is None else preferred
+
+
 def promote_inexact(*xs: Any) -> list[Any]:
     """Operands of one float or complex dtype."""
     dtype, weak = promote(tuple([(x.aval.dtype, x.aval.weak_type) for x in xs]))

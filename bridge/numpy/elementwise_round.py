@@ -4,11 +4,15 @@ from __future__ import annotations
 
 __all__ = ["around", "ceil", "floor", "rint", "round", "trunc"]
 
+import math
 from typing import Any
+
+import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import default_float
-from tracebridge.core.dtypes.dtypes import is_complex, is_inexact
+from tracebridge.core.dtypes.dtypes import is_complex, is_inexact, itemsize_bits
+from tracebridge.core.dtypes.finfo import finfo
 from tracebridge.core.ir.value import Value
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
@@ -51,8 +55,26 @@ def _round(x: Value, decimals: int) -> Any:
         )
     if decimals == 0:
         return _rint(x)
+    if is_complex(x.aval.dtype):
+        return lax.complex(_round(lax.real(x), decimals), _round(lax.imag(x), decimals))
+    return _round_digits(x, decimals)
+
+
+def _round_digits(x: Value, decimals: int) -> Any:
+    """``x`` to a number of digits; itself where it has no more of them, so that none overflow."""
+    dtype = x.aval.dtype
+    if itemsize_bits(dtype) < 32:
+        wide = lax.convert_dtype(x, np.dtype(np.float32), x.aval.weak_type)
+        return lax.convert_dtype(_round_digits(wide, decimals), dtype, x.aval.weak_type)
+    # Up to here 10**exponent and its inverse are normal numbers; XLA multiplies by the inverse.
+    exponent = int(-math.log10(float(finfo(dtype).tiny)))
+    if decimals > exponent:
+        return x
+    if decimals < -exponent:
+        return lax.select_n(lax.is_finite(x), x, lax.mul(x, 0.0))
     factor = 10.0**decimals
-    return lax.div(_rint(lax.mul(x, factor)), factor)
+    scaled = lax.mul(x, factor)
+    return lax.select_n(lax.is_finite(scaled), x, lax.div(_rint(scaled), factor))
 
 
 floor = unary_function(

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tracebridge.core.dtypes.promotion import result_type
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.numpy.conversion import asarray
 from tracebridge.numpy.creation import arange, linspace
@@ -38,13 +39,12 @@ class _Grid:
         if isinstance(key, slice):
             return _range_of(key)
         ranges = [_range_of(k) for k in key]
-        common = np.result_type(*[np.asarray(r).dtype for r in ranges]) if ranges else None
-        if common is not None:
-            ranges = [
-                r.astype(ranges[0].dtype if common == ranges[0].dtype else common) for r in ranges
-            ]
+        if not ranges:
+            return [] if self._sparse else arange(0)
+        common = result_type(*[r.dtype for r in ranges])
+        ranges = [r.astype(common) for r in ranges]
         grids = meshgrid(*ranges, sparse=self._sparse, indexing="ij")
-        if self._sparse or not grids:
+        if self._sparse:
             return grids
         return concatenate([reshape(g, (1, *g.shape)) for g in grids], 0)
 

@@ -25,6 +25,7 @@ from tracebridge.numpy._promote import (
     broadcast_shape,
     broadcast_to,
     check_no_out,
+    factors,
     normalize_axis,
     promote_dtypes,
 )
@@ -49,7 +50,7 @@ def _check_inner(name: str, a: Value, b: Value, size_a: Dim, size_b: Dim) -> Non
 def _matmul(
     a: Value, b: Value, precision: PrecisionLike = None, preferred_element_type: DType | None = None
 ) -> Any:
-    a, b = promote_dtypes(a, b)
+    a, b, preferred_element_type = factors(a, b, preferred_element_type)
     if a.aval.ndim == 0 or b.aval.ndim == 0:
         msg = (
             f"matmul: operands need at least one axis, got {a.aval.str_short()} and "
@@ -151,9 +152,9 @@ def _product(a: Value, b: Value, dtype: DType | None) -> Any:
 def _dot(
     a: Value, b: Value, precision: PrecisionLike = None, preferred_element_type: DType | None = None
 ) -> Any:
-    a, b = promote_dtypes(a, b)
+    a, b, preferred_element_type = factors(a, b, preferred_element_type)
     if a.aval.ndim == 0 or b.aval.ndim == 0:
-        return _product(a, b, preferred_element_type)
+        return _product(*promote_dtypes(a, b), preferred_element_type)
     axis = b.aval.ndim - 2 if b.aval.ndim > 1 else 0
     _check_inner("dot", a, b, a.aval.shape[-1], b.aval.shape[axis])
     return lax.dot_general(
@@ -209,7 +210,7 @@ def _tensordot(
     precision: PrecisionLike = None,
     preferred_element_type: DType | None = None,
 ) -> Any:
-    a, b = promote_dtypes(a, b)
+    a, b, preferred_element_type = factors(a, b, preferred_element_type)
     n_a, n_b = a.aval.ndim, b.aval.ndim
     if isinstance(axes, int):
         if axes > min(n_a, n_b):
@@ -292,7 +293,6 @@ def tensordot(
 
 
 def _vdot(a: Value, b: Value, precision: PrecisionLike, preferred_element_type: DType) -> Any:
-    a, b = promote_dtypes(a, b)
     a, b = lax.reshape(a, (a.aval.size,)), lax.reshape(b, (b.aval.size,))
     a = lax.conj(a) if is_complex(a.aval.dtype) else a
     return _dot(a, b, precision, preferred_element_type)
@@ -320,9 +320,9 @@ def vdot(
 
 
 def _inner(a: Value, b: Value, precision: PrecisionLike, preferred_element_type: DType) -> Any:
-    a, b = promote_dtypes(a, b)
+    a, b, preferred_element_type = factors(a, b, preferred_element_type)
     if a.aval.ndim == 0 or b.aval.ndim == 0:
-        return _product(a, b, preferred_element_type)
+        return _product(*promote_dtypes(a, b), preferred_element_type)
     _check_inner("inner", a, b, a.aval.shape[-1], b.aval.shape[-1])
     return lax.dot_general(
         a,

@@ -20,6 +20,7 @@ from tracebridge.numpy._promote import (
     broadcast_shape,
     broadcast_to,
     check_no_out,
+    factors,
     normalize_axis,
     promote_dtypes,
 )
@@ -63,7 +64,7 @@ def _check(name: str, a: Value, b: Value, n_a: int, n_b: int, i: int, j: int) ->
 
 
 def _vecdot(a: Value, b: Value, axis: int, precision: PrecisionLike, preferred: DType) -> Any:
-    a, b = promote_dtypes(a, b)
+    a, b, preferred = factors(a, b, preferred)
     a, b = (_last(v, axis) for v in (a, b))
     _check("vecdot", a, b, 1, 1, -1, -1)
     a = lax.conj(a) if is_complex(a.aval.dtype) else a
@@ -111,9 +112,9 @@ def vecdot(
 
 
 def _matvec(a: Value, b: Value) -> Any:
-    a, b = promote_dtypes(a, b)
+    a, b, preferred = factors(a, b, None)
     _check("matvec", a, b, 2, 1, -1, -1)
-    return _contract("matvec", a, b, 2, 1, (1, 0), None, None)
+    return _contract("matvec", a, b, 2, 1, (1, 0), None, preferred)
 
 
 _matvec_staged = StagedFunction(_matvec, "matvec")
@@ -130,10 +131,10 @@ def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 
 def _vecmat(a: Value, b: Value) -> Any:
-    a, b = promote_dtypes(a, b)
+    a, b, preferred = factors(a, b, None)
     _check("vecmat", a, b, 1, 2, -1, -2)
     a = lax.conj(a) if is_complex(a.aval.dtype) else a
-    return _contract("vecmat", a, b, 1, 2, (0, 0), None, None)
+    return _contract("vecmat", a, b, 1, 2, (0, 0), None, preferred)
 
 
 _vecmat_staged = StagedFunction(_vecmat, "vecmat")

@@ -23,7 +23,7 @@ def _inside(b: Builder) -> DType:
     """The dtype to multiply and add in: that of the result, or the wider one of the operands."""
     out = b.aval.dtype
     for aval in b.avals[:2]:
-        if aval.dtype.itemsize > out.itemsize:
+        if aval.dtype.itemsize > out.itemsize and is_integer(aval.dtype) == is_integer(out):
             out = aval.dtype
     if is_bool(out):
         return d.float32  # sums of ones, which are no zero

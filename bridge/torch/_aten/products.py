@@ -36,7 +36,7 @@ def _dot_general(
     del preferred_element_type
     out = b.aval.dtype
     narrow = out.itemsize < max(b.avals[0].dtype.itemsize, b.avals[1].dtype.itemsize)
-    inner = b.avals[0].dtype if narrow else out
+    inner = b.avals[0].dtype if narrow and b.avals[0].dtype == b.avals[1].dtype else out
     if is_bool(inner):
         inner = d.float32  # sums of ones, which are no zero
     x, y = _operand(b, x, 0, inner), _operand(b, y, 1, inner)

@@ -291,3 +291,26 @@ def test_small_integers_become_floats_of_the_default_size(function: Any) -> None
     with tb.enable_x64():
         assert np.float64 == function(np.ones(2, np.int32)).dtype
     assert np.float32 == function(np.ones(2, np.int32)).dtype
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "complex64"])
+def test_rounding_to_more_digits_than_there_are_changes_nothing(dtype: str) -> None:
+    """And to fewer than none gives zeros, whatever powers of ten the dtype can hold."""
+    x = tnp.asarray(np.array([1.25, -7.5, INF, NAN]), dtype=dtype)
+
+    for decimals in (38, 100, 1000):
+        np.testing.assert_array_equal(*(v.astype("complex64") for v in (x, tnp.round(x, decimals))))
+    for decimals in (-38, -1000):
+        rounded = tnp.round(x, decimals).real.astype("float32")
+        np.testing.assert_array_equal([0, 0, INF, NAN], rounded)
+    assert tnp.asarray(10.5, dtype="float16") == tnp.round(tnp.asarray(10.5, dtype="float16"), 4)
+
+
+def test_grids_of_whole_and_broken_numbers() -> None:
+    """They are promoted as arrays are, without a word about 64 bits; no range gives no numbers."""
+    grid = tnp.mgrid[0:1:3j, 2:4]
+
+    assert np.float32 == grid.dtype
+    assert [[[0, 0], [0.5, 0.5], [1, 1]], [[2, 3]] * 3] == grid.tolist()
+    assert (0,) == tnp.mgrid[()].shape
+    assert [] == tnp.ogrid[()]
