@@ -9,7 +9,7 @@ import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import canonicalize_explicit
-from tracebridge.core.dtypes.dtypes import is_bool, is_complex
+from tracebridge.core.dtypes.dtypes import is_bool, is_complex, itemsize_bits
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.ir.value import Value
@@ -119,8 +119,8 @@ def _reinterpret(x: Value, dtype: DType) -> Any:
 
 
 def _check_width(x: Value, dtype: DType) -> None:
-    """Raise unless the bytes of the last axis are those of whole elements of ``dtype``."""
-    old, new = x.aval.dtype.itemsize, dtype.itemsize
+    """Raise unless the bits of the last axis are those of whole elements of ``dtype``."""
+    old, new = itemsize_bits(x.aval.dtype), itemsize_bits(dtype)
     whole = x.aval.ndim and x.aval.shape[-1] * old % new == 0
     if old != new and not whole:
         msg = f"view: the last axis of {x.aval.str_short()} cannot be read as {dtype.name}"
@@ -130,7 +130,7 @@ def _check_width(x: Value, dtype: DType) -> None:
 def _reinterpret_bits(x: Value, dtype: DType) -> Any:
     """The same for integers and real numbers."""
     _check_width(x, dtype)
-    old, new = x.aval.dtype.itemsize, dtype.itemsize
+    old, new = itemsize_bits(x.aval.dtype), itemsize_bits(dtype)
     if old == new:
         return lax.bitcast_convert_type(x, dtype)
     *lead, last = x.aval.shape

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import tracebridge.core.lax as lax
-from tracebridge.core.dtypes.dtypes import real_of
+from tracebridge.core.dtypes.dtypes import is_extended, real_of
 from tracebridge.core.errors.shape_errors import BroadcastError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.value import Value
@@ -29,6 +29,8 @@ from tracebridge.numpy.elementwise_logic import is_finite
 
 
 def _isclose(a: Value, b: Value, rtol: Value, atol: Value, equal_nan: bool) -> Any:
+    if is_extended(a.aval.dtype) or is_extended(b.aval.dtype):
+        return lax.eq(*broadcast_operands("isclose", *promote_dtypes(a, b)))
     a, b = broadcast_operands("isclose", *promote_inexact(a, b))
     dtype = real_of(a.aval.dtype)
     rtol, atol = (lax.convert_dtype(t, dtype) for t in (rtol, atol))

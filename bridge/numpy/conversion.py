@@ -115,6 +115,8 @@ def array(
         msg = f"array: order={order!r}; arrays are row-major, use order='K' or 'C'"
         raise ArgumentValueError(msg)
     wanted = None if dtype is None else canonicalize_explicit(dtype, "array")
+    if copy and isinstance(object, np.ma.MaskedArray):
+        object = object.data  # as numpy.array; what shares memory may not lose its mask
     result = _convert(object, wanted, copy=copy)
     if dtype is not None and result.aval.weak_type:
         result = lax.convert_dtype(result, result.aval.dtype, False)
@@ -230,9 +232,9 @@ def _of_sequence(x: Sequence[object], dtype: DType | None) -> Any:
         host = _nested_numpy(x)
         if dtype is not None and all([type(leaf) is int for leaf in leaves]):
             _check_fits(host, dtype)
-        if dtype is None and all([is_python_scalar(leaf) for leaf in leaves]):
-            kinds = {type(leaf): scalar_dtype(type(leaf)) for leaf in leaves}
-            dtype = promote(tuple(kinds.values()))[0]
+        if dtype is None and all([_has_dtype(leaf) for leaf in leaves]):
+            # As in arithmetic: numbers of Python follow the others.
+            dtype = promote(tuple({_pair_of(leaf): None for leaf in leaves}))[0]
             _check_fits(host, dtype)
         return _of_numpy(host, dtype)
     parts = [_convert(e, None, copy=False) for e in x]
@@ -244,6 +246,16 @@ def _of_sequence(x: Sequence[object], dtype: DType | None) -> Any:
     target = dtype or promote(tuple([(p.aval.dtype, p.aval.weak_type) for p in parts]))[0]
     rows = [lax.reshape(lax.convert_dtype(p, target), (1, *p.aval.shape)) for p in parts]
     return lax.concatenate(rows, 0) if len(rows) > 1 else rows[0]
+
+
+def _has_dtype(leaf: object) -> bool:
+    return is_python_scalar(leaf) or isinstance(leaf, np.generic | np.ndarray)
+
+
+def _pair_of(leaf: Any) -> tuple[Any, bool]:
+    if is_python_scalar(leaf):
+        return scalar_dtype(type(leaf))
+    return canonicalize(leaf.dtype), False
 
 
 def _check_fits(host: np.ndarray[Any, Any], dtype: DType | None) -> None:

@@ -455,7 +455,9 @@ def linspace(
             values = lax.floor(values)
         values = lax.convert_dtype(values, kind)
     values = on_device(values, device)
-    return (values, step) if retstep else values
+    if not retstep:
+        return values
+    return values, step if count > endpoint else full((), np.nan, step.dtype)
 
 
 def _eye(n: Value, m: Value, k: int, dtype: DType) -> Any:
@@ -501,7 +503,10 @@ def eye(
     columns = rows if M is None else _dim(M, "eye")
     if is_traced(k):
         return on_device(_eye_traced((k,), (rows, columns, kind)), device)
-    return on_device(_eye_staged((), (rows, columns, index_of(k, "eye", "k"), kind)), device)
+    offset = index_of(k, "eye", "k")
+    if isinstance(rows, int) and isinstance(columns, int):
+        offset = min(max(offset, -rows), columns)  # beyond the corners all matrices are zero
+    return on_device(_eye_staged((), (rows, columns, offset, kind)), device)
 
 
 def identity(n: DimLike, dtype: DTypeLike | None = None) -> Array:

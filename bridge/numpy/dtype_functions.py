@@ -158,11 +158,11 @@ def finfo(dtype: DTypeLike) -> Any:
     return _finfo(dtype)
 
 
-def iinfo(int_type: DTypeLike) -> Any:
+def iinfo(int_type: DTypeLike | int) -> Any:
     """Limits of an integer dtype: ``max``, ``min``, ``bits``.
 
     Args:
-        int_type: an integer dtype, its name, or an array.
+        int_type: an integer dtype, its name, an array, or an int (of 64 bits).
 
     >>> import tracebridge.numpy as tnp
     >>> tnp.iinfo("int8").max

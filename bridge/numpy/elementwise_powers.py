@@ -32,8 +32,10 @@ from tracebridge.numpy._universal import universal_binary
 def _power(x: Value, y: Value) -> Any:
     if is_inexact(x.aval.dtype) and is_integer(y.aval.dtype):
         # The derivative at 0**0 is 0 for an integer exponent; as a float it would be 0 * inf.
-        dtype = promote_numeric(x, y)[0].aval
-        x, y = broadcast_operands("power", lax.convert_dtype(x, dtype.dtype, dtype.weak_type), y)
+        dtype = promote_numeric(x, y)[0].aval.dtype
+        # An array of exponents decides about the dtype, one exponent does not.
+        weak = x.aval.weak_type and (y.aval.weak_type or not y.aval.ndim)
+        x, y = broadcast_operands("power", lax.convert_dtype(x, dtype, weak), y)
         return lax.pow(x, y)
     x, y = broadcast_operands("power", *promote_numeric(x, y))
     if is_integer(x.aval.dtype):
@@ -155,7 +157,11 @@ def _complex_logaddexp(x: Value, y: Value, exp: Callable[[Value], Value], scale:
     x, y = broadcast_to(x, shape), broadcast_to(y, shape)
     first = lax.ge(lax.real(x), lax.real(y))
     big, small = lax.select_n(first, y, x), lax.select_n(first, x, y)
-    return lax.add(big, lax.mul(lax.log1p(exp(lax.sub(small, big))), scale))
+    total = lax.add(big, lax.mul(lax.log1p(exp(lax.sub(small, big))), scale))
+    # Of all logarithms the principal one; ``big`` may have any imaginary part.
+    angle, turn = lax.imag(total), 2.0 * math.pi * scale
+    turns = lax.round(lax.div(angle, turn), lax.RoundingMethod.TO_NEAREST_EVEN)
+    return lax.complex(lax.real(total), lax.sub(angle, lax.mul(turns, turn)))
 
 
 def _ordered(x: Value, y: Value) -> tuple[Any, Any]:

@@ -8,6 +8,7 @@ __all__ = [
     "unravel_index",
 ]  # fmt: skip
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, overload
 
@@ -20,6 +21,8 @@ from tracebridge.core.dtypes.canonicalize import (
     default_int,
 )
 from tracebridge.core.dtypes.dtypes import is_bool, is_integer, is_unsigned
+from tracebridge.core.dtypes.finfo import iinfo
+from tracebridge.core.dtypes.promotion import promote
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
@@ -379,7 +382,8 @@ def ravel_multi_index(
         mode: what to do out of bounds: ``"raise"`` needs concrete integers, ``"clip"``,
             ``"wrap"``, ``"ignore"`` (calculate all the same); one for all axes or one for each.
         order: ``"C"`` (the last axis changes fastest) or ``"F"`` (the first).
-        dtype: dtype of the result (default: the default integer).
+        dtype: dtype of the result (default: that of the indices, if it holds all positions, else
+            the default integer).
 
     Raises:
         ArgumentValueError: ``mode`` or ``order`` is unknown, or with ``'raise'`` an index is out
@@ -411,8 +415,18 @@ def ravel_multi_index(
     if order not in ("C", "F"):
         msg = f"ravel_multi_index: order={order!r}, expected 'C' or 'F'"
         raise ArgumentValueError(msg)
-    kind = default_int() if dtype is None else canonicalize_explicit(dtype, "ravel_multi_index")
+    if dtype is None:
+        kind = _position_dtype(parts, math.prod(sizes))
+    else:
+        kind = canonicalize_explicit(dtype, "ravel_multi_index")
     return _ravel_staged(parts, (sizes, modes, order, kind))
+
+
+def _position_dtype(parts: Sequence[Array], size: int) -> DType:
+    """The dtype of the indices, if it can count ``size`` elements, else the default integer."""
+    pairs = tuple([(part.aval.dtype, part.aval.weak_type) for part in parts])
+    kind = promote(pairs)[0] if pairs else default_int()
+    return kind if is_integer(kind) and size - 1 <= iinfo(kind).max else default_int()
 
 
 # objects that are indexed ------------------------------------------------------------------------

@@ -81,7 +81,7 @@ def bincount(
     Args:
         x: vector of integers; negative ones count as 0.
         weights: what each occurrence counts (default 1).
-        minlength: least size of the result.
+        minlength: least size of the result, where ``length`` is not given.
         length: size of the result, needed while tracing; larger integers are left out.
         out_sharding: how to split the result over a mesh with axes of the type Explicit.
 
@@ -110,9 +110,7 @@ def bincount(
         largest = int(host.max()) if host.size else -1
         size = max(index_of(minlength, "bincount", "minlength"), largest + 1)
     else:
-        size = max(
-            index_of(length, "bincount", "length"), index_of(minlength, "bincount", "minlength")
-        )
+        size = max(index_of(length, "bincount", "length"), 0)
     xs = (value,) if weights is None else (value, weights)
     return _bincount_staged(xs, (size,))
 

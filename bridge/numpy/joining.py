@@ -21,12 +21,13 @@ from tracebridge.core.errors.argument_errors import (
 )
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
+from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.value import Value
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import check_no_out, normalize_axis, promote_dtypes
-from tracebridge.numpy._staging import shape_of, static_dtype, value_of
+from tracebridge.numpy._staging import settled, shape_of, static_dtype, value_of
 
 
 def array_sequence(name: str, arrays: Any) -> Sequence[Any]:
@@ -362,13 +363,21 @@ _split_staged = StagedFunction(_split, "split")
 
 
 def _cuts(name: str, where: Any) -> Any:
-    if isinstance(where, int | np.integer) or (hasattr(where, "ndim") and where.ndim == 0):
-        return index_of(where, name, "indices_or_sections")
+    where = settled(where)
+    if isinstance(where, int | float | np.generic) or (hasattr(where, "ndim") and where.ndim == 0):
+        return index_of(_whole(where), name, "indices_or_sections")
     if getattr(where, "is_symbolic_dim", False):
         msg = f"{name}: the number of sections must be an int, got the dimension {where}"
         raise ArgumentTypeError(msg)
     positions = where if isinstance(where, list | tuple) else np.asarray(where).tolist()
-    return tuple([index_of(p, name, "an entry of indices_or_sections") for p in positions])
+    what = "an entry of indices_or_sections"
+    return tuple([index_of(_whole(settled(p)), name, what) for p in positions])
+
+
+def _whole(x: Any) -> Any:
+    """A whole number as an integer, which it is not while it is differentiated."""
+    number = not isinstance(x, Tracer) and np.asarray(x).dtype.kind == "f"
+    return int(x) if number and float(x).is_integer() else x
 
 
 def split(

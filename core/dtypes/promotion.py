@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from tracebridge.core.config.option_scopes import enable_x64
 from tracebridge.core.config.values import option
 from tracebridge.core.dtypes import dtypes
 from tracebridge.core.dtypes.canonicalize import (
@@ -211,7 +212,7 @@ def _no_promotion(pairs: tuple[Pair, ...], mode: str) -> TypePromotionError:
 
 
 def promote_types(a: Any, b: Any) -> Any:
-    """The dtype of an operation on arrays of the two dtypes.
+    """The dtype of an operation on arrays of the two dtypes, whether 64 bits are enabled or not.
 
     Args:
         a: a dtype; a Python scalar class counts as a weakly typed scalar.
@@ -220,7 +221,8 @@ def promote_types(a: Any, b: Any) -> Any:
     Raises:
         TypePromotionError: the two have no common dtype.
     """
-    return promote((_pair_of_type(a), _pair_of_type(b)))[0]
+    with enable_x64(True):
+        return promote((_pair_of_type(a), _pair_of_type(b)))[0]
 
 
 def dtype_of_product(a: Any, b: Any) -> Any:

@@ -7,6 +7,7 @@ tracers), so that interpreters need no type tests.
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any, final
 
 import numpy as np
@@ -92,7 +93,7 @@ class Literal(ArrayOperators):
         return complex(self.value)
 
     def __index__(self) -> int:
-        return self.value.__index__()
+        return operator.index(self.value)
 
 
 def _of_array(name: str) -> property:

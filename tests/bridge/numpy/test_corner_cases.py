@@ -314,3 +314,78 @@ def test_grids_of_whole_and_broken_numbers() -> None:
     assert [[[0, 0], [0.5, 0.5], [1, 1]], [[2, 3]] * 3] == grid.tolist()
     assert (0,) == tnp.mgrid[()].shape
     assert [] == tnp.ogrid[()]
+
+
+def test_offsets_of_any_size_have_a_matrix() -> None:
+    """Of zeros, beyond the corners."""
+    for k in (2**100, -(2**100), 5, -5):
+        assert not np.asarray(tnp.eye(4, 3, k=k)).any()
+    assert [[0, 1], [0, 0]] == tnp.eye(2, k=1).tolist()
+
+
+def test_whole_numbers_that_are_differentiated_cut_arrays() -> None:
+    """As the integers that they stand for; others are an error that says so."""
+    x = np.arange(6.0, dtype=np.float32)
+    for split in (lambda i: tnp.split(x, i)[0], lambda i: tnp.split(x, [1, i + 1])[1]):
+        primal, tangent = tb.jvp(split, (2.0,), (1.0,))
+        assert (primal.size, not tangent.any()) in ((3, True), (2, True))
+    with pytest.raises(TypeError, match="expected an int"):
+        tb.jvp(lambda i: tnp.split(x, i)[0], (2.5,), (1.0,))
+
+
+def test_lists_take_the_dtype_of_the_numpy_numbers_in_them() -> None:
+    """Numbers of Python in them are weakly typed, as in arithmetic."""
+    assert np.int16 == tnp.array([0, np.int16(1)]).dtype
+    assert np.float16 == tnp.array([[0.0], [np.float16(1)]]).dtype
+    assert np.float32 == tnp.array([np.int32(1), np.float32(2)]).dtype
+
+
+def test_copies_of_masked_arrays_have_no_mask() -> None:
+    """As in NumPy; what would share memory is refused."""
+    masked = np.ma.array([1, 2], mask=[True, False])
+
+    assert [1, 2] == tnp.array(masked).tolist()
+    with pytest.raises(ValueError, match="masked array"):
+        tnp.asarray(masked)
+
+
+def test_arrays_are_read_as_numbers_of_four_bits() -> None:
+    """Two of each byte, the low one first, and back."""
+    x = np.array([1.5, -2.0], np.float32)
+    halves = tnp.asarray(x).view("uint4")
+    octets = x.view(np.uint8)
+
+    assert np.stack([octets & 15, octets >> 4], 1).ravel().tolist() == halves.tolist()
+    assert x.tolist() == halves.view("float32").tolist()
+
+
+def test_positions_have_the_dtype_of_their_indices() -> None:
+    """If it holds all of them."""
+    i = np.array([1, 2], np.int8)
+
+    assert np.int8 == tnp.ravel_multi_index((i, i), (3, 5), mode="wrap").dtype
+    large = tnp.ravel_multi_index((i, i), (30, 50), mode="wrap")
+    assert ("int32", [51, 102]) == (large.dtype, large.tolist())
+
+
+def test_a_given_length_decides_how_much_is_counted() -> None:
+    """Whatever the least size."""
+    assert [1, 2, 0] == tnp.bincount(np.array([0, 1, 1, 7]), minlength=9, length=3).tolist()
+
+
+@pytest.mark.parametrize(("num", "endpoint"), [(0, True), (1, True), (0, False)])
+def test_no_step_is_a_single_nan(num: int, endpoint: bool) -> None:
+    """As in NumPy, however many ranges there are."""
+    ends = np.zeros(2, np.float32), np.ones(2, np.float32)
+    _, expected = np.linspace(*ends, num, endpoint=endpoint, retstep=True)
+    _, step = tnp.linspace(*ends, num, endpoint=endpoint, retstep=True)
+
+    assert np.shape(expected) == step.shape
+    assert np.isnan(step)
+
+
+def test_keys_are_close_to_themselves_only() -> None:
+    """Typed keys have no distances."""
+    keys = tb.random.split(tb.random.key(0))
+
+    assert [True, False] == tnp.isclose(keys, keys[0]).tolist()

@@ -61,3 +61,13 @@ def test_derivatives_are_those_of_the_formula(f: Any, reference: Any, scale: flo
     assert math.isnan(f(math.nan, 0.0))
     assert math.isnan(f(0.0, math.nan))
     assert math.isnan(tb.grad(f)(math.nan, 0.0))
+
+
+@pytest.mark.parametrize("name", ["logaddexp", "logaddexp2"])
+def test_logarithms_of_complex_sums_are_principal(name: str) -> None:
+    """Imaginary parts of operands go around; that of the logarithm does not."""
+    exp, log = (np.exp, np.log) if name == "logaddexp" else (np.exp2, np.log2)
+    x, y = np.array([3 + 7j, 1 - 20j], np.complex64), np.array([1 + 4j, 1 + 3j], np.complex64)
+
+    expected = log(exp(x) + exp(y))
+    np.testing.assert_allclose(getattr(tnp, name)(x, y), expected, rtol=1e-5)

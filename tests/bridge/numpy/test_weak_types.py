@@ -235,3 +235,9 @@ def test_integers_are_folded_as_floats_where_results_are():
 def test_quantiles_of_integers_are_strong():
     """A weakly typed probability does not make the result weak."""
     assert ("float32", False) == type_of(tnp.quantile(tnp.arange(5), 0.5))
+
+
+def test_arrays_of_exponents_make_powers_strong():
+    """One exponent leaves a weakly typed base as it is."""
+    assert ("float32", False) == type_of(2.0 ** tnp.arange(3))
+    assert ("float32", True) == type_of(tnp.power(2.0, tnp.int32(3)))

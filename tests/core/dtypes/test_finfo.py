@@ -35,6 +35,11 @@ def test_iinfo(dtype):
     assert expected == (int(iinfo(dtype).min), int(iinfo(dtype).max))
 
 
+def test_an_int_has_the_limits_of_64_bits():
+    """As in NumPy, whatever the default integer is."""
+    assert iinfo("int64").max == iinfo(3).max
+
+
 def test_wrong_kind():
     """Each function points to the other."""
     with pytest.raises(ValueError, match="call iinfo"):

@@ -251,6 +251,14 @@ def test_promote_types():
     assert d.float32 == promotion.promote_types("bfloat16", np.float16)
 
 
+@pytest.mark.parametrize("x64", [False, True])
+def test_types_promote_alike_with_and_without_64_bits(x64):
+    """What is asked about are dtypes, not arrays; NumPy's answer for pairs of integers."""
+    with option_scopes.enable_x64(x64):
+        for a, b in (("uint64", "int8"), ("int64", "uint64"), ("uint32", "int32"), ("int8", float)):
+            assert np.promote_types(a, b) == promotion.promote_types(a, b)
+
+
 def test_one_operand_is_returned():
     """A single operand is not changed, whatever it is."""
     for pair in [(d.float0, False), (d.int4, True), (d.bool_, False)]:
