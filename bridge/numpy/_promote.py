@@ -41,7 +41,8 @@ def factors(a: Any, b: Any, preferred: Any) -> tuple[Any, Any, Any]:
     It takes two dtypes as they are: converted operands would be arrays of their own.
     """
     if a.aval.dtype == b.aval.dtype or a.aval.weak_type or b.aval.weak_type:
-        return *promote_dtypes(a, b), preferred
+        a, b = promote_dtypes(a, b)
+        return a, b, preferred
     dtype, _ = promote(((a.aval.dtype, False), (b.aval.dtype, False)))
     return a, b, dtype if preferred is None else preferred
 

@@ -74,7 +74,7 @@ def _scalar_type(dtype: DType, name: str = "") -> Any:
     return _ScalarType(label, (), members)
 
 
-bool_ = _scalar_type(known.bool_, "bool_")
+bool_ = _scalar_type(known.bool_, "bool")
 int1 = _scalar_type(known.int1)
 int2 = _scalar_type(known.int2)
 int4 = _scalar_type(known.int4)

@@ -154,7 +154,8 @@ def _dot(
 ) -> Any:
     a, b, preferred_element_type = factors(a, b, preferred_element_type)
     if a.aval.ndim == 0 or b.aval.ndim == 0:
-        return _product(*promote_dtypes(a, b), preferred_element_type)
+        a, b = promote_dtypes(a, b)
+        return _product(a, b, preferred_element_type)
     axis = b.aval.ndim - 2 if b.aval.ndim > 1 else 0
     _check_inner("dot", a, b, a.aval.shape[-1], b.aval.shape[axis])
     return lax.dot_general(
@@ -322,7 +323,8 @@ def vdot(
 def _inner(a: Value, b: Value, precision: PrecisionLike, preferred_element_type: DType) -> Any:
     a, b, preferred_element_type = factors(a, b, preferred_element_type)
     if a.aval.ndim == 0 or b.aval.ndim == 0:
-        return _product(*promote_dtypes(a, b), preferred_element_type)
+        a, b = promote_dtypes(a, b)
+        return _product(a, b, preferred_element_type)
     _check_inner("inner", a, b, a.aval.shape[-1], b.aval.shape[-1])
     return lax.dot_general(
         a,

@@ -20,7 +20,7 @@ from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
-from tracebridge.numpy._promote import broadcast_to
+from tracebridge.numpy._promote import broadcast_to, normalize_axis
 from tracebridge.numpy._ranges import wrapped
 from tracebridge.numpy._staging import value_of
 from tracebridge.numpy.quantiles import median_of
@@ -49,7 +49,8 @@ def _pairs(name: str, widths: Any, ndim: int) -> tuple[tuple[Any, Any], ...]:
     if isinstance(widths, dict):
         rows: list[Any] = [(0, 0)] * ndim
         for axis, value in widths.items():
-            rows[axis] = value if isinstance(value, tuple | list) else (value, value)
+            pair = value if isinstance(value, tuple | list) else (value, value)
+            rows[normalize_axis(axis, ndim, "pad")] = pair
         return tuple([(a, b) for a, b in rows])
     try:
         table = np.broadcast_to(table, (ndim, 2))
