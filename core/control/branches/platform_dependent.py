@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core.control.branches.cond import Choice
 from tracebridge.core.control.branches.switch import traced_branches
-from tracebridge.core.errors.transform_errors import ArgumentSpecError
+from tracebridge.core.errors.transform_errors import ArgumentSpecError, MissingRuleError
 
 if TYPE_CHECKING:
     from tracebridge.core._jaxlib.mlir import IrValue
@@ -43,7 +43,9 @@ class PlatformDependent(Choice):
             f"platform_dependent: the program is compiled for {ctx.platform!r}, the functions are "
             f"for {known}"
         )
-        raise ArgumentSpecError(msg, hint="give a function as default")
+        raise MissingRuleError(
+            self.name, "lowering", message=msg, hint="give a function as default"
+        )
 
 
 platform_dependent_p = PlatformDependent()
@@ -77,7 +79,8 @@ def platform_dependent(
         What the chosen function returns.
 
     Raises:
-        ArgumentSpecError: no function is given, or none for the platform.
+        ArgumentSpecError: no function is given.
+        MissingRuleError: there is none for the platform, and no default.
         TreeMismatchError, ShapeMismatchError, DtypeMismatchError: the results differ in type.
 
     >>> import tracebridge as tb

@@ -8,6 +8,8 @@ from typing import Any
 
 import tracebridge.core.lax as lax
 from tracebridge.core.config.values import option
+from tracebridge.core.control.calls.bodies import flatten_values
+from tracebridge.core.control.calls.carry import unchanged
 from tracebridge.core.control.loops.while_loop import run_while
 from tracebridge.core.control.scan.forward import run_scan
 from tracebridge.core.dtypes.dtypes import is_float, is_integer
@@ -60,14 +62,24 @@ def fori_loop(
         state = (first, last, init_val)
         return run_while("fori_loop", _goes_on, body_fun, _while_step, state)[2]
     if option("disable_jit"):
-        value = init_val
-        for i in range(start, stop):
-            value = body_fun(i, value)
-        return value
+        return _python_loop(body_fun, range(start, stop), init_val)
     steps = max(stop - start, 0)
     rounds = 1 if unroll is None else unroll
     state = (start, init_val)
     return run_scan("fori_loop", body_fun, _scan_step, state, None, steps, unroll=rounds)[0][1]
+
+
+def _python_loop(body_fun: Callable[[Any, Any], Any], steps: range, init_val: object) -> Any:
+    """The loop step by step, as option disable_jit asks for, over arrays as in the traced loop."""
+    value = _arrays(init_val)
+    for i in steps:
+        value = _arrays(body_fun(i, value))
+    return value
+
+
+def _arrays(tree: object) -> Any:
+    values, treedef = flatten_values("fori_loop", "the value", tree)
+    return treedef.unflatten(unchanged(values))
 
 
 def _bounds(lower: object, upper: object) -> tuple[Any, Any]:

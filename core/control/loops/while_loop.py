@@ -68,7 +68,7 @@ def run_while(
     init, tree = flatten_values(call, "init_val", init_val)
     if option("disable_jit"):
         try:
-            return _python_loop(call, cond_fun, body_fun, apply, init_val)
+            return _python_loop(call, cond_fun, body_fun, apply, tree.unflatten(unchanged(init)))
         except _UndecidedError:
             pass  # under vmap, say, there is no single answer: the loop is traced
     body, init = _traced_body(call, body_fun, apply, init, tree)
@@ -214,7 +214,10 @@ def _python_loop(
     apply: Callable[..., Any] | None,
     value: object,
 ) -> Any:
-    """The loop step by step, as option disable_jit asks for."""
+    """The loop step by step, as option disable_jit asks for.
+
+    The functions get arrays, as in the traced loop: a NumPy array would be changed by ``x += 1``.
+    """
     while True:
         test = cond_fun(value)
         if isinstance(_checked_test(call, cond_fun, test), Tracer):
@@ -222,3 +225,5 @@ def _python_loop(
         if not test:
             return value
         value = body_fun(value) if apply is None else apply(body_fun, value)
+        values, tree = flatten_values(call, "the returned value", value)
+        value = tree.unflatten(unchanged(values))

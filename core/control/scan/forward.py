@@ -99,7 +99,8 @@ def run_scan(
             msg = f"{call}: no step to take, so that the types of the ys are unknown: "
             msg += "option disable_jit leaves the body untraced"
             raise ArgumentSpecError(msg, hint="run it without disable_jit")
-        return _python_loop(call, body, init, xs_values, xs_tree, steps, reverse)
+        first = init_tree.unflatten(unchanged(init_values))
+        return _python_loop(call, body, first, xs_values, xs_tree, steps, reverse)
     slices = [element_aval(v.aval) for v in xs_values]
     traced, init_values = _traced(call, f, apply, init_values, init_tree, slices, xs_tree)
     if traced.custom:
@@ -300,6 +301,8 @@ def _as_length(call: str, length: Any) -> Any:
 
 def checked_unroll(call: str, unroll: Any, steps: object) -> int:
     """The number of steps per round."""
+    if isinstance(unroll, Tracer):
+        raise ConcretizationTypeError(unroll, f"{call} needs unroll as a number or a bool")
     if isinstance(unroll, bool):
         if not unroll:
             return 1
@@ -326,7 +329,10 @@ def _python_loop(
     steps: Any,
     reverse: bool,
 ) -> tuple[Any, Any]:
-    """The loop step by step, as option disable_jit asks for."""
+    """The loop step by step, as option disable_jit asks for.
+
+    The body gets arrays, as in the traced loop: a NumPy array would be changed by ``carry += x``.
+    """
     rows: list[list[Any]] = []
     ys_tree: Any = None
     order = range(steps - 1, -1, -1) if reverse else range(steps)
@@ -336,7 +342,7 @@ def _python_loop(
         init_tree = flatten_values(call, "the carry", carry)[1]
         flat, (carry_tree, ys_tree) = _pair(call, f, result, init_tree)
         n_carry = carry_tree.num_leaves
-        carry = carry_tree.unflatten(flat[:n_carry])
+        carry = carry_tree.unflatten(unchanged(flat[:n_carry]))
         rows.append(flat[n_carry:])
     if reverse:
         rows.reverse()

@@ -10,7 +10,11 @@ import tracebridge.numpy as tnp
 from tests.equations import equations_of
 from tracebridge.core.control.branches.platform_dependent import platform_dependent_p
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
-from tracebridge.core.errors.transform_errors import ArgumentSpecError, TreeMismatchError
+from tracebridge.core.errors.transform_errors import (
+    ArgumentSpecError,
+    MissingRuleError,
+    TreeMismatchError,
+)
 from tracebridge.core.interpreters.partial_eval import partial_eval_jaxpr
 from tracebridge.core.ir.traverse import primitive_names
 from tracebridge.core.lowering.module import lower_module
@@ -94,7 +98,7 @@ def test_bad_arguments():
         tb.lax.platform_dependent(X)
     with pytest.raises(ArgumentSpecError, match="tpu is 3 of type int"):
         tb.lax.platform_dependent(X, tpu=3)
-    with pytest.raises(ArgumentSpecError, match=r"(?s)compiled for 'cpu'.*are for tpu.*default"):
+    with pytest.raises(MissingRuleError, match=r"(?s)compiled for 'cpu'.*are for tpu.*default"):
         tb.lax.platform_dependent(X, tpu=tnp.sin)
     with pytest.raises(TreeMismatchError, match=r"(?s)cpu sin.*returns.*default .*returns"):
         tb.lax.platform_dependent(X, cpu=tnp.sin, default=lambda x: (x, x))

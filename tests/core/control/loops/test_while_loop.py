@@ -168,6 +168,32 @@ def test_python_loop_if_jit_is_disabled():
     assert (result, seen, total) == (16, [1, 2, 4, 8], 3.0)
 
 
+@pytest.mark.parametrize("loop", ["while", "fori", "scan"])
+def test_python_loop_leaves_numpy_arrays_alone(loop):
+    """With disable_jit a body that adds in place changes no array of the caller."""
+
+    def body(carry):
+        x, y = carry
+        x += 1.0
+        return x, y + x
+
+    def run(value):
+        start = value, value
+        if loop == "while":
+            return while_loop(lambda c: c[0] < 4.0, body, start)
+        if loop == "fori":
+            return fori_loop(0, 4, lambda _, c: body(c), start)
+        return tb.lax.scan(lambda c, _: (body(c), None), start, None, length=4)[0]
+
+    value = np.array(0.0, np.float32)
+    expected = run(value)
+    with disable_jit():
+        result = run(value)
+
+    assert value == 0.0
+    assert [float(r) for r in result] == [float(r) for r in expected] == [4.0, 10.0]
+
+
 def test_batched_loop_if_jit_is_disabled():
     """A condition that has no single answer makes it a loop of the batch after all."""
     with disable_jit():

@@ -151,6 +151,8 @@ def test_wrong_arguments():
         scan(3, 0.0, THREE)
     with pytest.raises(ArgumentSpecError, match="unroll is -1, expected"):
         scan(running_sum, 0.0, THREE, unroll=-1)
+    with pytest.raises(ConcretizationTypeError, match="scan needs unroll as a number or a bool"):
+        tb.jit(lambda n: scan(running_sum, 0.0, THREE, unroll=n))(2)
     with pytest.raises(ArgumentSpecError, match=r"length is 2\.5, expected an integer"):
         scan(running_sum, 0.0, length=2.5)
     with pytest.raises(UnsupportedDtypeError, match=r"init\['a'\] is 'x' of type str"):
