@@ -19,6 +19,7 @@ from tracebridge.core.errors.ref_errors import RefError
 from tracebridge.core.errors.runtime_errors import ArgumentMismatchError
 from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.shape_struct import ShapeDtypeStruct
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.runtime.arrays.array import Array
@@ -27,10 +28,21 @@ from tracebridge.core.runtime.programs.debug import wants_checks
 
 
 def contents_of_references(call: str, args: Arguments) -> list[tuple[str, Ref]]:
-    """Put contents in place of the references among the arguments; gives these with names."""
-    if not has_refs(args.leaves):
+    """Put contents in place of the references among the arguments; gives these with names.
+
+    A ``ShapeDtypeStruct`` may stand for a reference; it is none of those with a name.
+    """
+    stand_ins = {
+        i: x.update(is_ref=False)
+        for i, x in enumerate(args.leaves)
+        if type(x) is ShapeDtypeStruct and x.is_ref
+    }
+    if not stand_ins and not has_refs(args.leaves):
         return []
-    return ref_arguments(args, call, argument_names(args.tree, args.parameters))
+    args.leaves = [stand_ins.get(i, x) for i, x in enumerate(args.leaves)]
+    passed = ref_arguments(args, call, argument_names(args.tree, args.parameters))
+    args.refs = tuple(sorted({*args.refs, *stand_ins}))
+    return passed
 
 
 def check_references(call: str, traced: TracedCall, passed: Sequence[tuple[str, Ref]]) -> None:

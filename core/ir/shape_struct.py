@@ -30,6 +30,8 @@ class ShapeDtypeStruct:
         sharding: where the array would live, or None. A ``PartitionSpec`` is one of the mesh that
             is in force when ``sharding`` is asked for.
         weak_type: whether the dtype yields to that of other operands.
+        is_ref: whether it stands for a mutable reference with such a content, where a function
+            is lowered.
 
     Raises:
         ValueError: there is no dtype, or ``sharding`` is something else.
@@ -40,16 +42,23 @@ class ShapeDtypeStruct:
     ShapeDtypeStruct(shape=(2, 3), dtype=float32)
     """
 
-    __slots__ = ("_exact", "_sharding", "dtype", "shape", "weak_type")
+    __slots__ = ("_exact", "_sharding", "dtype", "is_ref", "shape", "weak_type")
     shape: tuple[Any, ...]
     dtype: Any
     _sharding: Any
     weak_type: bool
+    is_ref: bool
     # Whether the dtype is that of an array that exists: it is never narrowed.
     _exact: bool
 
     def __init__(
-        self, shape: Any, dtype: Any, *, sharding: Any = None, weak_type: bool = False
+        self,
+        shape: Any,
+        dtype: Any,
+        *,
+        sharding: Any = None,
+        weak_type: bool = False,
+        is_ref: bool = False,
     ) -> None:
         if dtype is None:
             msg = "ShapeDtypeStruct: dtype is None, expected a dtype"
@@ -62,6 +71,7 @@ class ShapeDtypeStruct:
             _check_sharding(sharding, self.shape)
         put(self, "_sharding", sharding)
         put(self, "weak_type", bool(weak_type))
+        put(self, "is_ref", bool(is_ref))
 
     @classmethod
     def like(cls, x: Any) -> ShapeDtypeStruct:
@@ -126,12 +136,13 @@ class ShapeDtypeStruct:
         return self.to_aval()
 
     def update(self, **changes: Any) -> ShapeDtypeStruct:
-        """A copy with some of ``shape``, ``dtype``, ``sharding``, ``weak_type`` replaced."""
+        """A copy with some of the arguments of the class replaced."""
         fields: dict[str, Any] = {
             "shape": self.shape,
             "dtype": self.dtype,
             "sharding": self._sharding,
             "weak_type": self.weak_type,
+            "is_ref": self.is_ref,
         }
         unknown = sorted(changes.keys() - fields.keys())
         if unknown:
@@ -156,7 +167,7 @@ class ShapeDtypeStruct:
         return hash(self._key())
 
     def _key(self) -> tuple[Any, ...]:
-        return (self.shape, self.dtype, self._sharding, self.weak_type)
+        return (self.shape, self.dtype, self._sharding, self.weak_type, self.is_ref)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (*self._key(), self._exact)
@@ -164,7 +175,8 @@ class ShapeDtypeStruct:
     def __repr__(self) -> str:
         weak = ", weak_type=True" if self.weak_type else ""
         where = "" if self._sharding is None else f", sharding={self._sharding}"
-        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{weak}{where})"
+        ref = ", is_ref=True" if self.is_ref else ""
+        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{weak}{where}{ref})"
 
 
 def _check_sharding(sharding: Any, shape: tuple[Any, ...]) -> None:
@@ -177,9 +189,9 @@ def _check_sharding(sharding: Any, shape: tuple[Any, ...]) -> None:
 
 
 def _rebuild(
-    shape: object, dtype: DTypeLike, sharding: object, weak_type: bool, exact: bool
+    shape: object, dtype: DTypeLike, sharding: object, weak_type: bool, is_ref: bool, exact: bool
 ) -> ShapeDtypeStruct:
-    struct = ShapeDtypeStruct(shape, dtype, sharding=sharding, weak_type=weak_type)
+    struct = ShapeDtypeStruct(shape, dtype, sharding=sharding, weak_type=weak_type, is_ref=is_ref)
     object.__setattr__(struct, "_exact", exact)
     return struct
 
@@ -192,5 +204,6 @@ def struct_of(aval: ShapedArray, sharding: object = None) -> ShapeDtypeStruct:
     put(struct, "dtype", aval.dtype)
     put(struct, "_sharding", sharding)
     put(struct, "weak_type", aval.weak_type)
+    put(struct, "is_ref", False)
     put(struct, "_exact", True)
     return struct

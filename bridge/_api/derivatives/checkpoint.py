@@ -11,6 +11,7 @@ from tracebridge._api.args.statics import Splitter
 from tracebridge._api.args.wraps import named_like
 from tracebridge.core.control.calls.traced_call import Arguments, argument_names, trace_call
 from tracebridge.core.control.refs.calls import RefCall
+from tracebridge.core.control.refs.cells import is_differentiated, note_custom
 from tracebridge.core.control.refs.ref import has_refs, hide_refs
 from tracebridge.core.control.remat.checkpoint import checkpoint_call
 from tracebridge.core.control.remat.policies import Policy
@@ -117,6 +118,10 @@ def checkpoint(
             known = None
         avals = tuple([v.aval for v in values])
         traced = trace_call(fun, arguments, avals, fun, refs=True, known=known)
+        if traced.refs is not None and traced.refs.custom:
+            if is_differentiated():
+                return fun(*args, **kwargs)  # so that the custom rules run and find the references
+            note_custom(call)
         # Contents of references are arguments and results of the equation.
         refs = RefCall(call, traced.refs, ())
         contents = refs.contents()

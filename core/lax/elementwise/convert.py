@@ -205,8 +205,8 @@ def convert_element_type(operand: Any, new_dtype: Any) -> Any:
     Args:
         operand: array or scalar.
         new_dtype: dtype, its name, or a Python scalar class. Floats are truncated to integers,
-            numbers become booleans by comparison with zero, complex numbers lose their imaginary
-            part (with a warning).
+            integers keep the lowest bits that fit, numbers become booleans by comparison with
+            zero, complex numbers lose their imaginary part (with a warning).
 
     Returns:
         Array of the shape of ``operand``; the operand itself if it has the dtype already.
@@ -215,14 +215,26 @@ def convert_element_type(operand: Any, new_dtype: Any) -> Any:
     >>> int(tb.lax.convert_element_type(2.75, "int32"))
     2
     """
-    x = as_value(operand, "convert_element_type")
     dtype = canonicalize_explicit(new_dtype, "convert_element_type")
+    if type(operand) is int and operand.bit_length() > 31:
+        operand = _of_any_size(operand, dtype)
+    x = as_value(operand, "convert_element_type")
     if is_complex(x.aval.dtype) and not is_complex(dtype):
         message = "convert_element_type: complex to real discards the imaginary part"
         warnings.warn(np.exceptions.ComplexWarning(message), stacklevel=2)
-    if x.aval.dtype == dtype and not x.aval.weak_type:
+    if x.aval.dtype == dtype and not x.aval.weak_type and type(x) is not Literal:
         return x
     return convert_element_type_p.bind(x, new_dtype=dtype, weak_type=False)
+
+
+def _of_any_size(number: int, dtype: np.dtype[Any]) -> Any:
+    """A Python integer, which may fit no dtype, as a scalar of ``dtype``."""
+    if is_integer(dtype):
+        info = iinfo(dtype)
+        number = (number - info.min) % 2**info.bits + info.min
+    elif is_inexact(dtype):
+        return np.asarray(float(number)).astype(dtype)[()]
+    return np.asarray(number != 0 if is_bool(dtype) else number).astype(dtype)[()]
 
 
 def bitcast_convert_type(operand: Operand, new_dtype: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import pickle
 import weakref
 
 import numpy as np
@@ -48,6 +49,20 @@ def test_compiled_programs_update_the_references_of_each_call():
         ]  # fmt: skip
         assert (9.0, 11.0) == (float(first[...]), float(second[...]))
         assert np.float64 == first[...].dtype
+
+
+def test_stand_ins_for_references():
+    """A ShapeDtypeStruct may stand for a reference; the program takes one, and writes to it."""
+    stand_in = tb.ShapeDtypeStruct((3,), "float32", is_ref=True)
+    assert stand_in != stand_in.update(is_ref=False)
+    assert "is_ref=True" in repr(stand_in)
+    assert stand_in == pickle.loads(pickle.dumps(stand_in))
+    compiled = tb.jit(lambda ref, x: ref.set(ref[...] + x)).lower(stand_in, 2.0).compile()
+    ref = tb.new_ref(np.ones(3, np.float32))
+
+    compiled(ref, 2.0)
+
+    assert [3.0, 3.0, 3.0] == ref[...].tolist()
 
 
 def test_lowering_changes_nothing():

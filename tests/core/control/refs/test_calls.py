@@ -334,6 +334,30 @@ def test_checkpoint():
     assert 6.0 == float(tb.grad(scaled)(3.0))
 
 
+@pytest.mark.parametrize("place", ["directly", "jit", "scan"])
+def test_checkpoint_keeps_rules_that_use_references(place):
+    """The rule of a custom_vjp function in a checkpointed one writes to its reference."""
+    seen = tb.custom_vjp(lambda ref, x: x)
+
+    def backward(ref, ct):
+        ref[...] = ct
+        return None, ct
+
+    seen.defvjp(lambda ref, x: (x, ref), backward)
+
+    def f(ref, x):
+        body = tb.checkpoint(lambda c, _: (tnp.sin(seen(ref, tnp.sin(c))), None))
+        if place == "scan":
+            return tb.lax.scan(body, x, None, length=1)[0]
+        return body(x, None)[0]
+
+    ref = tb.new_ref(0.0)
+    slope = tb.grad(tb.jit(f) if place == "jit" else f, argnums=1)(ref, 1.0)
+
+    np.testing.assert_allclose(ref[...], np.cos(np.sin(1.0)), rtol=1e-6)
+    np.testing.assert_allclose(slope, np.cos(np.sin(1.0)) * np.cos(1.0), rtol=1e-6)
+
+
 def test_passed_twice_to_branches_and_rules():
     """One reference twice among the operands of cond or of a custom_vjp function is an error."""
     ref = zeros()

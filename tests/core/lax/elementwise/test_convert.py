@@ -16,6 +16,7 @@ from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal, literal
+from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.transfer import put_numpy
 from tracebridge.testing import check_rules
 
@@ -185,3 +186,28 @@ def test_copies_have_their_own_memory() -> None:
     y.delete()
 
     assert float(np.asarray(x)[1]) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("number", "dtype", "expected"),
+    [
+        (2**32 + 7, "int32", 7),
+        (2**32 - 1, "uint32", 2**32 - 1),
+        (2**31 + 1, "int32", 1 - 2**31),
+        (-(2**40) - 3, "int8", -3),
+        (2**70, "float32", 2.0**70),
+        (2**70, "bool", True),
+        (2**40, "complex64", 2.0**40),
+    ],
+)
+def test_python_integers_of_any_size(number: int, dtype: str, expected: complex) -> None:
+    """Integers keep their lowest bits, others the value, whatever the default integer holds."""
+    x = lax.convert_element_type(number, dtype)
+
+    assert isinstance(x, Array)
+    assert (x.dtype, x.weak_type, x.item()) == (dtype, False, expected)
+
+
+def test_numpy_scalars_become_arrays() -> None:
+    """A scalar that has the dtype already is no array yet."""
+    assert isinstance(lax.convert_element_type(np.float32(1), "float32"), Array)
