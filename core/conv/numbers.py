@@ -149,7 +149,7 @@ def canonical_padding(
     """Padding as a pair for each spatial axis; ``sizes`` and ``kernel`` have their gaps.
 
     Raises:
-        ArgumentValueError: no such name.
+        ArgumentValueError: no such name, or no pairs.
         RankError: not one pair for each spatial axis.
     """
     if isinstance(padding, str):
@@ -160,7 +160,11 @@ def canonical_padding(
         if padding.upper() == "VALID":
             return ((0, 0),) * len(sizes)
         return tuple(padtype_to_pads(sizes, kernel, strides, padding))
-    pairs = [tuple(pair) for pair in padding]
+    try:
+        pairs = [tuple(pair) for pair in padding]
+    except TypeError:
+        msg = f"{call}: the padding argument is a pair (before, after) per axis, got {padding!r}"
+        raise ArgumentValueError(msg) from None
     if len(pairs) != len(sizes) or any([len(pair) != 2 for pair in pairs]):
         msg = f"{call}: padding is {padding!r}"
         raise RankError(msg, expected=f"{len(sizes)} pairs (before, after), one per spatial axis")

@@ -383,7 +383,7 @@ class LoweringContext(Builder):
 
     def unique_name(self, name: str) -> str:
         """A symbol that no other function of the module has."""
-        base = "".join([c if c.isalnum() or c == "_" else "_" for c in name]) or "f"
+        base = "".join([c if c.isalnum() or c in "_." else "_" for c in name]) or "f"
         candidate, n = base, 0
         while candidate in self._names:
             n += 1

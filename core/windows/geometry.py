@@ -87,7 +87,7 @@ def checked_windows(
         ArgumentValueError: no such padding.
     """
     n = len(shape)
-    dims = _ints(call, "window_dimensions", window_dimensions, n, 0)
+    dims = _ints(call, "window_dimensions", window_dimensions, n, 1)
     strides, base, gaps = [
         _ints(call, name, (1,) * n if numbers is None else numbers, n, 1)
         for name, numbers in (

@@ -143,8 +143,13 @@ def _reduced(body: Body, xs: Sequence[Any], inits: Sequence[Any], axes: tuple[in
     if monoid and fits_monoid(monoid, xs[0].aval.dtype):
         primitive = getattr(lax, f"reduce_{monoid}_p")
         out = primitive.bind(xs[0], axes=axes) if axes else xs[0]
-        if is_identity(monoid, inits[0]):
-            return [out]
-        start = lax.broadcast_in_dim(inits[0], out.aval.shape, ())
-        return combine_by(jaxpr)([start], [out])
+        if not is_identity(monoid, inits[0]):
+            start = lax.broadcast_in_dim(inits[0], out.aval.shape, ())
+            (out,) = combine_by(jaxpr)([start], [out])
+        # As of any operation: weak only if all operands are.
+        weak = xs[0].aval.weak_type and inits[0].aval.weak_type
+        if weak != out.aval.weak_type:
+            params = {"new_dtype": out.aval.dtype, "weak_type": weak}
+            out = lax.convert_element_type_p.bind(out, **params)
+        return [out]
     return reduce_p.bind(*xs, *inits, jaxpr=jaxpr, dimensions=axes)

@@ -60,9 +60,10 @@ class Gather(Structural):
         if len(sizes) != x.ndim:
             msg = f"gather: slice_sizes {sizes} need one entry for each axis of {x.str_short()}"
             raise RankError(msg)
+        nothing = 0 in indices.shape[:-1]
         for axis, (n, m) in enumerate(zip(x.shape, sizes, strict=True)):
             # Along an axis without elements nothing is gathered where there are no indices either.
-            alike = type(n) is not int and m == 1 and n in indices.shape[:-1]
+            alike = nothing or (type(n) is not int and m == 1 and n in indices.shape[:-1])
             if (not alike and surely_less(n, m)) or surely_less(m, 0):
                 msg = f"gather: slice size {m} of axis {axis} does not fit {x.str_short()}"
                 raise ShapeMismatchError(msg)
@@ -77,6 +78,9 @@ class Gather(Structural):
         x, indices = operands
         aval, indices_aval = ctx.avals_in
         numbers, sizes = params["dimension_numbers"], params["slice_sizes"]
+        if 0 in indices_aval.shape[:-1]:
+            # XLA would compare the window with the operand, though it is not read.
+            return ctx.splat(0, ctx.aval_out)
         indices, indices_aval = signed_indices(ctx, indices, indices_aval)
         out = _emit_not_empty(ctx, x, indices, indices_aval, params)
         index_map = numbers.start_index_map
@@ -102,6 +106,8 @@ class Gather(Structural):
 
     def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         x, indices = args
+        if 0 in indices.aval.shape[:-1]:
+            return [zeros_of(x.aval), None]
         numbers = params["dimension_numbers"]
         axis = picked_axis(x.aval, indices.aval, **params)
         if axis is not None:

@@ -308,6 +308,7 @@ def test_errors_say_what_is_wrong() -> None:
         (DtypeMismatchError, lambda: lax.conv(x, y, (1,), "SAME",
                                               preferred_element_type=np.int32)),
         (ArgumentValueError, lambda: lax.conv(x, y, (1,), "FULL")),
+        (ArgumentValueError, lambda: lax.conv_general_dilated(x, y, (1,), (3,))),
         (ArgumentValueError, lambda: lax.conv_transpose(x, y, (1,), "SAME_LOWER")),
         (ArgumentTypeError, lambda: lax.conv_dimension_numbers((1, 2), (1, 2), "NC")),
         (ArgumentValueError, lambda: lax.conv_general_permutations(("NCH", "OIW", "NCH"))),

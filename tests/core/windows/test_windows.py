@@ -229,6 +229,19 @@ def test_float64_and_narrow_floats() -> None:
     assert lax.reduce_window(ones, 0.0, lax.add, (2,)).dtype == ones.dtype
 
 
+@pytest.mark.parametrize("op", [lax.add, lax.mul, lambda a, b: a * b])
+def test_reductions_are_weak_if_all_operands_are(op: Any) -> None:
+    """A strong initial value makes the result strong, and so does a strong operand."""
+    weak, strong = lax.broadcast(2, (3,)), tnp.full(3, 2, "int32")
+    assert weak.weak_type
+    assert not strong.weak_type
+
+    results = [lax.reduce(x, start, op, (0,)) for x in (weak, strong) for start in (1, np.int32(1))]
+
+    assert [r.weak_type for r in results] == [True, False, False, False]
+    assert len({r.item() for r in results}) == 1
+
+
 def test_errors_say_what_is_wrong() -> None:
     """Each mistake has its class, and the message names the function."""
     x = sample(3, 4)
@@ -236,6 +249,7 @@ def test_errors_say_what_is_wrong() -> None:
         (RankError, lambda: lax.reduce_window(x, 0.0, lax.add, (2,))),
         (RankError, lambda: lax.reduce_window(x, 0.0, lax.add, (2, 2), padding=[(0, 0)])),
         (ShapeMismatchError, lambda: lax.reduce_window(x, 0.0, lax.add, (2, 2), (0, 1))),
+        (ShapeMismatchError, lambda: lax.reduce_window(x, 0.0, lax.add, (2, 0))),
         (ArgumentValueError, lambda: lax.reduce_window(x, 0.0, lax.add, (2, 2), padding="FULL")),
         (DtypeMismatchError, lambda: lax.reduce_window(x, np.int32(0), lax.add, (2, 2))),
         (TreeMismatchError, lambda: lax.reduce((x, x), (0.0, 0.0), lambda a, b: a[0], (0,))),

@@ -98,7 +98,7 @@ def test_symbolic_sizes():
     text = tb.jit(named_tangent).lower(
         tb.ShapeDtypeStruct(tb.export.symbolic_shape("b"), "float32")
     )
-    assert "call @my_tangent" in text.as_text()
+    assert "call @my.tangent" in text.as_text()
 
 
 def test_wrong_arguments():

@@ -197,3 +197,17 @@ def test_pad_and_its_transpose(data: st.DataObject) -> None:
         np.array([ct[t] if 0 <= t < size else 0 for t in target], np.float32), np.asarray(ct_x)
     )
     assert float(ct_value) == float(ct.sum() - np.asarray(ct_x).sum())
+
+
+@pytest.mark.parametrize("mode", [None, "fill", "clip"])
+def test_no_positions_in_an_empty_operand(mode: str | None) -> None:
+    """Where nothing is gathered the window need not fit; the gradient is empty too."""
+    numbers = lax.GatherDimensionNumbers((), (0,), (0,))
+    indices = np.zeros((0, 1), np.int32)
+
+    def f(x: Any) -> Any:
+        return lax.gather(x, indices, numbers, (1,), mode=mode)
+
+    x = np.zeros(0, np.float32)
+    assert f(x).shape == (0,)
+    assert tb.grad(lambda x: f(x).sum())(x).shape == (0,)
