@@ -10,6 +10,7 @@ import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
 from tracebridge._api.custom.custom_jvp import custom_jvp
 from tracebridge._api.programs.jit import jit
+from tracebridge.core.dtypes.canonicalize import to_inexact
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
@@ -19,7 +20,7 @@ from tracebridge.numpy._promote import as_strong
 def _inexact(x: Any) -> Any:
     """As an array of a floating or complex dtype."""
     x = tnp.asarray(x)
-    return x if tnp.issubdtype(x.dtype, tnp.inexact) else x.astype(tnp.result_type(x.dtype, 0.0))
+    return x if tnp.issubdtype(x.dtype, tnp.inexact) else x.astype(to_inexact(x.dtype))
 
 
 def _gated(x: Any, gate: Callable[[Any], Any], limit: float = 800.0) -> Any:
@@ -92,6 +93,8 @@ def squareplus(x: ArrayLike, b: ArrayLike = 4) -> Array:
     1.0
     """
     values, b = _inexact(x), tnp.asarray(b)
+    if tnp.issubdtype(values.dtype, tnp.complexfloating):
+        return (values + tnp.sqrt(tnp.square(values) + b)) / 2
     # A square overflows where b does not count any more.
     limit = float(tnp.finfo(values.dtype).max) ** 0.5 / 4
     near = tnp.clip(values, -limit, limit)
@@ -125,7 +128,7 @@ def sparse_plus(x: ArrayLike) -> Array:
     [0.0, 0.25, 3.0]
     """
     x = tnp.asarray(x)
-    inner = tnp.clip(x, -1, 1)  # finite where it is not chosen
+    inner = tnp.where((x <= -1) | (x >= 1), 0, x)  # finite where it is not chosen
     return tnp.where(x <= -1.0, 0.0, tnp.where(x >= 1.0, x, (inner + 1.0) ** 2 / 4))
 
 
@@ -377,7 +380,7 @@ def hard_silu(x: ArrayLike) -> Array:
     >>> float(tb.nn.hard_silu(3.0))
     3.0
     """
-    return _gated(x, hard_sigmoid, 4.0)
+    return _gated(tnp.asarray(x) * 1.0, hard_sigmoid, 4.0)
 
 
 hard_swish = hard_silu

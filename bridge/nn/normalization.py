@@ -12,6 +12,7 @@ import tracebridge.numpy as tnp
 from tracebridge._api.custom.custom_jvp import custom_jvp
 from tracebridge.core.collectives.axes import axis_size
 from tracebridge.core.collectives.axis_index import axis_index
+from tracebridge.core.dtypes.canonicalize import to_inexact
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.lax.reduce.exp_sums import shifted_exp_sum
@@ -93,7 +94,7 @@ def log_softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -
 
 def _inexact(x: ArrayLike) -> Any:
     x = tnp.asarray(x)
-    return x if tnp.issubdtype(x.dtype, tnp.inexact) else x.astype(tnp.result_type(x.dtype, 0.0))
+    return x if tnp.issubdtype(x.dtype, tnp.inexact) else x.astype(to_inexact(x.dtype))
 
 
 def _log_softmax(x: Value, axis: Any, where: Any) -> Any:

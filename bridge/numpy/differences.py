@@ -7,7 +7,7 @@ __all__ = ["diff", "ediff1d", "gradient", "trapezoid", "unwrap"]
 from typing import Any
 
 import tracebridge.core.lax as lax
-from tracebridge.core.dtypes.canonicalize import to_inexact
+from tracebridge.core.dtypes.canonicalize import default_float, default_int, to_inexact
 from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_inexact
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, index_of
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
@@ -279,9 +279,9 @@ def _unwrap(p: Any, *operands_and_statics: Any) -> Any:
     axis = normalize_axis(axis, p.aval.ndim, "unwrap")
     if p.aval.size == 0:
         return lax.convert_dtype(promote_inexact(p)[0], to_inexact(p.aval.dtype))
-    dtype = p.aval.dtype
+    dtype = default_int() if is_bool(p.aval.dtype) else p.aval.dtype
     if not is_inexact(dtype) and float(period) != int(period):
-        dtype = to_inexact(dtype)
+        dtype = default_float()
     p = lax.convert_dtype(p, dtype)
     exact = is_inexact(dtype)
     whole: Any = period if exact else int(period)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import tracebridge.core.lax as lax
-from tracebridge.core.dtypes.canonicalize import default_int
+from tracebridge.core.dtypes.canonicalize import default_int, to_inexact
 from tracebridge.core.dtypes.dtypes import is_bool, is_integer
 from tracebridge.core.errors.argument_errors import (
     ArgumentTypeError,
@@ -142,13 +142,19 @@ def _uniform_edges(low: Any, high: Any, bins: int) -> Any:
 
 def _edges(*args: Any) -> Any:
     a, *bounds, bins = args
-    a, *bounds = promote_inexact(a, *bounds)
+    dtype = to_inexact(a.aval.dtype)
+    a, *bounds = promote_inexact(lax.convert_dtype(a, dtype), *bounds)
     if len(bounds) == 1:
         bounds = [lax.index_in_dim(bounds[0], i, 0, keepdims=False) for i in range(2)]
     low, high = bounds or _limits(a)
-    return _uniform_edges(low, high, bins)
+    return lax.convert_dtype(_uniform_edges(low, high, bins), dtype)
 
 
+def _like_elements(bins: Value, *elements: Value) -> Any:
+    return lax.convert_dtype(bins, promote_inexact(*elements)[0].aval.dtype)
+
+
+_edges_like = StagedFunction(_like_elements, "histogram_bin_edges", judges=False)
 _edges_staged = StagedFunction(_edges, "histogram_bin_edges", judges=False)
 
 
@@ -159,7 +165,7 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
         a: array.
         bins: how many bins of equal width, or the edges.
         range: lower and upper limit (default: the least and the largest element).
-        weights: accepted; they do not change the edges.
+        weights: their dtype takes part in that of given edges.
 
     Raises:
         ArgumentTypeError: ``bins`` is a name of a rule.
@@ -169,12 +175,11 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
     >>> tnp.histogram_bin_edges(tnp.array([0.0, 1.0, 4.0]), bins=2).tolist()
     [0.0, 2.0, 4.0]
     """
-    del weights
     if isinstance(bins, str):
         msg = f"histogram: bins={bins!r}, expected a number of bins or the edges"
         raise ArgumentTypeError(msg)
     if len(shape_of(bins)) == 1:
-        return asarray(bins)
+        return _edges_like((asarray(bins), a, *(() if weights is None else (weights,))))
     count = index_of(bins, "histogram_bin_edges", "bins")
     if count < 1:
         msg = f"histogram: bins={count}, expected at least one bin"
@@ -225,16 +230,18 @@ def _histogram(*args: Any) -> Any:
         msg = f"histogram: weights {weights[0].aval.str_short()} for {a.aval.str_short()}"
         raise ShapeMismatchError(msg)
     if weights:
-        a, edges, w = promote_inexact(a, edges, weights[0])
+        _, w = promote_inexact(a, weights[0])
     else:
-        a, edges = promote_inexact(a, edges)
-        w = full_of(a.aval.strong, 1)
+        w = full_of(a.aval.strong.update(dtype=to_inexact(a.aval.dtype)), 1)
+    # Edges may have more digits than the elements, and decide with them.
+    a, edges = promote_inexact(a, edges)
     a = lax.reshape(a, (a.aval.size,))
     bins = edges.aval.shape[0] - 1
     counts = count_into(_places(a, edges, uniform), w, bins)
     if not density:
         return counts
     widths = lax.sub(lax.slice_in_dim(edges, 1, bins + 1), lax.slice_in_dim(edges, 0, bins))
+    widths = lax.convert_dtype(widths, counts.aval.dtype)
     return lax.div(lax.div(counts, widths), lax.reduce_sum(counts, (0,)))
 
 
@@ -267,8 +274,9 @@ def histogram(
     ([2.0, 2.0], [0.0, 2.0, 4.0])
     """
     edges = histogram_bin_edges(a, bins, range, weights)
-    xs = (a, edges) if weights is None else (a, edges, weights)
     uniform = not shape_of(bins)
+    given = edges if uniform else asarray(bins)
+    xs = (a, given) if weights is None else (a, given, weights)
     return _histogram_staged(xs, (uniform, bool(density))), edges
 
 
@@ -293,7 +301,7 @@ def _histogramdd(*args: Any) -> Any:
     counts = lax.reshape(count_into(flat, weights, total), tuple(sizes))
     if not density:
         return counts
-    (counts,) = promote_inexact(counts)
+    counts, *edges = promote_inexact(counts, *edges)
     axes = tuple(range(len(sizes)))
     result = lax.div(counts, lax.reduce_sum(counts, axes))
     for axis, (e, size) in enumerate(zip(edges, sizes, strict=True)):

@@ -13,7 +13,8 @@ import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.control.scan.forward import scan
-from tracebridge.core.dtypes.dtypes import is_complex
+from tracebridge.core.dtypes.canonicalize import default_int
+from tracebridge.core.dtypes.dtypes import is_bool, is_complex
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.value import Value
@@ -23,7 +24,12 @@ from tracebridge.core.runtime.arrays.argument_types import DType
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
-from tracebridge.numpy._promote import broadcast_operands, promote_inexact, promote_numeric
+from tracebridge.numpy._promote import (
+    broadcast_operands,
+    promote_dtypes,
+    promote_inexact,
+    promote_numeric,
+)
 from tracebridge.numpy._staging import concrete, static_dtype, value_of
 from tracebridge.numpy.editing import trim_zeros
 
@@ -325,6 +331,9 @@ def polyder(p: ArrayLike, m: int = 1) -> Array:
 
 def _polyint(p: Value, *constants_and_order: Value) -> Any:
     *constants, m = constants_and_order
+    p, *constants = promote_dtypes(p, *constants)
+    if is_bool(p.aval.dtype):
+        p, *constants = [lax.convert_dtype(v, default_int()) for v in (p, *constants)]
     p, *constants = promote_inexact(p, *constants)
     k = constants[0] if constants else zeros_of(p.aval.update(shape=()))
     p, k = _vector("polyint", p), _vector("polyint", k)

@@ -274,14 +274,15 @@ def _quantile(*args: Any) -> Any:
         msg = f"{name}: complex numbers have no quantiles, got {x.aval.str_short()}"
         raise UnsupportedDtypeError(msg)
     (x,) = promote_inexact(x)
-    # Reductions are strongly typed, also where a weakly typed q would not make integers so.
-    x, q, *weights = promote_inexact(lax.convert_dtype(x, x.aval.dtype), q, *weights)
+    # Elements decide the dtype, and strongly; positions need the digits of probabilities too.
+    dtype = x.aval.dtype
+    x, q, *weights = promote_inexact(lax.convert_dtype(x, dtype), q, *weights)
     if scale:
         q = _of_hundred(q)
     axes = normalize_axes(axis, x.aval.ndim, name)
     if weights:
         return _weighted_quantile(x, q, weights[0], axes, axis, keepdims, skip_nan)
-    return quantile_of(x, q, axes, method, keepdims, skip_nan)
+    return lax.convert_dtype(quantile_of(x, q, axes, method, keepdims, skip_nan), dtype)
 
 
 def _of_hundred(q: Value) -> Any:

@@ -9,12 +9,15 @@ import numpy as np
 
 import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
+from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.runtime.arrays.argument_types import Axis
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
+from tracebridge.numpy import _exp_sums
 from tracebridge.numpy._promote import hashable_axis, normalize_axes, promote_inexact, strongly
+from tracebridge.numpy._staging import value_of
 from tracebridge.scipy._special import formulas, gamma_formulas
 from tracebridge.scipy._special.elementwise import floats
 from tracebridge.scipy._special.series import widened
@@ -237,6 +240,8 @@ def logsumexp(
     >>> float(tb.scipy.special.logsumexp(tb.numpy.array([1000.0, 1000.0])))
     1000.693...
     """
+    if any(is_complex(value_of(v).aval.dtype) for v in (a, b) if v is not None):
+        return _exp_sums.logsumexp(a, axis, b, keepdims, return_sign, where)
     values = [a] + ([] if b is None else [b]) + ([] if where is None else [where])
     statics = hashable_axis(axis, "logsumexp"), bool(keepdims), bool(return_sign)
     out = _logsumexp_staged(values, (*statics, b is not None, where is not None))

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, final
 
 import tracebridge.numpy as tnp
-from tracebridge.core.dtypes.dtypes import is_complex, is_inexact
+from tracebridge.core.dtypes.canonicalize import to_inexact
+from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.errors.argument_errors import ArgumentValueError, UnsupportedArgumentError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import shield
@@ -186,7 +187,7 @@ class gaussian_kde:
             msg = f"{_NAME}: the dataset has {points.size} elements, expected at least two"
             raise ArgumentValueError(msg)
         n = points.shape[1]
-        dtype = points.dtype if is_inexact(points.dtype) else None
+        dtype = to_inexact(points.dtype)
         weight_array: Any = tnp.ones((n,), dtype) if weights is None else tnp.asarray(weights)
         if weight_array.ndim != 1:
             msg = f"{_NAME}: weights have {weight_array.ndim} axes, expected one"

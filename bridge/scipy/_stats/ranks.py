@@ -9,7 +9,7 @@ import numpy as np
 
 import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
-from tracebridge.core.dtypes.canonicalize import default_float
+from tracebridge.core.dtypes.canonicalize import default_float, default_int, to_inexact
 from tracebridge.core.dtypes.dtypes import is_inexact
 from tracebridge.core.errors.argument_errors import ArgumentValueError, UnsupportedArgumentError
 from tracebridge.core.errors.filtering import shield
@@ -118,12 +118,12 @@ def _mode(a: Value, axis: int | None, keepdims: bool, omit: bool) -> list[Any]:
     count = tnp.take_along_axis(counts, best, axis=-1)
     if omit and is_inexact(rows.dtype):
         modes = tnp.where(count == 0, math.nan, modes)
-    return [modes.reshape(shape), count.reshape(shape)]
+    return [modes.reshape(shape), count.astype(default_int()).reshape(shape)]
 
 
 def _sem(a: Value, axis: int | None, ddof: int, keepdims: bool, omit: bool) -> Any:
     if not is_inexact(a.dtype):
-        a = a.astype(default_float())
+        a = a.astype(to_inexact(a.dtype))
     if axis is None:
         axes: Any = tuple(range(a.ndim))
     else:
@@ -189,7 +189,7 @@ def mode(
         keepdims: whether the axis stays, with size 1.
 
     Returns:
-        ``ModeResult(mode, count)``: values of the dtype of ``a``, and int32 numbers. NaN and 0
+        ``ModeResult(mode, count)``: values of the dtype of ``a``, and integers. NaN and 0
         where there is nothing to count.
 
     Raises:

@@ -132,3 +132,14 @@ def test_names_and_dtypes() -> None:
         out = getattr(nn, name)(tb.numpy.ones(2, "bfloat16"))
         assert out.dtype == "bfloat16", name
     assert nn.sigmoid(tb.numpy.arange(2)).dtype == np.float32
+
+
+def test_complex_corners_and_squares() -> None:
+    """Functions with bounds take complex numbers, ordered by their real parts first."""
+    x = np.array([1j, 2, -3, 0.5 + 1j], np.complex64)
+
+    expected = np.array([0.5j, 2, 0, 0.3125 + 0.75j], np.complex64)
+
+    assert_allclose(nn.sparse_plus(x), expected, rtol=1e-6)
+    assert_allclose(nn.squareplus(x), (x + np.sqrt(x * x + 4)) / 2, rtol=1e-6)
+    assert np.isnan(float(nn.sparse_plus(np.nan)))
