@@ -136,9 +136,12 @@ entr = with_slopes(_entr, lambda _, x: -tnp.log(x) - 1)
 
 def _rel_entr(p: Array, q: Array) -> Any:
     both = (p > 0) & (q > 0)
-    inside = tnp.where(both, p, 1) * (
-        tnp.log(tnp.where(both, p, 1)) - tnp.log(tnp.where(both, q, 1))
-    )
+    safe_p, safe_q = tnp.where(both, p, 1), tnp.where(both, q, 1)
+    # Beside each other the difference has the digits that two logarithms lose.
+    close = (safe_p < 2 * safe_q) & (safe_q < 2 * safe_p)
+    excess = tnp.where(close, (safe_p - safe_q) / safe_q, 0)
+    log = tnp.where(close, tnp.log1p(excess), tnp.log(safe_p) - tnp.log(safe_q))
+    inside = safe_p * log
     outside = tnp.where((p == 0) & (q >= 0), 0, math.inf)
     result = tnp.where(both, inside, outside)
     return tnp.where(tnp.isnan(p) | tnp.isnan(q), math.nan, result)
@@ -152,7 +155,21 @@ def kl_div(p: Array, q: Array) -> Any:
     value = _rel_entr(p, q)
     both = (p > 0) & (q > 0)
     outside = tnp.where((p == 0) & (q >= 0), q, value)
-    return tnp.where(both, value - p + q, outside)
+    close = both & (p < 2 * q) & (q < 2 * p)
+    excess = tnp.where(close, (q - p) / tnp.where(close, p, 1), 0)
+    inside = tnp.where(close, p * _less_log1p(excess), value - p + q)
+    return tnp.where(both, inside, outside)
+
+
+def _less_log1p(u: Array) -> Any:
+    """``u - log1p(u)`` without cancellation, for ``u`` from -1/2 to 1."""
+    # log1p(u) is 2 atanh(s).
+    s = u / (2 + u)
+    square = s * s
+    total = tnp.zeros_like(u)
+    for k in range(16, -1, -1):
+        total = total * square + 1 / (2 * k + 3)
+    return s * (u - 2 * square * total)
 
 
 def _power_less_one(log: Array, power: Array) -> Any:

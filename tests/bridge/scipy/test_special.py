@@ -104,6 +104,19 @@ def test_logarithms_and_powers_of_complex_numbers() -> None:
             np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-14)
 
 
+def test_divergences_of_numbers_beside_each_other_keep_their_digits() -> None:
+    """The series of the logarithm, not a difference of numbers that nearly cancel."""
+    q = 1 + np.array([-0.4, -1e-2, 1e-4, 0.03, 0.9]).astype(np.float32)
+    d = q.astype(np.longdouble) - 1
+    log = np.log1p(d)
+
+    np.testing.assert_allclose(ours.rel_entr(np.float32(1), q), -log, rtol=1e-6)
+    np.testing.assert_allclose(ours.kl_div(np.float32(1), q), d - log, rtol=1e-6)
+    np.testing.assert_allclose(
+        tb.vmap(tb.grad(ours.kl_div), (None, 0))(1.0, q), -log, rtol=1e-6, atol=1e-7
+    )
+
+
 def test_beta_of_large_numbers_keeps_its_digits() -> None:
     """B(1, b) is 1 / b, which differences of large logarithms do not give."""
     b = np.array([1e5, 1e8, 1e15])
