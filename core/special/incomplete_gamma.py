@@ -79,11 +79,15 @@ class _Point:
         modest = where(vanishes, 1.0, self.x)
         # Far below the mean the power (share exp(1 - share))**a keeps digits that the exponential
         # of a large logarithm loses.
-        decay = where(large, -self.mu, -modest).of(lax.exp)
-        power = where(large, self.share * decay, modest).of(lax.pow, self.a)
+        decay = where(large, -self.mu, -0.5 * modest).of(lax.exp)
+        base = where(large, self.share * decay, modest)
+        power = base.of(lax.pow, where(large, self.a, 0.5 * self.a))
+        # The root of the product: of float32 one factor overflows, the other underflows before.
+        root = power * decay
+        power = where(large, power, root * root)
         log_gamma = where(large, 1.0, self.a + 1.0).of(lax.lgamma)
         scale = -where(large, self.stirling, log_gamma)
-        scale = where(large, 1.0 / self.norm, decay) * scale.of(lax.exp)
+        scale = where(large, 1.0 / self.norm, 1.0) * scale.of(lax.exp)
         close = large & (self.share > 0.1)
         return where(vanishes & ~large, 0.0, where(close, self.gauss, power) * scale)
 

@@ -141,6 +141,13 @@ def test_incomplete_gamma_at_its_edges(function: str) -> None:
     np.testing.assert_allclose(actual, reference(a, x), rtol=1e-13, atol=1e-300)
 
 
+def test_narrow_tails_do_not_vanish_early() -> None:
+    """The exponential of float32 underflows before its product with the power does."""
+    a, x = np.array([6.0, 9.9, 2.0], np.float32), np.array([100.0, 99.0, 84.0], np.float32)
+
+    np.testing.assert_allclose(lax.igammac(a, x), special.gammaincc(*np.float64([a, x])), rtol=2e-5)
+
+
 def test_incomplete_beta_at_its_edges() -> None:
     """Parameters of 0 and infinity put all weight at an end; NaN beyond the domain."""
     a = np.array([0.0, 0.0, 0.0, 1.0, 1.0, INF, 2.0, 2.0, -1.0, 1.0, 2.0, NAN, 2.0, INF])
