@@ -14,7 +14,7 @@ from tracebridge.core.dtypes.canonicalize import to_inexact
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
-from tracebridge.numpy._promote import as_strong
+from tracebridge.numpy._promote import as_strong, promote_inexact
 
 
 def _inexact(x: Any) -> Any:
@@ -92,7 +92,7 @@ def squareplus(x: ArrayLike, b: ArrayLike = 4) -> Array:
     >>> float(tb.nn.squareplus(0.0))
     1.0
     """
-    values, b = _inexact(x), tnp.asarray(b)
+    values, b = promote_inexact(tnp.asarray(x), tnp.asarray(b))
     if tnp.issubdtype(values.dtype, tnp.complexfloating):
         return (values + tnp.sqrt(tnp.square(values) + b)) / 2
     # A square overflows where b does not count any more.

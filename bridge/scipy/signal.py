@@ -292,7 +292,7 @@ def csd(
             msg = f"csd: got signals of {a.ndim} and of {b.ndim} axes"
             raise BroadcastError(msg)
         a, b = _same_length(a, b, axis)
-        dtype = tnp.promote_types(a.dtype, b.dtype)
+        dtype = tnp.result_type(a, b)
         a, b = a.astype(dtype), b.astype(dtype)
     if a.size == 0 or b.size == 0:
         return tnp.zeros(a.shape, tnp.real(a).dtype), tnp.zeros(a.shape, a.dtype)

@@ -11,7 +11,7 @@ import pytest
 import tracebridge as tb
 import tracebridge.nn as nn
 import tracebridge.numpy as tnp
-from tracebridge.scipy import special, stats
+from tracebridge.scipy import linalg, special, stats
 
 EDGES = np.array([0.0, 1.0, 2.0])
 NARROW = np.array([1, 2, 2], np.int8)
@@ -22,6 +22,9 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "log_softmax": (lambda: nn.log_softmax(NARROW), "float32"),
     "gelu": (lambda: nn.gelu(NARROW), "float32"),
     "squareplus": (lambda: nn.squareplus(NARROW), "float32"),
+    "squareplus of two": (lambda: nn.squareplus(NARROW, np.float16(1)), "float16"),
+    "lstsq": (lambda: tnp.linalg.lstsq(np.eye(3), FEW)[2], "int64"),
+    "lu": (lambda: linalg.lu(np.eye(3) * 1j)[0], "float64"),
     "hard_silu": (lambda: nn.hard_silu(NARROW), "float64"),
     "quantile": (lambda: tnp.quantile(FEW, EDGES / 4), "float32"),
     "quantile of bfloat16": (

@@ -200,12 +200,12 @@ def _lstsq(a: Any, b: Any, rcond: float | None, numpy_resid: bool) -> list[Any]:
     eps = float(np.finfo(kind).eps)
     least = eps * max(m, n) if rcond is None or rcond < 0 else max(rcond, eps)
     if 0 in x.aval.shape:
-        solution, rank = tnp.zeros((n, y.aval.shape[1]), x.aval.dtype), tnp.zeros((), np.int32)
+        solution, rank = tnp.zeros((n, y.aval.shape[1]), x.aval.dtype), tnp.zeros((), int)
         s, left = tnp.zeros((0,), kind), tnp.sum(tnp.abs(y) ** 2, 0)
     else:
         bound = tnp.asarray(least, kind)
         solution, s = _least_squares(x, y, bound)
-        rank = tnp.sum(s > bound * s[0], dtype=np.int32)
+        rank = tnp.sum(s > bound * s[0], dtype=int)
         left = tnp.sum(tnp.abs(y - x @ solution) ** 2, 0)
     if numpy_resid and m <= n:
         left = tnp.zeros((0,), kind)
