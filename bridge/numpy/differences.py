@@ -8,7 +8,7 @@ from typing import Any
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import default_float, default_int, to_inexact
-from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_inexact
+from tracebridge.core.dtypes.dtypes import is_bool, is_inexact
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, index_of
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.operators import EngineValue
@@ -20,6 +20,7 @@ from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.core.symbolic.compare import at_least
 from tracebridge.numpy._promote import (
+    as_strong,
     broadcast_operands,
     members,
     normalize_axis,
@@ -139,8 +140,11 @@ def ediff1d(
 
 def _trapezoid(y: Value, *spacing_and_statics: Value) -> Any:
     *steps, axis, has_x = spacing_and_statics
-    (y,) = promote_inexact(y)
-    y, step = promote_inexact(lax.convert_dtype(y, y.aval.dtype), steps[0])
+    if not has_x:
+        # A distance of neighbours is a number that leaves the dtype of samples as it is.
+        (y,) = promote_inexact(y)
+        y = as_strong(y)
+    y, step = promote_inexact(y, steps[0])
     axis = normalize_axis(axis, y.aval.ndim, "trapezoid")
     if has_x:
         if step.aval.ndim == 1:
@@ -178,9 +182,7 @@ def trapezoid(
 
 def _gradient(f: Any, *spacing_and_statics: Value) -> list[Any]:
     *spacing, axes = spacing_and_statics
-    (f,) = promote_inexact(f)
-    if any(is_complex(h.aval.dtype) for h in spacing):
-        f = lax.convert_dtype(f, promote_inexact(f, *spacing)[0].aval.dtype)
+    f, *spacing = promote_inexact(f, *spacing)
     axes = [normalize_axis(a, f.aval.ndim, "gradient") for a in axes]
     if len(set(axes)) != len(axes):
         msg = f"gradient: repeated axis in {axes}"

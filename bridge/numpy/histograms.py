@@ -141,8 +141,9 @@ def _uniform_edges(low: Any, high: Any, bins: int) -> Any:
 
 
 def _edges(*args: Any) -> Any:
-    a, *bounds, bins = args
-    dtype = to_inexact(a.aval.dtype)
+    a, *bounds, bins, has_weights = args
+    weights = [bounds.pop()] if has_weights else []
+    dtype = promote_inexact(a, *weights)[0].aval.dtype
     a, *bounds = promote_inexact(lax.convert_dtype(a, dtype), *bounds)
     if len(bounds) == 1:
         bounds = [lax.index_in_dim(bounds[0], i, 0, keepdims=False) for i in range(2)]
@@ -165,7 +166,7 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
         a: array.
         bins: how many bins of equal width, or the edges.
         range: lower and upper limit (default: the least and the largest element).
-        weights: their dtype takes part in that of given edges.
+        weights: their dtype takes part in that of the edges.
 
     Raises:
         ArgumentTypeError: ``bins`` is a name of a rule.
@@ -178,8 +179,9 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
     if isinstance(bins, str):
         msg = f"histogram: bins={bins!r}, expected a number of bins or the edges"
         raise ArgumentTypeError(msg)
+    more = () if weights is None else (weights,)
     if len(shape_of(bins)) == 1:
-        return _edges_like((asarray(bins), a, *(() if weights is None else (weights,))))
+        return _edges_like((asarray(bins), a, *more))
     count = index_of(bins, "histogram_bin_edges", "bins")
     if count < 1:
         msg = f"histogram: bins={count}, expected at least one bin"
@@ -187,7 +189,7 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
     bounds: Sequence[Any] = () if range is None else range
     if range is not None and not isinstance(range, list | tuple):
         bounds = (range,)
-    return _edges_staged((a, *bounds), (count,))
+    return _edges_staged((a, *bounds, *more), (count, bool(more)))
 
 
 # counting into bins ------------------------------------------------------------------------------
@@ -297,7 +299,10 @@ def _histogramdd(*args: Any) -> Any:
     total = 1
     for size in sizes:
         total *= size
-    weights = xs[-1] if has_weights else full_of(flat.aval.update(dtype=default_int()), 1)
+    if has_weights:
+        weights = promote_inexact(columns[0], xs[-1])[1]
+    else:
+        weights = full_of(flat.aval.update(dtype=default_int()), 1)
     counts = lax.reshape(count_into(flat, weights, total), tuple(sizes))
     if not density:
         return counts
@@ -358,7 +363,9 @@ def histogramdd(
     if len(each) != n or len(limits) != n:
         msg = f"histogramdd: got {len(each)} bins and {len(limits)} ranges for {n} axes"
         raise ArgumentValueError(msg)
-    edges = [histogram_bin_edges(c, b, r) for c, b, r in zip(columns, each, limits, strict=True)]
+    edges = [
+        histogram_bin_edges(c, b, r, weights) for c, b, r in zip(columns, each, limits, strict=True)
+    ]
     uniform = tuple([not shape_of(b) for b in each])
     xs = [*columns, *edges, *(() if weights is None else (weights,))]
     statics = (n, uniform, bool(density), weights is not None)

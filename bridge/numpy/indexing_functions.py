@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import tracebridge.core.lax as lax
-from tracebridge.core.dtypes.dtypes import is_integer, is_unsigned
+from tracebridge.core.dtypes.dtypes import is_bool, is_integer, is_unsigned
 from tracebridge.core.errors.argument_errors import (
     ArgumentTypeError,
     ArgumentValueError,
@@ -104,6 +104,8 @@ def take_rows_of(
     axis = normalize_axis(axis, x.aval.ndim, "take")
     shape = x.aval.shape
     n = indices.aval.ndim
+    if is_bool(indices.aval.dtype):
+        indices = lax.convert_dtype(indices, np.dtype(np.int32))
     no_elements = is_empty(shape[axis])
     if no_elements and indices.aval.size != 0:
         msg = f"take: axis {axis} of {x.aval.str_short()} has no elements"

@@ -34,8 +34,8 @@ def _interp(*args: Any) -> Any:
     if is_complex(xp.aval.dtype) or is_complex(x.aval.dtype):
         msg = "interp: x and xp must be real"
         raise UnsupportedDtypeError(msg)
+    fp = promote_inexact(x, xp, fp)[2]
     x, xp = promote_inexact(x, xp)
-    (fp,) = promote_inexact(fp)
     if has_period:
         x, xp, fp = _periodic(x, xp, fp, lax.abs(lax.convert_dtype(values[-1], x.aval.dtype)))
     n = xp.aval.shape[0]

@@ -54,6 +54,8 @@ def segments_of(
         win: Any = tnp.asarray(_named_window(window, size).astype(real_of(dtype)))
     else:
         win = tnp.asarray(window)
+        # The signal decides the dtype.
+        win = win if is_complex(win.dtype) else win.astype(real_of(dtype))
         if win.ndim != 1:
             msg = f"{name}: window has {win.ndim} axes, expected one"
             raise RankError(msg)

@@ -11,7 +11,7 @@ import pytest
 import tracebridge as tb
 import tracebridge.nn as nn
 import tracebridge.numpy as tnp
-from tracebridge.scipy import linalg, special, stats
+from tracebridge.scipy import linalg, signal, sparse, special, stats
 
 EDGES = np.array([0.0, 1.0, 2.0])
 NARROW = np.array([1, 2, 2], np.int8)
@@ -41,6 +41,14 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: tnp.histogramdd(FEW[:, None], [EDGES], density=True)[0],
         "float32",
     ),
+    "cells with weights": (lambda: tnp.histogramdd(FEW[:, None], weights=NARROW)[0], "float32"),
+    "trapezoid": (lambda: tnp.trapezoid(NARROW, np.float16(FEW)), "float16"),
+    "trapezoid of narrow steps": (lambda: tnp.trapezoid(NARROW, dx=2.0), "float32"),
+    "interp": (lambda: tnp.interp(1.5, np.float16(FEW), FEW), "float32"),
+    "gradient": (lambda: tnp.gradient(np.int32(NARROW), np.arange(3.0)), "float64"),
+    "take": (lambda: tnp.take(NARROW, NARROW > 1), "int8"),
+    "welch": (lambda: signal.welch(FEW, window=np.ones(3), nperseg=3)[1], "float32"),
+    "gmres": (lambda: sparse.linalg.gmres(np.eye(3), FEW)[1], "int64"),
     "polyint": (lambda: tnp.polyint(np.array([True, True])), "float64"),
     "unwrap": (lambda: tnp.unwrap(NARROW), "float64"),
     "unwrap of bools": (lambda: tnp.unwrap(NARROW > 1, period=2), "int64"),

@@ -20,6 +20,7 @@ from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.filtering import shield
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.runtime.arrays.argument_types import PyTree
+from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.tree import tree
 
@@ -386,7 +387,7 @@ def gmres(
     maxiter: int | None = None,
     M: Any = None,
     solve_method: str = "batched",
-) -> tuple[Any, None]:
+) -> tuple[Any, Array]:
     """Solve ``A x = b`` by generalised minimal residuals; other arguments as of ``cg``.
 
     Args:
@@ -399,6 +400,9 @@ def gmres(
         maxiter: how often such a space is built (default: 10 per unknown).
         M: as of ``cg``.
         solve_method: "batched" always uses the whole space, "incremental" stops inside it.
+
+    Returns:
+        The solution, and -1 where it has NaN, else 0.
 
     Raises:
         ArgumentValueError: no such ``solve_method``, or ``restart`` is less than 1.
@@ -417,7 +421,9 @@ def gmres(
         msg = f"gmres: restart is {size}, expected at least 1"
         raise ArgumentValueError(msg)
     method = _gmres(tol, atol, size, _most(b, maxiter), solve_method == "incremental")
-    return _solve("gmres", A, b, x0, M, method, False), None
+    x = _solve("gmres", A, b, x0, M, method, False)
+    lost = [tnp.isnan(v).any() for v in tree.leaves(x)]
+    return x, tnp.where(tnp.asarray(lost, bool).any(), -1, 0)
 
 
 shield(globals(), __name__)
