@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import promote_inexact, strongly
-from tracebridge.scipy._special import formulas, gamma_formulas
+from tracebridge.scipy._special import formulas, gamma_formulas, zeta_formulas
 from tracebridge.scipy._special.elementwise import floats
 from tracebridge.scipy._special.series import widened
 
@@ -27,7 +26,7 @@ _STAGED = {
         "betaln": formulas.log_beta,
         "betainc": formulas.incomplete_beta,
         "poch": formulas.poch,
-        "polygamma": lambda *xs: lax.polygamma(*xs),
+        "polygamma": zeta_formulas.polygamma,
     }.items()
 }
 

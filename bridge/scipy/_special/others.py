@@ -18,12 +18,12 @@ from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy import _exp_sums
 from tracebridge.numpy._promote import hashable_axis, normalize_axes, promote_inexact, strongly
 from tracebridge.numpy._staging import value_of
-from tracebridge.scipy._special import formulas, gamma_formulas
+from tracebridge.scipy._special import formulas, gamma_formulas, zeta_formulas
 from tracebridge.scipy._special.elementwise import floats
 from tracebridge.scipy._special.series import widened
 
 _log_ndtr_staged = floats("log_ndtr", strongly(formulas.log_ndtr))
-_zeta_staged = floats("zeta", lambda *xs: lax.zeta(*xs), full=True)
+_zeta_staged = floats("zeta", zeta_formulas.zeta, full=True)
 _comb_staged = floats("comb", formulas.comb, full=True)
 _factorial_staged = floats(
     "factorial",

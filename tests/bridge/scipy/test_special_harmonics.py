@@ -231,6 +231,23 @@ def test_gamma_of_real_numbers(dtype: Any) -> None:
     assert [-INF, -INF, INF] == ends.tolist()
 
 
+def test_polygamma_and_zeta_of_negative_numbers() -> None:
+    """Sums over whole numbers that lie on both sides; derivatives are those of the next order."""
+    x = np.array([-0.3, -7.867, -9.5, -20.75, -1e-20, 2.5])
+    with tb.enable_x64():
+        for order in (1, 2, 3):
+            expected = special.polygamma(order, x)
+            np.testing.assert_allclose(ours.polygamma(order, x), expected, rtol=1e-12)
+            np.testing.assert_allclose(
+                ours.zeta(order + 1, x), special.zeta(order + 1.0, x), rtol=1e-12
+            )
+        slope = tb.vmap(tb.grad(ours.polygamma, 1), (None, 0))(1.0, x)
+        first = tb.vmap(tb.grad(ours.digamma))(x)
+
+    np.testing.assert_allclose(first, special.polygamma(1, x), rtol=1e-12)
+    np.testing.assert_allclose(slope, special.polygamma(2, x), rtol=1e-12)
+
+
 def test_polygamma_and_zeta_vanish_at_infinity() -> None:
     """And so do the derivatives of digamma, of any order."""
     orders = np.float32([1, 2, 0])
