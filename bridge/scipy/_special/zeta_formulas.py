@@ -14,9 +14,7 @@ from typing import Any
 import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
 from tracebridge.core.control.branches.switch import cond
-from tracebridge.core.errors.transform_errors import MissingRuleError
 from tracebridge.core.runtime.arrays.array import Array
-from tracebridge.scipy._special.elementwise import with_slopes
 
 Function = Callable[[Any, Any], Any]
 
@@ -41,18 +39,10 @@ def _anywhere(function: Function, least: int, even: int) -> Function:
             same = order - 2 * tnp.floor(order / 2) == even
             return tnp.where(turned, here + tnp.where(same, near - far, far - near), here)
 
-        # Three sums, where there are negative numbers.
+        # Three sums, where there are negative numbers; derivatives are sums of this kind, too.
         return cond(tnp.any(turned), by_both_sides, direct)
 
     return run
-
-
-def _none(name: str) -> Callable[..., Any]:
-    def slope(*_: Any) -> Any:
-        message = f"{name} has no derivative in its first argument"
-        raise MissingRuleError(name, "jvp", message=message)
-
-    return slope
 
 
 def _zeta(s: Array, q: Array) -> Any:
@@ -63,7 +53,5 @@ def _polygamma(n: Array, x: Array) -> Any:
     return lax.polygamma(n, x)
 
 
-zeta = with_slopes(_anywhere(_zeta, 2, 0), _none("zeta"), lambda _, s, q: -s * zeta(s + 1, q))
-polygamma = with_slopes(
-    _anywhere(_polygamma, 1, 1), _none("polygamma"), lambda _, n, x: polygamma(n + 1, x)
-)
+zeta = _anywhere(_zeta, 2, 0)
+polygamma = _anywhere(_polygamma, 1, 1)
