@@ -71,7 +71,7 @@ def define_dims(
         ctx.define_dim(name, env[name])
     if not solution.assertions:
         return list(operands)
-    return _fitting(ctx, avals, operands, sizes)
+    return _fitting(ctx, avals, operands, sizes, list(solution.sources))
 
 
 def _fitting(
@@ -79,12 +79,15 @@ def _fitting(
     avals: Sequence[ShapedArray],
     operands: Sequence[object],
     sizes: Mapping[str, object],
+    variables: Sequence[str],
 ) -> list[Any]:
     """The operands, padded or cut where their ``sizes`` are not those of ``avals``."""
     scope: Any = next(d.scope for a in avals for d in a.shape if isinstance(d, DimExpr))
     arithmetic = DimArithmetic(ctx)
     least_sizes = getattr(scope, "least_sizes", dict)()
-    for name, value in ctx.dims_by_name().items():
+    values = ctx.dims_by_name()  # beside the sizes it has the number of the platform
+    for name in variables:
+        value = values[name]
         least = least_sizes.get(name, getattr(scope, "least", 1))
         ctx.define_dim(name, arithmetic.max(value, arithmetic.constant(least)))
     fitting: list[Any] = []

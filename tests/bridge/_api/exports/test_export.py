@@ -136,6 +136,16 @@ def test_several_platforms() -> None:
         export.export(tb.jit(inner.call), platforms=("cpu", "rocm"))(1.0)
 
 
+def test_several_platforms_and_sizes() -> None:
+    """The number of the platform is no size: the first one stays the first where sizes vary."""
+
+    def shifted(x: Any) -> Any:
+        return x + lax.platform_dependent(tpu=lambda: 6.0, default=lambda: 4.0)
+
+    exported = export.export(tb.jit(shifted), platforms=("cpu", "tpu"))(sizes("b"))
+    assert_allclose(exported.call(np.ones(3, "f")), np.full(3, 5.0, "f"))
+
+
 def test_platform_of_the_call() -> None:
     """A program runs where it was exported for, unless that is not checked."""
     tpu = export.export(tb.jit(tnp.sin), platforms=["tpu"])(1.0)
