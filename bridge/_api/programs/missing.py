@@ -32,8 +32,6 @@ _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "tracebridge.experimental.sparse": (
         ("SparseTracer", "tracebridge.experimental.sparse.sparsify, which has no tracers"),
-        ("bcoo_conv_general_dilated", "tracebridge.lax.conv_general_dilated of dense arrays"),
-        ("linalg", "tracebridge.scipy.sparse.linalg, whose matrices may be sparse arrays"),
         # The functions are made of other operations.
         ("bcoo_dot_general_p", "tracebridge.experimental.sparse.bcoo_dot_general"),
         ("bcoo_dot_general_sampled_p", "tracebridge.experimental.sparse.bcoo_dot_general_sampled"),

@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from tracebridge.core.errors.filtering import shield as _shield
+from tracebridge.experimental.sparse import linalg
 from tracebridge.experimental.sparse._base import (
     CuSparseEfficiencyWarning,
     JAXSparse,
@@ -18,6 +19,7 @@ from tracebridge.experimental.sparse._bcoo.conversion import (
     bcoo_fromdense,
     bcoo_todense,
 )
+from tracebridge.experimental.sparse._bcoo.convolutions import bcoo_conv_general_dilated
 from tracebridge.experimental.sparse._bcoo.dots import bcoo_dot_general, bcoo_dot_general_sampled
 from tracebridge.experimental.sparse._bcoo.layouts import bcoo_update_layout
 from tracebridge.experimental.sparse._bcoo.moves import (
@@ -85,6 +87,7 @@ __all__ = [
     "SparseEfficiencyWarning",
     "bcoo_broadcast_in_dim",
     "bcoo_concatenate",
+    "bcoo_conv_general_dilated",
     "bcoo_dot_general",
     "bcoo_dot_general_sampled",
     "bcoo_dynamic_slice",
@@ -124,6 +127,7 @@ __all__ = [
     "jacfwd",
     "jacobian",
     "jacrev",
+    "linalg",
     "random_bcoo",
     "sparsify",
     "todense",
