@@ -166,6 +166,15 @@ def _resampled(
     return x
 
 
+def _nearest(n: Any, m: Any) -> Any:
+    """The positions among ``n`` that are nearest to those among ``m``."""
+    if isinstance(n, int) and isinstance(m, int):
+        places = (np.arange(m, dtype=np.float32) + np.float32(0.5)) * n / m
+        return tnp.asarray(np.floor(places).astype(np.int32))
+    old, new = (as_dtype(tnp.asarray(size), np.float32) for size in (n, m))
+    return tnp.floor((tnp.arange(m, dtype=np.float32) + 0.5) * old / new).astype(np.int32)
+
+
 def _method_of(call: str, method: str | ResizeMethod) -> ResizeMethod:
     if isinstance(method, str):
         return ResizeMethod.from_string(method)
@@ -282,9 +291,7 @@ def resize(
             raise ShapeMismatchError(msg, expected="0 where the image has 0")
     if kernel is ResizeMethod.NEAREST:
         for axis in axes:
-            n, m = x.shape[axis], sizes[axis]
-            nearest = np.floor((np.arange(m, dtype=np.float32) + np.float32(0.5)) * n / m)
-            x = tnp.take(x, tnp.asarray(nearest.astype(np.int32)), axis=axis)
+            x = tnp.take(x, _nearest(x.shape[axis], sizes[axis]), axis=axis)
         return x
     if kernel is ResizeMethod.CUBIC_PYTORCH and antialias:
         kernel = ResizeMethod.CUBIC

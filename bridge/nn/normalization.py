@@ -13,7 +13,7 @@ from tracebridge._api.custom.custom_jvp import custom_jvp
 from tracebridge.core.collectives.axes import axis_size
 from tracebridge.core.collectives.axis_index import axis_index
 from tracebridge.core.dtypes.canonicalize import to_inexact
-from tracebridge.core.errors.argument_errors import ArgumentValueError
+from tracebridge.core.errors.argument_errors import ArgumentValueError, size_of
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.lax.reduce.exp_sums import shifted_exp_sum
 from tracebridge.core.runtime.arrays.argument_types import Axis
@@ -226,7 +226,7 @@ def one_hot(x: Any, num_classes: int, *, dtype: DTypeLike | None = None, axis: A
     """
     x = tnp.asarray(x)
     kind = tnp.result_type(float) if dtype is None else dtype
-    count = operator.index(num_classes)
+    count = size_of(num_classes, "one_hot", "num_classes")
     try:
         place = operator.index(axis)
     except TypeError:

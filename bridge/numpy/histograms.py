@@ -17,6 +17,7 @@ from tracebridge.core.errors.argument_errors import (
     ArgumentValueError,
     IntegerRangeError,
     index_of,
+    size_of,
 )
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
@@ -27,6 +28,7 @@ from tracebridge.core.runtime.arrays.argument_types import ShardingLike
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
+from tracebridge.core.symbolic.compare import at_least, is_empty
 from tracebridge.numpy._promote import broadcast_operands, promote_dtypes, promote_inexact
 from tracebridge.numpy._ranges import integer_limits, side_of
 from tracebridge.numpy._staging import concrete, shape_of, value_of
@@ -54,7 +56,7 @@ def _bincount(*args: Any) -> Any:
         x = lax.convert_dtype(x, _INT32)
     zero = zeros_of(x.aval.update(shape=()))
     places = lax.max(x, zero)
-    if not size:
+    if is_empty(size):
         dtype = weights[0].aval.dtype if weights else default_int()
         return zeros_of(x.aval.strong.update(shape=(0,), dtype=dtype))
     if not weights:
@@ -110,7 +112,7 @@ def bincount(
         largest = int(host.max()) if host.size else -1
         size = max(index_of(minlength, "bincount", "minlength"), largest + 1)
     else:
-        size = max(index_of(length, "bincount", "length"), 0)
+        size = at_least(size_of(length, "bincount", "length"), 0)
     xs = (value,) if weights is None else (value, weights)
     return _bincount_staged(xs, (size,))
 

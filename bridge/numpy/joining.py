@@ -7,6 +7,7 @@ __all__ = [
     "dstack", "hsplit", "hstack", "split", "stack", "unstack", "vsplit", "vstack",
 ]  # fmt: skip
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, SupportsIndex
 
@@ -18,14 +19,17 @@ from tracebridge.core.errors.argument_errors import (
     ArgumentValueError,
     TreeDepthError,
     index_of,
+    size_of,
 )
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.shape.axes import surely_less
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
+from tracebridge.core.symbolic.dims import max_dim, min_dim
 from tracebridge.numpy._promote import check_no_out, normalize_axis, promote_dtypes
 from tracebridge.numpy._staging import settled, shape_of, static_dtype, value_of
 
@@ -342,8 +346,8 @@ def _split(x: Value, name: str, where: Any, axis: int, equal: bool) -> list[Any]
     axis = normalize_axis(axis, x.aval.ndim, name)
     size = x.aval.shape[axis]
     if isinstance(where, tuple):
-        bounds = [slice(a, b).indices(size)[:2] for a, b in zip((0, *where), (*where, None))]  # noqa: B905 (the shorter decides)
-        bounds = [(a, max(a, b)) for a, b in bounds]
+        places = [_place(p, size) for p in where]
+        bounds = [(a, max_dim(a, b)) for a, b in itertools.pairwise((0, *places, size))]
         return [lax.slice_in_dim(x, a, b, axis=axis) for a, b in bounds]
     if where < 1:
         msg = f"{name}: got {where} sections, expected at least one"
@@ -362,21 +366,30 @@ def _split(x: Value, name: str, where: Any, axis: int, equal: bool) -> list[Any]
 _split_staged = StagedFunction(_split, "split")
 
 
+def _place(position: Any, size: Any) -> Any:
+    """A position in ``[0, size]``; negative ones count from the end."""
+    if surely_less(position, 0, decides=True):
+        position = max_dim(position + size, 0)
+    return min_dim(position, size)
+
+
 def _cuts(name: str, where: Any) -> Any:
     where = settled(where)
     if isinstance(where, int | float | np.generic) or (hasattr(where, "ndim") and where.ndim == 0):
         return index_of(_whole(where), name, "indices_or_sections")
     if getattr(where, "is_symbolic_dim", False):
         msg = f"{name}: the number of sections must be an int, got the dimension {where}"
-        raise ArgumentTypeError(msg)
+        raise ArgumentValueError(msg)
     positions = where if isinstance(where, list | tuple) else np.asarray(where).tolist()
     what = "an entry of indices_or_sections"
-    return tuple([index_of(_whole(settled(p)), name, what) for p in positions])
+    return tuple([size_of(_whole(settled(p)), name, what) for p in positions])
 
 
 def _whole(x: Any) -> Any:
     """A whole number as an integer, which it is not while it is differentiated."""
-    number = not isinstance(x, Tracer) and np.asarray(x).dtype.kind == "f"
+    if isinstance(x, Tracer) or getattr(x, "is_symbolic_dim", False):
+        return x
+    number = np.asarray(x).dtype.kind == "f"
     return int(x) if number and float(x).is_integer() else x
 
 

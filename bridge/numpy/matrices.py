@@ -10,7 +10,7 @@ import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import canonicalize_explicit, default_float
-from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
+from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of, size_of
 from tracebridge.core.errors.shape_errors import RankError
 from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.ad_util import full_of, zeros_of
@@ -172,7 +172,7 @@ def tri(
     rows, columns = canonical_shape((N, N if M is None else M), "eye")
     if is_traced(k):
         return _tri_traced((k,), (rows, columns, kind))
-    return _tri_staged((), (rows, columns, index_of(k, "tri", "k"), kind))
+    return _tri_staged((), (rows, columns, size_of(k, "tri", "k"), kind))
 
 
 def _triangle(x: Value, k: int, lower: bool) -> Any:
@@ -199,7 +199,7 @@ def tril(m: ArrayLike, k: int = 0) -> Array:
     >>> tnp.tril(tnp.ones((2, 2))).tolist()
     [[1.0, 0.0], [1.0, 1.0]]
     """
-    return _triangle_staged((m,), (index_of(k, "tril", "k"), True))
+    return _triangle_staged((m,), (size_of(k, "tril", "k"), True))
 
 
 def triu(m: ArrayLike, k: int = 0) -> Array:
@@ -209,7 +209,7 @@ def triu(m: ArrayLike, k: int = 0) -> Array:
     >>> tnp.triu(tnp.ones((2, 2))).tolist()
     [[1.0, 1.0], [0.0, 1.0]]
     """
-    return _triangle_staged((m,), (index_of(k, "triu", "k"), False))
+    return _triangle_staged((m,), (size_of(k, "triu", "k"), False))
 
 
 def _vander(x: Value, n: int, increasing: bool) -> Any:

@@ -12,11 +12,17 @@ import numpy as np
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import default_int, to_inexact
 from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_inexact, is_integer
-from tracebridge.core.errors.argument_errors import ArgumentValueError, IntegerRangeError, index_of
+from tracebridge.core.errors.argument_errors import (
+    ArgumentValueError,
+    IntegerRangeError,
+    index_of,
+    size_of,
+)
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.ad_util import full_of, zeros_of
+from tracebridge.core.lax.shape.axes import surely_less
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
@@ -63,10 +69,8 @@ def _pairs(name: str, widths: Any, ndim: int) -> tuple[tuple[Any, Any], ...]:
 def _widths(pad_width: Any, ndim: int) -> Pairs:
     host = pad_width if isinstance(pad_width, dict | int) else np.asarray(pad_width).tolist()
     pairs = _pairs("pad_width", host, ndim)
-    widths = tuple(
-        [(index_of(a, "pad", "a width"), index_of(b, "pad", "a width")) for a, b in pairs]
-    )
-    if any([w < 0 for pair in widths for w in pair]):
+    widths = tuple([(size_of(a, "pad", "a width"), size_of(b, "pad", "a width")) for a, b in pairs])
+    if any([surely_less(w, 0) for pair in widths for w in pair]):
         msg = f"pad: widths must not be negative, got {pad_width!r}"
         raise ArgumentValueError(msg)
     return widths

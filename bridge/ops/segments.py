@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
 
 import tracebridge.lax as lax
 import tracebridge.numpy as tnp
-from tracebridge.core.errors.argument_errors import ArgumentValueError
+from tracebridge.core.errors.argument_errors import ArgumentValueError, size_of
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.lax.reduce.extremes import largest, smallest
+from tracebridge.core.lax.shape.axes import surely_less
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
+from tracebridge.core.symbolic.compare import at_least, is_empty
 from tracebridge.numpy._staging import concrete
 
 
@@ -175,24 +176,24 @@ def _segments(
     if num_segments is None:
         known = concrete(ids, f"{call}: the number of segments", "give num_segments")
         num_segments = int(np.max(known, initial=-1)) + 1
-    count = operator.index(num_segments)
-    if count < 0:
+    count = size_of(num_segments, call, "num_segments")
+    if surely_less(count, 0):
         msg = f"{call}: num_segments is {count}, expected at least 0"
         raise ArgumentValueError(msg)
     row_shape = x.shape[1:]
-    if count == 0:
+    if is_empty(count):
         return tnp.zeros((0, *row_shape), x.dtype)
     start = _identity(kind, x.dtype)
     rows = (count, *row_shape)
     index = ids[:, None]
     if bucket_size is not None:
-        size = operator.index(bucket_size)
-        if size < 1:
+        size = size_of(bucket_size, call, "bucket_size")
+        if surely_less(size, 1):
             msg = f"{call}: bucket_size is {size}, expected at least 1"
             raise ArgumentValueError(msg)
         # One bucket at least: without rows, too, there are segments. The numbers of buckets need
         # more bits than those of segments may have.
-        rows = (max(-(-ids.shape[0] // size), 1), *rows)
+        rows = (at_least(-(-ids.shape[0] // size), 1), *rows)
         ids = ids.astype(tnp.int32) if ids.dtype.itemsize < 4 else ids
         bucket = tnp.arange(ids.shape[0], dtype=ids.dtype) // size
         index = tnp.stack([bucket, ids], axis=1)

@@ -9,8 +9,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 import tracebridge.core.lax as lax
 from tracebridge.core.control.loops.map import map as lax_map
 from tracebridge.core.control.loops.while_loop import while_loop
@@ -19,6 +17,7 @@ from tracebridge.core.prng.implementations import key_and_counters
 from tracebridge.core.runtime.arrays.argument_types import DType
 from tracebridge.core.special.gamma_draws import gamma_draw_p
 from tracebridge.core.special.gamma_numbers import random_gamma_p
+from tracebridge.core.symbolic.compare import dim_size_product, is_empty
 from tracebridge.random._streams import (
     Stream,
     constant,
@@ -35,8 +34,8 @@ def gamma_numbers(stream: Stream, a: Any, shape: Sizes, dtype: DType, log_space:
     """Gamma numbers of shapes ``a``, or their logarithms; differentiable in ``a``."""
     a = spread(a, shape, dtype)
     fixed = lax.stop_gradient(a)
-    count = int(np.prod(shape))
-    if not count:
+    count = dim_size_product(shape)
+    if is_empty(count):
         return a
     if stream.is_partitionable:
         words = key_and_counters(stream.words, shape)

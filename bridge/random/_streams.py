@@ -195,8 +195,8 @@ def joint_shape(
         BroadcastError: the parameters do not fit together, or not into ``shape``.
     """
     try:
-        joint = np.broadcast_shapes(*parameters)
-        fits = shape is None or np.broadcast_shapes(joint, shape) == shape
+        joint = lax.broadcast_shapes(*parameters)
+        fits = shape is None or lax.broadcast_shapes(joint, shape) == shape
     except ValueError:
         fits, joint = False, ()
     if not fits:

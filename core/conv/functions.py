@@ -19,6 +19,7 @@ from tracebridge.core.dtypes.canonicalize import canonicalize_explicit
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.shape_errors import RankError
+from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.lax.contract.precision import canonical_precision
 from tracebridge.core.lax.families import operands
 from tracebridge.core.lax.sharding_constraint import constrained_result
@@ -102,11 +103,15 @@ def conv_general_dilated(
         size_with_gaps(y.aval.shape[i], b) for i, b in zip(numbers.rhs_spec[2:], holes, strict=True)
     ]
     preferred = preferred_element_type
+    pads = canonical_padding(call, padding, sizes, kernel, strides)
+    if any([not isinstance(p, int) for pair in pads for p in pair]):
+        x = _padded(x, numbers.lhs_spec[2:], pads, gaps)
+        pads, gaps = ((0, 0),) * n, (1,) * n
     out = conv_general_dilated_p.bind(
         x,
         y,
         window_strides=strides,
-        padding=canonical_padding(call, padding, sizes, kernel, strides),
+        padding=pads,
         lhs_dilation=gaps,
         rhs_dilation=holes,
         dimension_numbers=numbers,
@@ -118,6 +123,14 @@ def conv_general_dilated(
         else canonicalize_explicit(preferred, call),
     )
     return out if out_sharding is None else constrained_result(call, out, out_sharding)
+
+
+def _padded(x: Any, axes: Sequence[int], pads: Any, gaps: Sequence[int]) -> Any:
+    """The operand with zeros around and between: XLA convolves with padding that it knows."""
+    config: list[Any] = [(0, 0, 0)] * x.aval.ndim
+    for axis, (low, high), gap in zip(axes, pads, gaps, strict=True):
+        config[axis] = low, high, gap - 1
+    return lax.pad(x, zeros_of(x.aval.update(shape=(), weak_type=False)), config)
 
 
 def _ints(call: str, name: str, values: Sequence[Any], n: int) -> tuple[int, ...]:

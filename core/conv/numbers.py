@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, index_of
+from tracebridge.core.errors.argument_errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    size_of,
+)
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.lax.shape.padtype import padtype_to_pads
 from tracebridge.core.symbolic.dims import max_dim
@@ -168,7 +172,7 @@ def canonical_padding(
     if len(pairs) != len(sizes) or any([len(pair) != 2 for pair in pairs]):
         msg = f"{call}: padding is {padding!r}"
         raise RankError(msg, expected=f"{len(sizes)} pairs (before, after), one per spatial axis")
-    return tuple([(index_of(a, call, "padding"), index_of(b, call, "padding")) for a, b in pairs])
+    return tuple([(size_of(a, call, "padding"), size_of(b, call, "padding")) for a, b in pairs])
 
 
 def conv_shape_tuple(

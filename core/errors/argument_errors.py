@@ -121,6 +121,11 @@ def index_of(value: Any, call: str, what: str) -> int:
     raise ArgumentTypeError(f"{at}{what} is {description}, expected an int")
 
 
+def size_of(value: Any, call: str, what: str) -> Any:
+    """``value`` as a size: a Python int, as ``index_of`` gives it, or a symbolic dimension."""
+    return value if getattr(value, "is_symbolic_dim", False) else index_of(value, call, what)
+
+
 def kind_of(value: object) -> str:
     """What a function returned or was given, in a few words: "an array f32[3]", "a tuple of 2"."""
     aval = attribute(value, "aval")

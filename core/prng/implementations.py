@@ -76,7 +76,7 @@ def _words(key: Value) -> list[Any]:
 def _counters(shape: tuple[int, ...]) -> list[Any]:
     """Upper and lower words of the positions of an array in row-major order."""
     size = math.prod(shape)
-    if size < 2**32:
+    if not isinstance(size, int) or size < 2**32:  # symbolic ones have fewer elements
         low = lax.reshape(lax.iota_of(uint32, (size,), 0), shape)
         return [_all(shape, 0, uint32), low]
     wide = _all(shape, 0, uint64)
@@ -101,7 +101,8 @@ def key_and_counters(key: Value, shape: tuple[int, ...]) -> list[Any]:
     The upper counter is a scalar where it is 0.
     """
     high, low = _counters(shape)
-    if math.prod(shape) < 2**32:
+    size = math.prod(shape)
+    if not isinstance(size, int) or size < 2**32:
         high = _all((), 0, uint32)
     return [*_words(key), high, low]
 
@@ -131,7 +132,8 @@ def _in_one_sequence(key: Value, width: int, shape: tuple[int, ...]) -> Any:
     """The bits of one stream of words, which is not the same when it is cut into parts."""
     size = math.prod(shape)
     count = -(-width * size // 32)
-    blocks, n_left = divmod(count, _MAX_WORDS)
+    # Symbolic sizes have fewer words than one block holds.
+    blocks, n_left = divmod(count, _MAX_WORDS) if isinstance(count, int) else (0, count)
     keys = threefry_split(key, (blocks + 1,)) if blocks else lax.reshape(key, (1, 2))
     parts = []
     for i in range(blocks + 1):

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, index_of
+from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, size_of
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.lax.shape.padtype import padtype_to_pads
 from tracebridge.core.symbolic.dims import max_dim
@@ -139,12 +139,12 @@ def pairs(call: str, padding: Sequence[Any], n: int) -> Pads:
         raise RankError(msg)
     result: list[tuple[int, int]] = []
     for low, high in pads:
-        result.append((index_of(low, call, "padding"), index_of(high, call, "padding")))
+        result.append((size_of(low, call, "padding"), size_of(high, call, "padding")))
     return tuple(result)
 
 
 def _ints(call: str, name: str, values: Sequence[Any], n: int, least: int) -> Ints:
-    found = tuple([index_of(v, call, name) for v in values])
+    found = tuple([size_of(v, call, name) for v in values])
     if len(found) != n:
         msg = f"{call}: {name} is {found}, expected {n} entries, one for each axis of the operand"
         raise RankError(msg)

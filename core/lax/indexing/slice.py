@@ -4,7 +4,6 @@ from __future__ import annotations
 
 __all__ = ["index_in_dim", "slice", "slice_in_dim", "slice_p"]
 
-import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
 
@@ -205,7 +204,7 @@ def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True)
     x = as_value(operand)
     which = as_axis("index_in_dim", axis, x.aval.ndim)
     size = x.aval.shape[which]
-    position = operator.index(index)
+    position = as_dims((index,))[0]
     front = _from_end(position, size, 0)
     if surely_less(front, 0) or not surely_less(front, size, decides=True):
         msg = f"index_in_dim: index {position} is out of bounds for axis {which} of size {size}"

@@ -13,7 +13,7 @@ import numpy as np
 from tracebridge.core import lax
 from tracebridge.core.config.values import option
 from tracebridge.core.dtypes.dtypes import is_complex, is_float
-from tracebridge.core.errors.argument_errors import ArgumentValueError
+from tracebridge.core.errors.argument_errors import ArgumentValueError, size_of
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import AxisError, ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray
@@ -62,7 +62,7 @@ class TopK(Primitive):
             msg = f"top_k works on real numbers, got {x.str_short()}"
             raise UnsupportedDtypeError(msg)
         size = x.shape[axis]
-        if k < 0 or surely_less(size, k):
+        if surely_less(k, 0) or surely_less(size, k):
             msg = f"top_k: k={k}, expected from 0 to the {size} elements of axis {axis}"
             raise ShapeMismatchError(msg)
         if type(size) is int and size > _MAX_INT32:
@@ -75,7 +75,7 @@ class TopK(Primitive):
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         (x,) = ctx.avals_in
         k, axis = params["k"], params["axis"]
-        last = axis == x.ndim - 1 and all([type(d) is int for d in x.shape])
+        last = axis == x.ndim - 1 and all([type(d) is int for d in (*x.shape, k)])
         if ctx.platform == "cpu" and last and option("platform_rules"):
             size = block_size(k, x)
             if size:
@@ -133,7 +133,7 @@ def top_k(operand: Operand, k: int, *, axis: int = -1) -> tuple[Any, Any]:
     index = operator.index(axis)
     if not -x.aval.ndim <= index < x.aval.ndim:
         raise AxisError(index, x.aval.ndim, call="top_k")
-    values, positions = top_k_p.bind(x, k=operator.index(k), axis=index % x.aval.ndim)
+    values, positions = top_k_p.bind(x, k=size_of(k, "top_k", "k"), axis=index % x.aval.ndim)
     return values, positions
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 __all__ = ["padtype_to_pads"]
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Any
 
-from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
+from tracebridge.core.errors.argument_errors import ArgumentValueError, size_of
 from tracebridge.core.errors.shape_errors import RankError
-from tracebridge.core.symbolic.dims import DimExpr
+from tracebridge.core.symbolic.dims import DimExpr, max_dim
 
 _NAMES = ("VALID", "SAME", "SAME_LOWER")
 
@@ -52,14 +52,12 @@ def padtype_to_pads(
         return [(0, 0)] * len(in_shape)
     pads: list[tuple[int, int]] = []
     for numbers in zip(in_shape, window_shape, window_strides, strict=True):
-        window, stride = [index_of(n, "padtype_to_pads", "a size") for n in numbers[1:]]
-        given = cast("object", numbers[0])
-        if isinstance(given, DimExpr) and 1 in {window, stride}:
-            total = max(0, window - 1)  # the same for all sizes
+        size, window, stride = [size_of(n, "padtype_to_pads", "a size") for n in numbers]
+        if isinstance(size, DimExpr) and 1 in (window, stride):
+            total = max_dim(0, window - 1)  # the same for all sizes
         else:
-            size = index_of(given, "padtype_to_pads", "a size")
             n_windows = -(-size // stride)
-            total = max(0, (n_windows - 1) * stride + window - size)
-        less = total // 2
+            total = max_dim(0, (n_windows - 1) * stride + window - size)
+        less: Any = total // 2
         pads.append((less, total - less) if name == "SAME" else (total - less, less))
     return pads
