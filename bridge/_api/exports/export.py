@@ -12,10 +12,11 @@ from tracebridge.core._jaxlib.mlir import current_stablehlo_version, stablehlo_f
 from tracebridge.core._jaxlib.xla import platform_of
 from tracebridge.core.aot.stages import Traced, Wrapped, program_for_export
 from tracebridge.core.dtypes.dtypes import float0
-from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
+from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.export_errors import ExportError
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.shown import shown
+from tracebridge.core.errors.transform_errors import ArgumentSpecError
 from tracebridge.core.export.portable import portable_program, smaller_version
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.jaxpr import Jaxpr
@@ -62,7 +63,7 @@ def export(
         ``Exported``. Sizes may be symbolic: see ``symbolic_shape``.
 
     Raises:
-        ArgumentTypeError: ``fun_jit`` is not a jitted function.
+        ArgumentSpecError: ``fun_jit`` is not a jitted function.
         ArgumentValueError: a platform is unknown.
         ExportError: the program calls Python or library functions of this process, runs on
             several devices, or not on one of the platforms. Raised by the returned function.
@@ -78,9 +79,9 @@ def export(
     (2, 3)
     """
     if not isinstance(fun_jit, Wrapped):
-        raise ArgumentTypeError(
+        raise ArgumentSpecError(
             f"export: got {shown(fun_jit)} of type {type(fun_jit).__name__}",
-            expected="what jit returns",
+            expected="Function to be exported must be the result of `jit`",
             hint="tracebridge.export.export(tracebridge.jit(fun))",
         )
     wanted = _checked_platforms(platforms)

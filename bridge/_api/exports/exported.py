@@ -251,21 +251,34 @@ class Exported:
             found = equality_errors_of_structures(tree, self.in_tree)
             text = "; ".join([d.describe("given", "exported") for d in found[:3]])
             raise ShapeMismatchError(
-                f"{self.fun_name}: the arguments (args, kwargs) of the exported program have "
-                f"another structure: {text}",
+                f"{self.fun_name}: the arguments have another structure: {text}",
+                expected="The invocation args and kwargs must have the same pytree structure as "
+                "where the function was exported",
                 hint="leave static arguments out; give the others as where it was exported",
             )
         values = {i: as_value(leaves[i]) for i in self.module_kept_var_idx}
         for i, value in values.items():
             aval, wanted = value.aval, self.in_avals[i]
-            if aval.dtype != wanted.dtype or aval.ndim != wanted.ndim:
-                name = input_names(self.in_tree)[i]
+            what = _difference(aval, wanted, lambda i=i: input_names(self.in_tree)[i])
+            if what:
                 raise ShapeMismatchError(
-                    f"{self.fun_name}: {name} is {aval.str_short()}",
+                    f"{self.fun_name}: {what}, got {aval.str_short()}",
                     expected=f"{wanted.str_short()}, as the program was exported",
                     hint="convert it, or export the function for these arguments too",
                 )
         return list(values.values())
+
+
+def _difference(aval: ShapedArray, wanted: ShapedArray, name: Callable[[], str]) -> str:
+    """In what an argument differs from what a program is for, whatever its sizes stand for."""
+    if aval.dtype != wanted.dtype:
+        return f"Dtype mismatch for {name()}"
+    if aval.ndim != wanted.ndim:
+        return f"Rank mismatch for {name()}"
+    for axis, (d, w) in enumerate(zip(aval.shape, wanted.shape, strict=True)):
+        if type(w) is int and d != w:
+            return f"Shape mismatch for {name()}.shape[{axis}] (expected same constant)"
+    return ""
 
 
 def _moves(aval: ShapedArray) -> bool:

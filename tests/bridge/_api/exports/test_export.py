@@ -13,10 +13,11 @@ import pytest
 import tracebridge as tb
 import tracebridge.numpy as tnp
 from tracebridge import export, lax
-from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
+from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.export_errors import ExportError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
+from tracebridge.core.errors.transform_errors import ArgumentSpecError
 from tracebridge.testing import assert_allclose
 
 X = np.linspace(-1, 1, 15, dtype=np.float32).reshape(5, 3)
@@ -325,11 +326,11 @@ def test_programs_die_with_their_owner() -> None:
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        ((X,), "another structure"),
+        ((X,), "must have the same pytree structure"),
         (({"w": W, "v": W}, X), "another structure"),
-        (({"w": W}, X.astype(np.int32)), r"args\[1\] is i32\[5,3\]"),
-        (({"w": W[0]}, X), r"args\[0\]\['w'\] is f32\[4\]"),
-        (({"w": W}, X[:, :2]), "called with"),
+        (({"w": W}, X.astype(np.int32)), r"Dtype mismatch for args\[1\], got i32\[5,3\]"),
+        (({"w": W[0]}, X), r"Rank mismatch for args\[0\]\['w'\], got f32\[4\]"),
+        (({"w": W}, X[:, :2]), r"Shape mismatch for args\[1\]\.shape\[1\]"),
         (({"w": W}, X[:0]), "called with"),
     ],
 )
@@ -360,9 +361,9 @@ def test_sizes_and_their_constraints() -> None:
 
 def test_what_cannot_be_exported() -> None:
     """Each says why."""
-    with pytest.raises(ArgumentTypeError, match="expected: what jit returns"):
+    with pytest.raises(ArgumentSpecError, match="must be the result of `jit`"):
         export.export(lambda x: x)
-    with pytest.raises(ArgumentTypeError, match="expected: what jit returns"):
+    with pytest.raises(ArgumentSpecError, match="must be the result of `jit`"):
         export.export(tb.pmap(lambda x: x))
     with pytest.raises(ArgumentValueError, match="has 'gpu'"):
         export.export(tb.jit(tnp.sin), platforms=["cpu", "gpu"])
