@@ -7,7 +7,7 @@ and jaxlib takes an ndarray ten times faster than a capsule.
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.transfer import check_host_dtype
 from tracebridge.interop.devices import CPU, placement_of
 from tracebridge.interop.dtypes import DLPACK
-from tracebridge.interop.layout import copy_of_ndarray
+from tracebridge.interop.layout import copy_of_read_only
 from tracebridge.interop.ownership import copied, exportable, placed, take_buffer, take_host
 
 
@@ -31,26 +31,48 @@ def import_dlpack(x: Any, *, device: object = None, copy: bool | None = None) ->
     """An Array of an object with ``__dlpack__`` and ``__dlpack_device__``."""
     kind, ordinal = x.__dlpack_device__()
     where = placement_of(int(kind), int(ordinal))
-    if isinstance(x, np.ndarray):
-        copy = copy_of_ndarray(x, copy)
     if int(kind) == CPU:
-        view = _host_view(x)
+        producer = _Producer(x, (int(kind), int(ordinal)))
+        view = x if isinstance(x, np.ndarray) else _host_view(producer)
         if view is not None:
             check_host_dtype(view.dtype)
             what = f"the {type(x).__name__}"
+            if producer.says_read_only or (view is x and not view.flags.writeable):
+                copy = copy_of_read_only(what, copy)
             return placed(take_host(view, where, copy=copy, what=what), device)
     return placed(_import_capsule(x, where, copy), device)
 
 
-def _host_view(x: Any) -> np.ndarray[Any, Any] | None:
+@final
+class _Producer:
+    """What NumPy asks for a capsule: it takes old ones, which say nothing, for read-only too."""
+
+    __slots__ = ("_device", "says_read_only", "x")
+
+    def __init__(self, x: Any, device: tuple[int, int]) -> None:
+        self.x = x
+        self._device = device
+        self.says_read_only = False
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._device
+
+    def __dlpack__(self, **options: Any) -> Any:
+        capsule = self.x.__dlpack__(**options)
+        self.says_read_only = door.is_read_only(capsule)
+        return capsule
+
+
+def _host_view(producer: _Producer) -> np.ndarray[Any, Any] | None:
     """A NumPy view of a tensor on the CPU; None for dtypes that NumPy does not import."""
     try:
-        return np.from_dlpack(x)
+        return np.from_dlpack(producer)
     except RuntimeError:
         # NumPy's answer to bfloat16 and float8; jaxlib knows them.
         return None
     except ValueError as error:
-        msg = f"__dlpack__ of a {type(x).__name__} gave no capsule that can be used: {error}"
+        kind = type(producer.x).__name__
+        msg = f"__dlpack__ of a {kind} gave no capsule that can be used: {error}"
         raise ExchangeError(msg, expected="a DLPack capsule that nobody has used") from error
 
 

@@ -47,19 +47,17 @@ def refuse_copy(reason: str, what: str) -> LayoutError:
     )
 
 
-def copy_of_ndarray(host: np.ndarray[Any, Any], copy: bool | None) -> bool | None:
-    """Whether to copy an ndarray: read-only memory always.
+def copy_of_read_only(what: str, copy: bool | None) -> bool:
+    """Whether to copy memory that may only be read: always.
 
     Exports of an Array to torch can be written to, and writing to a file that is mapped for
     reading ends the process.
 
     Raises:
-        LayoutError: the memory is read-only and ``copy=False``.
+        LayoutError: ``copy=False``.
     """
-    if host.flags.writeable:
-        return copy
     if copy is False:
-        raise refuse_copy("it is read-only, and exports of an Array can be written to", "ndarray")
+        raise refuse_copy("it is read-only, and exports of an Array can be written to", what)
     return True
 
 

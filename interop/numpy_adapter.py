@@ -10,7 +10,7 @@ from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.transfer import check_host_dtype
 from tracebridge.interop.adapter import TensorAdapter
 from tracebridge.interop.devices import CPU, placement_of
-from tracebridge.interop.layout import copy_of_ndarray, refuse_copy
+from tracebridge.interop.layout import copy_of_read_only, refuse_copy
 from tracebridge.interop.ownership import placed, take_host
 
 
@@ -28,7 +28,7 @@ class NumpyAdapter(TensorAdapter):
         check_host_dtype(host.dtype)
         if copy is False and isinstance(x, np.generic):
             raise refuse_copy("it is a scalar object", "the NumPy scalar")
-        copy = copy_of_ndarray(host, copy)
+        copy = copy if host.flags.writeable else copy_of_read_only("ndarray", copy)
         array = take_host(host, placement_of(CPU, 0), copy=copy, what="the ndarray")
         return placed(array, device)
 

@@ -210,7 +210,7 @@ def to_tensor(array: Array) -> torch.Tensor:
     buffer = export_buffer(array)
     if device.platform == "cpu":
         return _from_capsule(door.to_capsule(buffer))
-    return _from_capsule(hand_out(buffer, device, current_stream(device), consumed=True))
+    return _from_capsule(hand_out(buffer, device, current_stream(device)))
 
 
 def current_stream(device: Any) -> int | None:

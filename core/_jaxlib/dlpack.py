@@ -15,6 +15,7 @@ import sys
 import threading
 from typing import Any, NamedTuple, final
 
+import numpy as np
 from jaxlib import _jax, xla_client
 
 SUPPORTS_VERSIONED: bool = hasattr(_jax, "dlpack_version")
@@ -34,22 +35,57 @@ _is_valid.restype, _is_valid.argtypes = ctypes.c_int, (ctypes.py_object, ctypes.
 class Managed(NamedTuple):
     """Addresses in the structure that a capsule points to."""
 
-    start: int
     tensor: int  # of the DLTensor
-    deleter: int  # of the pointer to the function that gives the memory back
+    flags: int | None  # of the flags, which versioned capsules have
 
 
 def managed(capsule: Any) -> Managed | None:
     """Where a capsule that nobody has used has its parts; None for other objects."""
     if _is_valid(capsule, b"dltensor"):
-        # The tensor, of 48 bytes, and a context stand before the deleter.
-        start = _get_pointer(capsule, b"dltensor")
-        return Managed(start, start, start + 56)
+        return Managed(_get_pointer(capsule, b"dltensor"), None)
     if _is_valid(capsule, b"dltensor_versioned"):
         # Version, context, deleter and flags stand before the tensor.
         start = _get_pointer(capsule, b"dltensor_versioned")
-        return Managed(start, start + 32, start + 16)
+        return Managed(start + 32, start + 24)
     return None
+
+
+def is_read_only(capsule: Any) -> bool:
+    """Whether an unused capsule says that its memory must not be written to; old ones do not."""
+    places = managed(capsule)
+    if places is None or places.flags is None:
+        return False
+    return bool(ctypes.c_uint64.from_address(places.flags).value & 1)
+
+
+_TENSOR_BYTES = 48
+
+
+def carried(capsule: Any, owner: Any) -> Any:
+    """A capsule over the memory of an unused one; ``owner`` dies when the memory is given back.
+
+    ``owner`` is an object of ctypes, and holds the first capsule. The second one is NumPy's, of an
+    empty array over ``owner``, with another tensor in it: NumPy gives up the array whoever drops
+    the capsule or the tensor, also while an error is on its way (where a callback of ctypes ends
+    the process), and does nothing once the interpreter is gone.
+    """
+    source = managed(capsule)
+    if source is None:
+        msg = f"{capsule!r} is no capsule that can be used"
+        raise TypeError(msg)
+    empty: np.ndarray[Any, Any] = np.ndarray((0,), np.uint8, owner)
+    # NumPy before 2.1 has no versioned capsules. Each consumer takes both.
+    versioned = source.flags is not None and _NUMPY_GIVES_VERSIONED
+    result = empty.__dlpack__(max_version=(1, 0)) if versioned else empty.__dlpack__()
+    target = managed(result)
+    assert target is not None
+    ctypes.memmove(target.tensor, source.tensor, _TENSOR_BYTES)
+    if source.flags is not None and target.flags is not None:
+        ctypes.memmove(target.flags, source.flags, 8)
+    return result
+
+
+_NUMPY_GIVES_VERSIONED = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
 
 
 def to_capsule(

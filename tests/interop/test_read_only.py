@@ -52,6 +52,32 @@ def test_read_only_memory_is_copied(make: Any, take: str, tmp_path: Path) -> Non
         IMPORTS[take](host, copy=False)
 
 
+class Foreign:
+    """An array of another library, over memory of NumPy."""
+
+    def __init__(self, host: np.ndarray[Any, Any]) -> None:
+        self.host = host
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.host.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.host.__dlpack_device__()
+
+
+@pytest.mark.parametrize("take", IMPORTS)
+def test_read_only_memory_of_other_libraries_is_copied(take: str, tmp_path: Path) -> None:
+    """Versioned capsules say that memory is read-only; so it is for whoever wraps it."""
+    host = frozen(4096, tmp_path)
+    array = IMPORTS[take](Foreign(host))
+
+    assert not np.shares_memory(host, np.asarray(array))
+    with pytest.raises(LayoutError, match=r"Foreign.*read-only"):
+        IMPORTS[take](Foreign(host), copy=False)
+    shared = IMPORTS[take](Foreign(aligned(4096)), copy=False)
+    assert shared._sig.borrowed
+
+
 @pytest.mark.parametrize("take", IMPORTS)
 def test_writable_memory_is_shared(take: str) -> None:
     """As before."""

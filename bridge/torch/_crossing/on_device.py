@@ -67,7 +67,7 @@ class DeviceRun:
             program.handlers(False)
         )
         consumer = current.cuda_stream or LEGACY_STREAM
-        return [_from_capsule(hand_out(o, device, consumer, consumed=True)) for o in outs]
+        return [_from_capsule(hand_out(o, device, consumer)) for o in outs]
 
     def _enter(self, i: int, x: Any) -> Any:
         if self.is_number[i]:

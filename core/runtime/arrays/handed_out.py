@@ -2,11 +2,11 @@
 
 A framework gives memory back when the last name of its tensor goes; kernels that it launched before
 may not have run by then. XLA, which knows nothing of them, would give the memory to its next
-program at once. So the consumer's call to give it back (the capsule's deleter) comes here first,
-and goes on when the stream for which the capsule was made has done what it had been given: at once
-if it is idle, else at one of the next exchanges. Where much is waiting, a thread waits for it. As
-in the frameworks themselves, who reads the memory on further streams has to hold it until they are
-done.
+program at once. So who is handed memory gets it from an object (``_Loan``) that dies when it comes
+back, however that happens, and the memory goes on to XLA when the stream for which the capsule was
+made has done what it had been given: at once if it is idle, else at one of the next exchanges.
+Where much is waiting, a thread waits for it. As in the frameworks themselves, who reads the memory
+on further streams has to hold it until they are done.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ import collections
 import ctypes
 import functools
 import threading
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, final
 
 from tracebridge.core._jaxlib import dlpack as door
+from tracebridge.core.runtime.backends.clients import on_fork
 from tracebridge.core.runtime.backends.cuda_driver import LEGACY_STREAM, CudaGpu, gpu_of
 
 # What may wait for the next exchange without a thread; and beyond which exchanges wait.
@@ -26,32 +27,39 @@ _TAIL_BYTES = 1 << 25
 _MOST_BYTES = 1 << 30
 
 
-class _Loan(NamedTuple):
-    """Memory that a consumer has."""
+@final
+class _Loan(ctypes.c_char * 1):
+    """Memory that a consumer has, and the capsule that holds it. Dies when it is given back."""
 
+    def __init__(self, capsule: Any, gpu: CudaGpu, stream: int, nbytes: int) -> None:
+        super().__init__()
+        self.returned = _Returned(capsule, gpu, stream, nbytes, None)
+
+    def __del__(self) -> None:
+        # Its names may be gone when the interpreter ends.
+        if _ended is False:
+            _given_back(self.returned)
+
+
+@final
+class _Returned(NamedTuple):
+    """Memory that waits for an event; without one, the stream took none. Freed with the capsule."""
+
+    capsule: Any
     gpu: CudaGpu
     stream: int
     nbytes: int
-    slot: int  # address of the pointer to the deleter
-    deleter: int
-    consumed: bool  # the structure is there until its deleter is called
-
-
-class _Returned(NamedTuple):
-    """Memory that waits for an event; without one, the stream took none."""
-
-    loan: _Loan
-    address: int
     event: int | None
 
 
-_loans: dict[int, _Loan] = {}
 _returned: collections.deque[_Returned] = collections.deque()
 _waiting_bytes = 0
 # Of _waiting_bytes and _reaper; tensors may die, and come here, while it is held.
 _lock = threading.RLock()
 _reaper: threading.Thread | None = None
 _ended = False
+_forked = False
+_of_the_parent: list[_Returned] = []
 
 
 def hand_out(
@@ -61,45 +69,40 @@ def hand_out(
     max_version: tuple[int, int] | None = None,
     *,
     copied: bool = False,
-    consumed: bool = False,
 ) -> Any:
-    """A DLPack capsule over a buffer, for a consumer that works on ``stream`` of its device.
-
-    ``consumed``: the caller makes a tensor of it at once.
-    """
+    """A DLPack capsule over a buffer, for a consumer that works on ``stream`` of its device."""
     capsule = door.to_capsule(buf, stream, max_version, copied=copied)
     if device.platform == "cpu" or _ended:
         return capsule
     settle()
     gpu = gpu_of(device.local_hardware_id)
-    if gpu is not None:
-        _watch(capsule, gpu, stream or LEGACY_STREAM, buf.on_device_size_in_bytes(), consumed)
-    return capsule
+    if gpu is None:
+        return capsule
+    nbytes = buf.on_device_size_in_bytes()
+    return door.carried(capsule, _Loan(capsule, gpu, stream or LEGACY_STREAM, nbytes))
 
 
-def _watch(capsule: Any, gpu: CudaGpu, stream: int, nbytes: int, consumed: bool) -> None:
-    places = door.managed(capsule)
-    if places is not None:
-        pointer = ctypes.c_void_p.from_address(places.deleter)
-        loan = _Loan(gpu, stream, nbytes, places.deleter, pointer.value or 0, consumed)
-        _loans[places.start] = loan
-        pointer.value = _CALLBACK
-
-
-def _given_back(address: int) -> None:
+def _given_back(memory: _Returned) -> None:
     """The consumer's call, from whichever thread its tensor dies in."""
-    loan = _loans.pop(address)
-    if _ended or loan.gpu.is_idle(loan.stream):
-        _free(loan, address)
+    if _forked:
+        _of_the_parent.append(memory)  # whose GPU this process cannot ask
         return
-    _wait_for(loan.nbytes)
-    _returned.append(_Returned(loan, address, loan.gpu.record(loan.stream)))
+    gpu, stream = memory.gpu, memory.stream
+    try:
+        if gpu.is_idle(stream):
+            return
+        memory = memory._replace(event=gpu.record(stream))
+    except BaseException:
+        _keep(memory)  # an interrupt: somebody may still read it
+        raise
+    _keep(memory)
     if _waiting_bytes > _TAIL_BYTES:
         _start_reaper()
 
 
-def _free(loan: _Loan, address: int) -> None:
-    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(loan.deleter)(address)
+def _keep(memory: _Returned) -> None:
+    _wait_for(memory.nbytes)
+    _returned.append(memory)
 
 
 def _wait_for(nbytes: int) -> None:
@@ -117,29 +120,35 @@ def settle(*, wait: bool = False) -> None:
     passed_over = 0
     while len(_returned) > passed_over:
         try:
-            first = _returned.popleft()
+            memory = _returned.popleft()
         except IndexError:
             return  # another thread was faster
-        loan, address, event = first
-        if event is None:
-            event = loan.gpu.record(loan.stream)
-        if event is None:
-            _returned.append(first)
+        try:
+            if memory.event is None:
+                memory = memory._replace(event=memory.gpu.record(memory.stream))
+            is_done = _is_done(memory, wait=wait or _waiting_bytes > _MOST_BYTES)
+        except BaseException:
+            _returned.appendleft(memory)
+            raise
+        if is_done:
+            _wait_for(-memory.nbytes)
+        elif memory.event is None:
+            _returned.append(memory)
             passed_over += 1
-        elif not _finish(loan, address, event, wait=wait or _waiting_bytes > _MOST_BYTES):
+        else:
+            _returned.appendleft(memory)
             return
 
 
-def _finish(loan: _Loan, address: int, event: int, *, wait: bool) -> bool:
-    """Free memory if its event has happened; else it waits on, in front of the others."""
-    if wait:
-        loan.gpu.wait(event)
-    elif not loan.gpu.is_past(event):
-        _returned.appendleft(_Returned(loan, address, event))
+def _is_done(memory: _Returned, *, wait: bool) -> bool:
+    """Whether the event of memory has happened; it is not waited for again."""
+    if memory.event is None:
         return False
-    loan.gpu.reuse(event)
-    _free(loan, address)
-    _wait_for(-loan.nbytes)
+    if wait:
+        memory.gpu.wait(memory.event)
+    elif not memory.gpu.is_past(memory.event):
+        return False
+    memory.gpu.reuse(memory.event)
     return True
 
 
@@ -158,16 +167,21 @@ def _start_reaper() -> None:
         _reaper = thread
 
 
-_callback = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_given_back)
-_CALLBACK = ctypes.cast(_callback, ctypes.c_void_p).value
-
-
 @atexit.register
 def _end() -> None:
-    """Leave nothing behind that calls Python: tensors may outlive the interpreter."""
+    """Wait for kernels; tensors that outlive the interpreter give nothing back."""
     global _ended  # noqa: PLW0603 - one fact about this process
     _ended = True
-    for loan in list(_loans.values()):
-        if loan.consumed:
-            ctypes.c_void_p.from_address(loan.slot).value = loan.deleter
     settle(wait=True)
+
+
+def _leave_to_the_parent() -> None:
+    """In a forked child: its GPU, its threads and what they had locked are the parent's."""
+    global _forked, _lock, _reaper  # noqa: PLW0603 - facts about this process
+    _forked = True
+    _lock, _reaper = threading.RLock(), None
+    _of_the_parent.extend(_returned)
+    _returned.clear()
+
+
+on_fork(_leave_to_the_parent)
