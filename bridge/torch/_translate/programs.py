@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import warnings
+from collections import namedtuple
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, final
@@ -199,7 +201,8 @@ class Program:
         inputs = self._inputs(args, kwargs)
         outs, new = self._compiled(dict(params), dict(buffers), key, inputs)
         leaves = [r if o is None else o for o, r in zip(outs, self._results, strict=True)]
-        return torch_trees.tree_unflatten(leaves, self._out_spec), {**buffers, **new}
+        result = torch_trees.tree_unflatten(leaves, self._out_spec)
+        return _with_named_tuples(result), {**buffers, **new}
 
     def _run(self, params: Any, buffers: Any, key: Any, inputs: Any) -> Any:
         arrays = iter(inputs)
@@ -332,6 +335,25 @@ def _named(fun: Any, name: str) -> Any:
 
     program.__name__ = program.__qualname__ = name
     return program
+
+
+def _is_torch_result(x: object) -> bool:
+    """Whether ``x`` is what ``torch.max`` and the like give, which is no tuple to others."""
+    return hasattr(type(x), "n_sequence_fields")
+
+
+@functools.cache
+def _named_tuple_of(kind: Any) -> Any:
+    return namedtuple(kind.__name__, kind.__match_args__)  # noqa: PYI024 - its fields are known now only
+
+
+def _with_named_tuples(result: Any) -> Any:
+    """Results with named tuples in the place of torch's, so that they can be traced."""
+    return torch_trees.tree_map(
+        lambda x: _named_tuple_of(type(x))(*x) if _is_torch_result(x) else x,
+        result,
+        is_leaf=_is_torch_result,
+    )
 
 
 def _width_of(graph: torch.fx.Graph) -> Width:

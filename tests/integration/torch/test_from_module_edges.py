@@ -14,7 +14,7 @@ from torch.nn import functional
 
 import tracebridge as tb
 from tracebridge.errors import ArgumentSpecError, ExportError
-from tracebridge.torch import from_module
+from tracebridge.torch import from_module, from_torch
 
 
 class _Edges(torch.nn.Module):
@@ -122,3 +122,21 @@ def test_copies_and_pickles(how: Any, is_exported: bool) -> None:
     assert not np.any(np.asarray(twin.params["a.weight"]))
     assert np.any(np.asarray(model.params["a.weight"]))
     assert twin.apply(twin.params, twin.buffers, tb.numpy.ones((1, 3)))[0].shape == (1, 3)
+
+
+class _Named(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> Any:
+        return {"top": torch.max(x, 0), "rest": [torch.linalg.slogdet(x), x]}
+
+
+def test_results_with_names_are_named_tuples() -> None:
+    """Those of ``torch.max`` keep their fields, and can be results of compiled functions."""
+    x = torch.tensor([[1.0, 4.0], [3.0, 2.0]])
+    model = from_module(_Named(), (x,))
+
+    out = tb.jit(lambda x: model({}, x))(from_torch(x))
+
+    assert [3.0, 4.0] == out["top"].values.tolist()
+    assert [1, 0] == out["top"].indices.tolist()
+    assert -1.0 == float(out["rest"][0].sign)
+    assert isinstance(out["top"], tuple)
