@@ -32,6 +32,8 @@ _DATA_DEPENDENT: Final = frozenset(
         torch.ops.aten.nonzero.default,
         torch.ops.aten.masked_select.default,
         torch.ops.aten._unique2.default,
+        torch.ops.aten.unique_dim.default,
+        torch.ops.aten.unique_dim_consecutive.default,
         torch.ops.aten.bincount.default,
         torch.ops.aten.unique_consecutive.default,
     }
@@ -39,6 +41,7 @@ _DATA_DEPENDENT: Final = frozenset(
 
 
 _EFFECT: Final = torch.ops.higher_order.with_effects
+_INDEX: Final = torch.ops.aten.index.Tensor
 _ITEM: Final = torch.ops.aten._local_scalar_dense.default
 _REPEAT: Final = torch.ops.aten.repeat_interleave.Tensor
 _SLICE: Final = torch.ops.aten.slice.Tensor
@@ -76,10 +79,18 @@ def _is_number(argument: Any) -> bool:
     return expr is not None and any([symbol_is_type(s, _OF_VALUES) for s in expr.free_symbols])
 
 
+def _indices(node: torch.fx.Node) -> list[Any]:
+    given: Any = node.args[1]
+    return list(given)
+
+
 def _depends_on_values(node: torch.fx.Node) -> bool:
     """Whether the size of the result does."""
     if node.target is _REPEAT:
         return node.kwargs.get("output_size") is None
+    if node.target is _INDEX:
+        indices = [getattr(i, "meta", {}).get("val") for i in _indices(node)]
+        return any([getattr(i, "dtype", None) == torch.bool for i in indices])
     return node.target in _DATA_DEPENDENT
 
 

@@ -25,6 +25,7 @@ from tracebridge.torch._translate.operators import (
     recurrent,
     reductions,
     sampling,
+    sequences,
     shapes,
     special,
     windows,
@@ -56,6 +57,7 @@ TABLE: Final[dict[Any, Operator]] = calls.CALLS | _overloads(
     ranks.ROWS,
     linalg.ROWS,
     sampling.ROWS,
+    sequences.ROWS,
     pullbacks.ROWS,
     special.ROWS,
 )

@@ -30,6 +30,10 @@ def systems() -> list[Case]:
         case("cholesky_solve", r(3, 2), low),
         case("cholesky_solve", r(3, 2), low.mT.contiguous(), True),
         case("cholesky_inverse", low),
+        case("linalg_lstsq", r(2, 5, 3), r(2, 5, 2)),
+        case("linalg_lstsq", r(3, 3), r(3, 1), driver="gelsd"),
+        case("linalg_lstsq", r(2, 5, 3), r(2, 5), driver="gels"),
+        case("linalg_lstsq", r(2, 4), r(2, 1), 1e-4, driver="gelss"),
         case("linalg_inv_ex", _near(3, 2)),
         case("_linalg_solve_ex", _near(3), r(3)),
         case("_linalg_solve_ex", _near(3, 2), r(2, 3)),
@@ -108,6 +112,82 @@ def bags() -> list[Case]:
     ]
 
 
+def fixed_sizes() -> list[Case]:
+    """Windows and frequencies; bits of elements."""
+    kinds = ("bartlett_window", "blackman_window", "hamming_window", "kaiser_window")
+    return [
+        *[case(name, 6) for name in kinds],
+        *[case(f"{name}.periodic", 5, False) for name in kinds],
+        case("hamming_window.periodic_alpha", 5, True, 0.5),
+        case("hamming_window.periodic_alpha_beta", 5, True, 0.5, 0.4),
+        case("kaiser_window.beta", 5, True, 3.0),
+        *[case(f"fft_{name}", n, 0.5) for name in ("fftfreq", "rfftfreq") for n in (5, 6)],
+        *[case("view.dtype", r(2, 4).detach(), d) for d in (torch.int32, torch.int16)],
+        case("view.dtype", i(2, 4).int(), torch.int64),
+        case("view.dtype", i(2, 4).int(), torch.float32),
+        case("view.dtype", b(4), torch.uint8),
+        case("__lshift__.Tensor", i(4, low=0), i(4, low=0)),
+        case("__rshift__.Tensor", i(4), i(4, low=0)),
+        case("searchsorted.Scalar", torch.tensor([1.0, 3.0, 5.0]), 3.0),
+        case("searchsorted.Scalar", torch.tensor([1, 3, 5]), 3, right=True),
+    ]
+
+
+def alignments() -> list[Case]:
+    """Losses of labels in rows and one after the other, repeated, none, and too many to fit."""
+    logs = torch.log_softmax(r(6, 3, 4), -1)
+    rows, flat = torch.tensor([[1, 1, 2], [3, 2, 0], [1, 0, 0]]), torch.tensor([1, 1, 2, 3, 2])
+    ends = torch.tensor([6, 5, 4]), torch.tensor([3, 2, 0])
+    return [
+        case("_ctc_loss", logs, rows, [6, 5, 4], [3, 2, 1]),
+        case("_ctc_loss", logs, flat, [6, 5, 4], [3, 2, 0]),
+        case("_ctc_loss", logs, rows % 3, [6, 6, 6], [3, 2, 0], 3),
+        case("_ctc_loss.Tensor", logs, flat, *ends),
+        case("_ctc_loss.Tensor", logs[:2], rows, ends[0] * 0 + 2, ends[1], zero_infinity=True),
+    ]
+
+
+def overlapping() -> list[Case]:
+    """Elements at the same place, rows without any, elements of memory."""
+    x = r(2, 3, 5, 4)
+    y, places = torch.nn.functional.max_pool2d(x, 3, 1, 1, return_indices=True)
+    z, deep = torch.nn.functional.max_pool3d(x, 2, 1, return_indices=True)
+    gone = r(3, 4)
+    gone[1] = gone[0, 2] = -torch.inf
+    return [
+        case("max_unpool2d", y, places, [5, 4]),
+        case("max_unpool3d", z, deep, [3, 5, 4], [1] * 3, [0] * 3),
+        case("_safe_softmax", gone, 1),
+        case("_safe_softmax", gone.half().float(), -1, dtype=torch.float32),
+        case("narrow_copy", r(3, 4), 1, 1, 2),
+        case("narrow_copy", i(3, 4), -1, -2, 2),
+        case("permute_copy", r(2, 3, 4), [2, 0, -2]),
+        case("unbind_copy.int", r(2, 3), 1),
+        case("view_copy", r(2, 6), [3, -1]),
+        case("as_strided_copy", r(12), [2, 3], [1, 4], 1),
+    ]
+
+
+def masks() -> list[Case]:
+    """Elements that a mask names, written in order or by one value, at any axis."""
+    x, rows = r(3, 4, 2), torch.tensor([True, False, True])
+    both = torch.tensor([[True, False, True, False]] * 2 + [[False] * 4])
+    columns = torch.tensor([True, True, False, True])
+    return [
+        case("index_put", x, [rows], r(2, 4, 2)),
+        case("index_put", x, [rows], r(4, 2), True),
+        case("index_put", x, [both], r(4, 2)),
+        case("index_put", x, [both], r(4, 1), True),
+        case("index_put", x, [both], r(1, 2)),
+        case("index_put", x, [both], r()),
+        case("index_put", x, [None, columns], r(3, 3, 2)),
+        case("index_put", x, [None, columns], r(3, 1)),
+        case("index_put", x, [None, both[0, :, None] & torch.ones(2, dtype=torch.bool)], r(3, 4)),
+        case("index_put", x, [None, None, torch.tensor([False, True])], r(4, 1), True),
+        case("index_put", x, [torch.zeros(3, dtype=torch.bool)], r(1, 4, 2)),
+    ]
+
+
 def others() -> list[Case]:
     """The most frequent elements, and constants."""
     return [
@@ -167,4 +247,10 @@ def _seeded(family: Callable[[], list[Case]]) -> Callable[[], list[Case]]:
     return cases
 
 
-FAMILIES = {f.__name__: _seeded(f) for f in (systems, factors, samples, bags, others, special)}
+FAMILIES = {
+    f.__name__: _seeded(f)
+    for f in (
+        *(systems, factors, samples, bags, others, special),
+        *(fixed_sizes, alignments, overlapping, masks),
+    )
+}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -194,6 +194,50 @@ def test_random_numbers_have_their_distributions() -> None:
     assert {0.0, np.float32(4 / 3)} == set(np.unique(np.asarray(kept)).tolist())
 
 
+class MoreDraws(nn.Module):
+    """One column for each, with its mean and variance."""
+
+    moments: ClassVar = {
+        "poisson": (3, 3), "binomial": (4, 2.4), "gamma": (2.5, 2.5), "dirichlet": (0.25, 0.0375),
+        "one": (1.5, 0.85), "two": (1.196, 0.04), "geometric": (2, 2), "log_normal": (1.02, 0.0424),
+        "around": (1, 4), "spread": (2, 8),
+    }  # fmt: skip
+
+    def forward(self, x: torch.Tensor) -> Any:
+        fresh = torch.empty_like(x)
+        weights = torch.tensor([0.2, 0.2, 0.5, 0.1]) * x[:, None]
+        return {
+            "poisson": torch.poisson(3 * x),
+            "binomial": torch.binomial(10 * x, 0.4 * x),
+            "gamma": torch._standard_gamma(2.5 * x),
+            "dirichlet": torch._sample_dirichlet(torch.ones(4) * x[:, None])[:, 1],
+            "one": torch.multinomial(weights, 1)[:, 0],
+            "two": torch.multinomial(weights * torch.tensor([1, 2.5, 1, 0]), 2).float().mean(1),
+            "geometric": fresh.clone().geometric_(0.5),
+            "log_normal": fresh.clone().log_normal_(0, 0.2),
+            "around": torch.normal(x, 2.0),
+            "spread": torch.normal(1.0, 2 * x) + torch.normal(x, 2 * x),
+            "cauchy": fresh.clone().cauchy_(1, 2),
+        }
+
+
+def test_more_random_numbers_have_their_distributions() -> None:
+    """Moments, quartiles where there are none, and derivatives by the parameters of a gamma."""
+    x = torch.ones(4000)
+    model = from_module(MoreDraws(), (x,))
+    draw = quick_jit(lambda x: model.apply({}, {}, x, key=random.key(2))[0])
+    outs = draw(from_torch(x))
+
+    quartiles = np.quantile(outs.pop("cauchy"), [0.25, 0.5, 0.75])
+    np.testing.assert_allclose(quartiles, [-1, 1, 3], atol=0.4)
+    for name, (mean, variance) in MoreDraws.moments.items():
+        values = np.asarray(outs[name])
+        assert abs(values.mean() - mean) < 0.1, name
+        assert name == "two" or abs(values.var() - variance) < 0.1 * max(1, variance), name
+    assert outs["one"].dtype == np.int64
+    assert outs["poisson"].dtype == np.float32
+
+
 @pytest.mark.parametrize("name", NOT_EXPRESSIBLE)
 def test_operators_that_cannot_be_expressed_are_named(name: str) -> None:
     """The error has the operator and the way out."""
@@ -222,6 +266,13 @@ def _rows(x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
 class Items(nn.Module):
     def forward(self, x: torch.Tensor, n: torch.Tensor) -> Any:
         return [fun(x, n) for fun in ITEMS.values()], _rows(x, n - 1)
+
+
+def test_sizes_by_masks_are_named() -> None:
+    """How many elements a mask names is known when the module runs, not when it is translated."""
+    for fun in (lambda x: x[x > 0].sum(), lambda x: x[:, x[0] > 0], lambda x: x.unique(dim=0)):
+        with pytest.raises(ExportError, match=r"aten.(index|unique_dim)(.|\n)*call_torch"):
+            from_module(Function(fun), (X,))
 
 
 def test_elements_that_are_read_as_numbers() -> None:

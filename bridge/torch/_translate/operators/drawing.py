@@ -9,12 +9,16 @@ from typing import Any, Final
 import numpy as np
 import torch
 
+import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
 from tracebridge.core.ir.value import Value
-from tracebridge.random.selection import permutation
-from tracebridge.random.transforms import bernoulli
+from tracebridge.random.binomial import binomial
+from tracebridge.random.counts import geometric, poisson
+from tracebridge.random.gamma import dirichlet, gamma
+from tracebridge.random.selection import categorical, permutation
+from tracebridge.random.transforms import bernoulli, cauchy
 from tracebridge.random.uniform import normal, randint, uniform
-from tracebridge.torch._translate.numbers import Operator, as_numpy_dtype, cast
+from tracebridge.torch._translate.numbers import Operator, as_numpy_dtype, cast, is_array, promoted
 
 INDEX = np.dtype(np.int64)
 
@@ -81,8 +85,55 @@ def _normal(
     return normal(key, x.shape, x.dtype) * cast(std, x.dtype) + cast(mean, x.dtype)
 
 
+def _normal_by(key: Value, mean: Any, std: Any = 1.0, generator: object = None) -> Any:
+    """Around each mean, or with each deviation. Of samples torch has no derivatives."""
+    given = [lax.stop_gradient(x) if is_array(x) else x for x in (mean, std)]
+    mean, std = tnp.broadcast_arrays(*promoted(*given, floats=True))
+    return _normal(key, mean, mean, std)
+
+
 def _exponential(key: Value, x: Value, rate: float = 1.0, *, generator: object = None) -> Any:
     return -tnp.log1p(-uniform(key, x.shape, x.dtype)) / cast(rate, x.dtype)
+
+
+def _cauchy(
+    key: Value, x: Value, median: float = 0.0, sigma: float = 1.0, *, generator: object = None
+) -> Any:
+    return cauchy(key, x.shape, x.dtype) * cast(sigma, x.dtype) + cast(median, x.dtype)
+
+
+def _log_normal(
+    key: Value, x: Value, mean: float = 1.0, std: float = 2.0, *, generator: object = None
+) -> Any:
+    return tnp.exp(_normal(key, x, mean, std))
+
+
+def _geometric(key: Value, x: Value, p: float, *, generator: object = None) -> Any:
+    return cast(geometric(key, p, x.shape), x.dtype)
+
+
+def _poisson(key: Value, rate: Value, generator: object = None) -> Any:
+    return cast(poisson(key, lax.stop_gradient(rate), rate.shape), rate.dtype)
+
+
+def _binomial(key: Value, count: Value, p: Value, generator: object = None) -> Any:
+    return binomial(key, lax.stop_gradient(count), lax.stop_gradient(p), dtype=count.dtype)
+
+
+def _gamma(key: Value, shape: Value, generator: object = None) -> Any:
+    return gamma(key, shape, shape.shape, shape.dtype)
+
+
+def _dirichlet(key: Value, weights: Value, generator: object = None) -> Any:
+    return dirichlet(key, weights, weights.shape[:-1], weights.dtype)
+
+
+def _multinomial(
+    key: Value, weights: Value, n: int, replacement: bool = False, *, generator: object = None
+) -> Any:
+    logits = tnp.log(lax.stop_gradient(weights))
+    places = categorical(key, logits, -1, (n, *logits.shape[:-1]), replacement)
+    return cast(tnp.moveaxis(places, 0, -1), INDEX)
 
 
 def _bernoulli(key: Value, x: Value, p: Any = None, *, generator: object = None) -> Any:
@@ -133,8 +184,19 @@ KEYED_ROWS: Final[dict[str, Operator]] = {
     "bernoulli.Tensor": _bernoulli,
     "bernoulli.default": _bernoulli,
     "bernoulli.p": _bernoulli,
+    "binomial.default": _binomial,
+    "cauchy.default": _cauchy,
+    "geometric.default": _geometric,
+    "log_normal.default": _log_normal,
+    "multinomial.default": _multinomial,
+    "poisson.default": _poisson,
+    "_sample_dirichlet.default": _dirichlet,
+    "_standard_gamma.default": _gamma,
     "exponential.default": _exponential,
     "native_dropout.default": _dropout,
+    "normal.Tensor_Tensor": _normal_by,
+    "normal.Tensor_float": _normal_by,
+    "normal.float_Tensor": _normal_by,
     "normal_functional.default": _normal,
     "rrelu_with_noise_functional.default": _rrelu,
     "randint.low": _randint,

@@ -60,12 +60,25 @@ def _index(x: Value, indices: Sequence[Any]) -> Any:
 
 def _index_put(x: Value, indices: Sequence[Any], values: Value, accumulate: bool = False) -> Any:
     values = cast(values, x.dtype)
-    mask = indices[0]
-    if mask is not None and mask.dtype == np.bool_ and len(indices) == 1 and not values.ndim:
-        mask = tnp.reshape(mask, mask.shape + (1,) * (x.ndim - mask.ndim))
-        return tnp.where(mask, x + values if accumulate else values, x)
+    named = [(axis, i) for axis, i in enumerate(indices) if i is not None]
+    if len(named) == 1 and named[0][1].dtype == np.bool_:
+        axis, mask = named[0]
+        new = _spread(values, mask, axis, x)
+        mask = tnp.reshape(mask, mask.shape + (1,) * (x.ndim - axis - mask.ndim))
+        return tnp.where(mask, x + new if accumulate else new, x)
     at = x.at[_index_of(indices)]
     return at.add(values) if accumulate else at.set(values)
+
+
+def _spread(values: Value, mask: Value, axis: int, x: Value) -> Any:
+    """Values for the elements that a mask of axes from ``axis`` on names, each at its place."""
+    chosen = (*x.shape[:axis], 1, *x.shape[axis + mask.ndim :])
+    values = tnp.reshape(values, (1,) * (len(chosen) - values.ndim) + values.shape)
+    if values.shape[axis] == 1:
+        return tnp.expand_dims(values, tuple(range(axis, axis + mask.ndim - 1)))
+    order = tnp.cumsum(tnp.reshape(mask, (-1,)), dtype=np.int32) - np.int32(1)
+    rows = tnp.take(values, order, axis=axis, mode="clip")
+    return tnp.reshape(rows, rows.shape[:axis] + mask.shape + rows.shape[axis + 1 :])
 
 
 def _gather(x: Value, dim: int, index: Value, *, sparse_grad: bool = False) -> Any:

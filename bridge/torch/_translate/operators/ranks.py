@@ -104,6 +104,10 @@ def _searchsorted(
     return _places(edges, x, out_int32=out_int32, right=right, side=side)
 
 
+def _searchsorted_one(edges: Value, x: float, **options: Any) -> Any:
+    return _searchsorted(edges, tnp.asarray(cast(x, edges.dtype)), **options)
+
+
 def _unfold(x: Value, dimension: int, size: int, step: int) -> Any:
     if not x.ndim:
         return tnp.full((1,) * (size > 0), x, x.dtype)
@@ -202,6 +206,7 @@ ROWS: Final[dict[str, Operator]] = {
     "median.dim": _median_along(skips_nan=False),
     "nanmedian.default": _median_of_all(skips_nan=True),
     "nanmedian.dim": _median_along(skips_nan=True),
+    "searchsorted.Scalar": _searchsorted_one,
     "searchsorted.Tensor": _searchsorted,
     "unfold.default": _unfold,
     "var_mean.correction": _var_mean,

@@ -114,6 +114,15 @@ def _running(fun: Operator) -> Operator:
     return run
 
 
+def _safe_softmax(x: Value, dim: int, dtype: torch.dtype | None = None) -> Any:
+    """Zeros, with zero derivatives, where there is nothing but minus infinity."""
+    x = x if dtype is None else cast(x, as_numpy_dtype(dtype))
+    nothing = tnp.all(lax.eq(x, cast(-math.inf, x.dtype)), axis=dim, keepdims=True)
+    zero = cast(0, x.dtype)
+    y = _softmax(nn.softmax)(tnp.where(nothing, zero, x), dim, False)
+    return tnp.where(nothing, zero, y)
+
+
 def _softmax(fun: Operator) -> Operator:
     def run(x: Value, dim: int, half_to_float: bool = False) -> Any:
         y = fun(wide(x), axis=axis_of(dim, x.ndim)) if x.ndim else fun(wide(x)[None], axis=0)[0]
@@ -153,6 +162,7 @@ def _topk(
 
 ROWS: Final[dict[str, Operator]] = {
     "_log_softmax.default": _softmax(nn.log_softmax),
+    "_safe_softmax.default": _safe_softmax,
     "_softmax.default": _softmax(nn.softmax),
     "all.default": _truths(tnp.all),
     "all.dim": _truths(tnp.all),

@@ -13,6 +13,7 @@ import torch
 import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
 from tracebridge.core.ir.value import Value
+from tracebridge.interop.torch_adapter import torch_adapter
 from tracebridge.torch._translate.numbers import (
     Operator,
     as_numpy_dtype,
@@ -70,6 +71,42 @@ def _arange(
     if all([isinstance(v, int | float) for v in (start, end, step)]):
         return tnp.asarray(np.arange(start, end, step).astype(kind))
     return cast(tnp.arange(start, end, step), kind)
+
+
+def _window(target: Operator) -> Operator:
+    """Factors of a fixed size, which torch computes when the program is made."""
+
+    def run(*args: Any, dtype: torch.dtype | None = None, **_: object) -> Any:
+        return torch_adapter.import_(target(*args, dtype=dtype, device="cpu"))
+
+    return run
+
+
+_WINDOWS: Final = {
+    f"{kind}_window.{overload}": _window(getattr(torch.ops.aten, f"{kind}_window"))
+    for kind, overloads in (
+        ("bartlett", ("default", "periodic")),
+        ("blackman", ("default", "periodic")),
+        ("hamming", ("default", "periodic", "periodic_alpha", "periodic_alpha_beta")),
+        ("kaiser", ("default", "periodic", "beta")),
+    )
+    for overload in overloads
+}
+
+
+def _frequencies(fun: Operator) -> Operator:
+    def run(n: Any, d: float = 1.0, *, dtype: torch.dtype | None = None, **_: object) -> Any:
+        return fun(n, d, dtype=as_numpy_dtype(dtype))
+
+    return run
+
+
+def _bits(x: Value, dtype: torch.dtype) -> Any:
+    return x.view(as_numpy_dtype(dtype))
+
+
+def _permute(x: Value, dims: Sequence[int]) -> Any:
+    return tnp.transpose(x, tuple(dims))
 
 
 def _scalar_tensor(value: object, *, dtype: torch.dtype | None = None, **_: object) -> Any:
@@ -141,6 +178,12 @@ def _as_strided(
 
 def _slice(x: Value, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
     return x[slice_index(x, dim, start, end, step)]
+
+
+def _narrow(x: Value, dim: int, start: Any, length: Any) -> Any:
+    if isinstance(start, int) and start < 0:
+        start += x.shape[dim]
+    return _slice(x, dim, start, start + length)
 
 
 def slice_index(x: Value, dim: int, start: Any, end: Any, step: int) -> tuple[slice, ...]:
@@ -255,10 +298,15 @@ ROWS: Final[dict[str, Operator]] = {
     "_unsafe_view.default": _view,
     "tril_indices.default": _places_in_triangle(np.tril_indices),
     "triu_indices.default": _places_in_triangle(np.triu_indices),
+    **_WINDOWS,
+    "fft_fftfreq.default": _frequencies(tnp.fft.fftfreq),
+    "fft_rfftfreq.default": _frequencies(tnp.fft.rfftfreq),
+    "view.dtype": _bits,
     "arange.default": lambda end, **kw: _arange(0, end, **kw),
     "arange.start": _arange,
     "arange.start_step": _arange,
     "as_strided.default": _as_strided,
+    "as_strided_copy.default": _as_strided,
     "cat.default": _cat,
     "constant_pad_nd.default": _pad,
     "diagonal.default": _diagonal,
@@ -278,7 +326,9 @@ ROWS: Final[dict[str, Operator]] = {
     "new_zeros.default": _new_filled(0),
     "ones.default": _filled(1),
     "ones_like.default": _filled_like(1),
-    "permute.default": lambda x, dims: tnp.transpose(x, tuple(dims)),
+    "narrow_copy.default": _narrow,
+    "permute.default": _permute,
+    "permute_copy.default": _permute,
     "reflection_pad1d.default": padded_by("reflect"),
     "reflection_pad2d.default": padded_by("reflect"),
     "reflection_pad3d.default": padded_by("reflect"),
@@ -307,8 +357,10 @@ ROWS: Final[dict[str, Operator]] = {
     "tril.default": _triangle(tnp.tril),
     "triu.default": _triangle(tnp.triu),
     "unbind.int": _unbind,
+    "unbind_copy.int": _unbind,
     "unsqueeze.default": lambda x, dim: tnp.expand_dims(x, dim),
     "view.default": _view,
+    "view_copy.default": _view,
     "zeros.default": _filled(0),
     "zeros_like.default": _filled_like(0),
 }

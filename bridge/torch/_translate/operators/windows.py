@@ -299,6 +299,22 @@ def _smooth(reach: int, filter_of: Callable[[Any], Any]) -> Operator:
     return run
 
 
+def _max_unpool(n: int) -> Operator:
+    """Each element at its place among zeros. Of several at one place each has the derivative."""
+
+    def run(x: Value, indices: Value, output_size: Sequence[Any], *_: object) -> Any:
+        lead = x.shape[:-n]
+        flat = tnp.reshape(x, (math.prod(lead), math.prod(x.shape[-n:])))
+        at = tnp.arange(flat.shape[0], dtype=INDEX)[:, None], tnp.reshape(indices, flat.shape)
+        zeros = tnp.zeros((flat.shape[0], math.prod(output_size)), x.dtype)
+        values = zeros.at[at].set(lax.stop_gradient(flat))
+        moving = tnp.where(tnp.isfinite(flat), flat, cast(0, x.dtype))
+        slopes = zeros.at[at].add(moving - lax.stop_gradient(moving))
+        return tnp.reshape(values + slopes, (*lead, *output_size))
+
+    return run
+
+
 def _hat(t: Any) -> Any:
     return np.maximum(1 - np.abs(t), 0)
 
@@ -322,6 +338,8 @@ ROWS: Final[dict[str, Operator]] = {
     "convolution.default": _convolution,
     "max_pool2d_with_indices.default": _max_pool(2),
     "max_pool3d_with_indices.default": _max_pool(3),
+    "max_unpool2d.default": _max_unpool(2),
+    "max_unpool3d.default": _max_unpool(3),
     "upsample_bilinear2d.vec": _linear,
     "upsample_linear1d.vec": _linear,
     "upsample_nearest1d.vec": _nearest,
