@@ -25,7 +25,6 @@ from tracebridge.torch._translate.operators import (
     recurrent,
     reductions,
     sampling,
-    sequences,
     shapes,
     special,
     windows,
@@ -57,7 +56,6 @@ TABLE: Final[dict[Any, Operator]] = calls.CALLS | _overloads(
     ranks.ROWS,
     linalg.ROWS,
     sampling.ROWS,
-    sequences.ROWS,
     pullbacks.ROWS,
     special.ROWS,
 )

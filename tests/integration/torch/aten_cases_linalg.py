@@ -133,20 +133,6 @@ def fixed_sizes() -> list[Case]:
     ]
 
 
-def alignments() -> list[Case]:
-    """Losses of labels in rows and one after the other, repeated, none, and too many to fit."""
-    logs = torch.log_softmax(r(6, 3, 4), -1)
-    rows, flat = torch.tensor([[1, 1, 2], [3, 2, 0], [1, 0, 0]]), torch.tensor([1, 1, 2, 3, 2])
-    ends = torch.tensor([6, 5, 4]), torch.tensor([3, 2, 0])
-    return [
-        case("_ctc_loss", logs, rows, [6, 5, 4], [3, 2, 1]),
-        case("_ctc_loss", logs, flat, [6, 5, 4], [3, 2, 0]),
-        case("_ctc_loss", logs, rows % 3, [6, 6, 6], [3, 2, 0], 3),
-        case("_ctc_loss.Tensor", logs, flat, *ends),
-        case("_ctc_loss.Tensor", logs[:2], rows, ends[0] * 0 + 2, ends[1], zero_infinity=True),
-    ]
-
-
 def overlapping() -> list[Case]:
     """Elements at the same place, rows without any, elements of memory."""
     x = r(2, 3, 5, 4)
@@ -251,6 +237,6 @@ FAMILIES = {
     f.__name__: _seeded(f)
     for f in (
         *(systems, factors, samples, bags, others, special),
-        *(fixed_sizes, alignments, overlapping, masks),
+        *(fixed_sizes, overlapping, masks),
     )
 }

@@ -255,6 +255,9 @@ ITEMS: dict[str, Callable[..., Any]] = {
     "choice": lambda x, n: torch.where(torch.tensor((n > 1).item()), x, -x),
 }
 
+if torch.__version__ < (2, 12):  # torch 2.11 exports no such index
+    del ITEMS["index"], ITEMS["column"]
+
 
 def _rows(x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
     start = n.item()
