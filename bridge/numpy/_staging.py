@@ -17,6 +17,7 @@ from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.contract.precision import PrecisionLike, canonical_precision
+from tracebridge.core.lax.families import check_ordinary
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import DTypeLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction, binary, unary
@@ -26,7 +27,12 @@ def unary_function(
     implementation: Callable[[Value], Value], name: str, doc: str
 ) -> Callable[[Any], Array]:
     """The public function of one array that ``implementation`` (on values) describes."""
-    return named(unary(StagedFunction(implementation, name)), name, doc)
+
+    def of_numbers(x: Value) -> Value:
+        check_ordinary(name, x.aval)
+        return implementation(x)
+
+    return named(unary(StagedFunction(of_numbers, name)), name, doc)
 
 
 def binary_function(

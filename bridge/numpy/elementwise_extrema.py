@@ -12,6 +12,7 @@ from tracebridge.core.errors.argument_errors import IntegerRangeError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.families import check_ordinary
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
@@ -88,6 +89,7 @@ def _clip(*args: Value) -> Any:
     *xs, has_min = args
     values = promote_dtypes(*xs)
     x, *bounds = values
+    check_ordinary("clip", x.aval)
     if is_complex(x.aval.dtype):
         msg = f"clip: complex numbers have no order, got {x.aval.str_short()}"
         raise UnsupportedDtypeError(msg, hint="clip the real and the imaginary part")

@@ -24,6 +24,7 @@ from tracebridge.core.dtypes.finfo import finfo
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.ad_util import full_of, zeros_of
+from tracebridge.core.lax.families import check_ordinary
 from tracebridge.core.runtime.arrays.argument_types import DType
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
@@ -288,6 +289,7 @@ def _nan_to_num(*args: Value) -> Any:
     x, nan, *replacements = args
     *limits, has_posinf, has_neginf = replacements
     dtype = x.aval.dtype
+    check_ordinary("nan_to_num", x.aval)
     if not is_inexact(dtype):
         return x
     if is_complex(dtype):

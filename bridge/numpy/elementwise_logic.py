@@ -26,6 +26,7 @@ from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.ad_util import full_of, zeros_of
+from tracebridge.core.lax.families import check_ordinary
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.numpy._promote import (
@@ -45,6 +46,7 @@ def truth(x: Any) -> Any:
     """Whether each element is not zero."""
     if is_bool(x.aval.dtype):
         return x
+    check_ordinary("truth", x.aval)
     return lax.ne(x, zeros_of(x.aval.update(shape=())))
 
 

@@ -14,6 +14,7 @@ from tracebridge.core.dtypes.canonicalize import default_float
 from tracebridge.core.dtypes.dtypes import is_complex, is_inexact, itemsize_bits
 from tracebridge.core.dtypes.finfo import finfo
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.families import check_ordinary
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
@@ -45,6 +46,7 @@ def _rint(x: Value) -> Any:
 
 
 def _round(x: Value, decimals: int) -> Any:
+    check_ordinary("round", x.aval)
     if not is_inexact(x.aval.dtype):
         if decimals >= 0:
             return x

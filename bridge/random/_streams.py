@@ -103,7 +103,7 @@ def check_typed(call: str, key: object) -> None:
     text = f"{call}: got words of a key, and the option legacy_prng_key is {level!r}"
     if level == "error":
         raise ArgumentValueError(text, hint=_HINT)
-    warn_user(f"{text}; {_HINT}", FutureWarning)
+    warn_user(f"{text}; {_HINT}", UserWarning)
 
 
 def followed(key: Value, use: str, by: str) -> Any:

@@ -10,7 +10,12 @@ import numpy as np
 import tracebridge.core.lax as lax
 from tracebridge.core.config.values import option
 from tracebridge.core.dtypes.dtypes import is_bool, is_integer, uint32
-from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, kind_of
+from tracebridge.core.errors.argument_errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    IntegerRangeError,
+    kind_of,
+)
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.value import Value
@@ -60,10 +65,19 @@ def _implementation(call: str, impl: Any, dtype: Any = None) -> Implementation:
 
 
 def _integer(call: str, what: str, number: Any) -> Any:
-    """``number`` as an operand, a Python integer modulo 2**32 (2**64 where 64 bits are on)."""
-    if type(number) is int and not -(_WORD // 2) <= number < _WORD // 2:
-        # The sign is kept: bits beyond the word are cut off, as those of arrays are.
-        number = _cut(number)
+    """``number`` as an operand, a Python integer modulo 2**32 (2**64 where 64 bits are on).
+
+    Raises:
+        IntegerRangeError: it has more than 64 bits with its sign, or as data more than 32 without.
+    """
+    if type(number) is int:
+        low, high = (0, _WORD) if what == "data" else (-(2**63), 2**63)
+        if not low <= number < high:
+            msg = f"{call}: {what} is {number}, expected an integer in [{low}, {high})"
+            raise IntegerRangeError(msg, hint=f"take it modulo {high - low}")
+        if not -(_WORD // 2) <= number < _WORD // 2:
+            # The sign is kept: bits beyond the word are cut off, as those of arrays are.
+            number = _cut(number)
     value = as_value(number, call)
     dtype = value.aval.dtype
     if implementation_of(value.aval) or not (is_integer(dtype) or is_bool(dtype)):
@@ -124,6 +138,7 @@ def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Array:
     Raises:
         ArgumentTypeError: ``seed`` is no integer.
         ArgumentValueError: there is no such generator.
+        IntegerRangeError: ``seed`` is a Python integer of more than 64 bits with its sign.
         ShapeMismatchError: ``seed`` has axes.
 
     >>> import tracebridge as tb
@@ -149,6 +164,7 @@ def PRNGKey(seed: Any, *, impl: object = None) -> Array:
     Raises:
         ArgumentTypeError: ``seed`` is no integer.
         ArgumentValueError: there is no such generator.
+        IntegerRangeError: ``seed`` is a Python integer of more than 64 bits with its sign.
         ShapeMismatchError: ``seed`` has axes.
 
     >>> import tracebridge as tb
@@ -264,10 +280,11 @@ def fold_in(key: ArrayLike, data: ArrayLike) -> Array:
 
     Args:
         key: one key.
-        data: an integer scalar; 32 bits of it count.
+        data: an integer scalar; 32 bits of it count, and a Python integer has no others.
 
     Raises:
         ArgumentTypeError: ``key`` is no key, or ``data`` no integer.
+        IntegerRangeError: ``data`` is a Python integer below 0, or of more than 32 bits.
         ShapeMismatchError: ``key`` is an array of keys, or ``data`` has axes.
 
     >>> import tracebridge as tb

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -199,7 +200,7 @@ def choice(
         Array in which ``axis`` is replaced by the axes of ``shape``.
 
     Raises:
-        ArgumentTypeError: ``a`` is a scalar that is no integer.
+        ArgumentTypeError: ``a`` is a scalar that is no integer, or ``shape`` no sequence.
         ArgumentValueError: there are fewer elements than are asked for, or no such mode.
         AxisError: ``axis`` is out of range.
         ShapeMismatchError: ``p`` is not a vector with one number for each element.
@@ -208,6 +209,10 @@ def choice(
     >>> tb.random.choice(tb.random.key(0), 5, (3,), replace=False).shape
     (3,)
     """
+    if not isinstance(shape, Iterable):
+        raise ArgumentTypeError(
+            call="choice", where="argument shape", got=repr(shape), expected="a sequence of sizes"
+        )
     sizes = sizes_of("choice", shape) or ()
     mode = gumbel_mode("choice", mode)
     value = asarray(a)

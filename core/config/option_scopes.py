@@ -214,7 +214,7 @@ def enable_custom_prng(new_val: bool = True) -> Scope:
 
 
 def legacy_prng_key(new_val: str) -> Scope:
-    """Choose what happens to words of keys: 'allow', 'warn' (a FutureWarning) or 'error'.
+    """Choose what happens to words of keys: 'allow', 'warn' (a UserWarning) or 'error'.
 
     >>> import tracebridge as tb
     >>> with tb.legacy_prng_key('error'):

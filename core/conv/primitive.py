@@ -19,6 +19,7 @@ from tracebridge.core.ir.aval import ShapedArray, result_aval
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive, is_linear_input
 from tracebridge.core.lax.contract.precision import precision_attributes
+from tracebridge.core.lax.families import check_ordinary
 from tracebridge.core.lowering.context import register_platform_lowering
 from tracebridge.core.mlir.attrs import i64, i64_array
 
@@ -38,6 +39,7 @@ class ConvGeneralDilated(Primitive):
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
         x, y = avals
         _check(x, y, params)
+        check_ordinary(self.name, x, y)
         numbers = params["dimension_numbers"]
         lhs, rhs = [x.shape[i] for i in numbers.lhs_spec], [y.shape[i] for i in numbers.rhs_spec]
         space = spatial_sizes(

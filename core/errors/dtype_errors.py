@@ -2,7 +2,8 @@
 
 Operations raise TypeError for a wrong dtype, the functions that differentiation gives (pullbacks,
 linearizations) ValueError in comparable libraries; DtypeMismatchError is both, so that code that
-catches either keeps working.
+catches either keeps working. Promotion fails with ValueError there, arithmetic of keys with
+TypeError: TypePromotionError is both, too.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class ExplicitX64Error(UnsupportedDtypeError):
     """
 
 
-class TypePromotionError(TracebridgeError, ValueError):
+class TypePromotionError(TracebridgeError, ValueError, TypeError):
     """There is no implicit promotion between these dtypes.
 
     No dtype is a common one for these: promotion is strict (`numpy_dtype_promotion="strict"`), or

@@ -15,6 +15,7 @@ import numpy as np
 
 from tracebridge.core import lax
 from tracebridge.core.dtypes.dtypes import is_bool, is_float, is_inexact, is_integer
+from tracebridge.core.dtypes.extended import ExtendedDType
 from tracebridge.core.errors.base import InternalError
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError, UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 _BOOL = np.dtype(np.bool_)
 Accepts = Callable[[Any], bool]
+EXTENDED_HINT = "the words of keys are numbers: tracebridge.random.key_data"
 CONVERT_HINT = "convert with convert_element_type, or use tracebridge.numpy, which promotes dtypes"
 
 
@@ -44,9 +46,22 @@ def any_dtype(dtype: DTypeLike) -> bool:
     return True
 
 
+def is_ordinary(dtype: DTypeLike) -> bool:
+    """Accepts booleans and numbers: every dtype but keys and other extended ones."""
+    return not isinstance(dtype, ExtendedDType)
+
+
 def is_numeric(dtype: DTypeLike) -> bool:
-    """Accepts integers, floats and complex numbers: every dtype but bool."""
-    return not is_bool(dtype)
+    """Accepts integers, floats and complex numbers."""
+    return is_ordinary(dtype) and not is_bool(dtype)
+
+
+def check_ordinary(call: str, *avals: ShapedArray) -> None:
+    """Raise where an operand is an array of keys or of another extended dtype."""
+    for aval in avals:
+        if not is_ordinary(aval.dtype):
+            msg = f"{call} works on numbers and booleans, got {aval.str_short()}"
+            raise UnsupportedDtypeError(msg, hint=EXTENDED_HINT)
 
 
 def is_bits(dtype: DTypeLike) -> bool:

@@ -35,6 +35,7 @@ from tracebridge.core.lax.contract.small import (
     is_small_dot,
     is_tiny_dot,
 )
+from tracebridge.core.lax.families import check_ordinary
 from tracebridge.core.lax.sharding_constraint import constrained_result
 from tracebridge.core.util.caching import BoundedCache
 
@@ -67,6 +68,7 @@ class DotGeneral(Primitive):
         x, y = avals
         numbers = params["dimension_numbers"]
         _check_numbers(x, y, numbers)
+        check_ordinary(self.name, x, y)
         (_, _), (xb, _) = numbers
         x_free, y_free = _free_axes(x.ndim, y.ndim, numbers)
         shape = (

@@ -27,6 +27,7 @@ from tracebridge.core.lax.families import (
     BinaryElementwise,
     UnaryElementwise,
     is_numeric,
+    is_ordinary,
     operands,
     scalar_like,
     unbroadcast,
@@ -242,6 +243,8 @@ class Extremum(BinaryElementwise):
     derivatives are 0 then, so that NaNs which the user masks afterwards spoil no gradient.
     """
 
+    accepts = staticmethod(is_ordinary)
+    accepts_text = "numbers and booleans"
     cost = Cost.CHEAP
     makes_nan = False
     direction: str

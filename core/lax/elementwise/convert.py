@@ -35,7 +35,13 @@ from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal, python_scalar
 from tracebridge.core.lax.batch_util import move_batch_axis
-from tracebridge.core.lax.families import FloatUnary, UnaryElementwise
+from tracebridge.core.lax.families import (
+    EXTENDED_HINT,
+    FloatUnary,
+    UnaryElementwise,
+    check_ordinary,
+    is_ordinary,
+)
 from tracebridge.core.mlir.attrs import i32
 
 if TYPE_CHECKING:
@@ -53,7 +59,11 @@ class ConvertElementType(UnaryElementwise):
     makes_nan = False
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
-        return avals[0].update(dtype=params["new_dtype"], weak_type=params["weak_type"])
+        (x,), new = avals, params["new_dtype"]
+        if x.dtype != new and not (is_ordinary(x.dtype) and is_ordinary(new)):
+            msg = f"{self.name}: there are no numbers for keys: got {x.str_short()} to {new.name}"
+            raise UnsupportedDtypeError(msg, hint=EXTENDED_HINT)
+        return x.update(dtype=new, weak_type=params["weak_type"])
 
     def recipe(self, *avals: ShapedArray, **params: Any) -> Any:
         """One operation, but for the real part of complex numbers and the test for zero."""
@@ -94,6 +104,7 @@ class BitcastConvertType(Primitive):
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
         (x,) = avals
         new = params["new_dtype"]
+        check_ordinary(self.name, x, x.update(dtype=new, weak_type=False))
         if x.dtype != new and any([is_bool(d) or is_complex(d) for d in (x.dtype, new)]):
             msg = (
                 f"bitcast_convert_type: bool and complex have no bit patterns of other dtypes, "

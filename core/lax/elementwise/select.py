@@ -22,6 +22,7 @@ from tracebridge.core.lax.families import (
     Elementwise,
     common_shape,
     fit_tangent,
+    is_ordinary,
     operands,
     scalar_like,
     unbroadcast,
@@ -127,7 +128,7 @@ class Clamp(Elementwise):
     @staticmethod
     def accepts(dtype: DTypeLike) -> bool:
         """Every dtype but the complex ones, which have no order."""
-        return not is_complex(dtype)
+        return is_ordinary(dtype) and not is_complex(dtype)
 
     def jvp(
         self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: object

@@ -19,6 +19,7 @@ from tracebridge.core.ir.aval import ShapedArray, element_aval
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.families import is_ordinary
 from tracebridge.core.lax.reduce.extremes import emit_extremes, largest, smallest
 from tracebridge.core.lax.shape.axes import as_axis
 from tracebridge.core.mlir.attrs import boolean, i64, i64_array
@@ -56,7 +57,7 @@ class _ArgExtremum(Primitive):
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
         (x,) = avals
         (axis,) = params["axes"]
-        if is_complex(x.dtype):
+        if is_complex(x.dtype) or not is_ordinary(x.dtype):
             msg = f"{self.name} works on real numbers and booleans, got {x.dtype.name}"
             raise UnsupportedDtypeError(msg)
         if is_empty(x.shape[axis]):

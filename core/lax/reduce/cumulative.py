@@ -12,13 +12,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core import lax
-from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_inexact
+from tracebridge.core.dtypes.dtypes import is_complex, is_inexact
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.ad_util import full_of, zeros_of
+from tracebridge.core.lax.families import is_numeric
 from tracebridge.core.lax.reduce.extremes import emit_extremum, largest, smallest
 from tracebridge.core.lax.reduce.prefixes import emit_prefixes
 from tracebridge.core.lax.reduce.recurrence import shifted
@@ -40,7 +41,7 @@ class _Cumulative(Primitive):
 
     def accepts(self, dtype: DTypeLike) -> bool:
         """Which dtypes the operand may have."""
-        return not is_bool(dtype)
+        return is_numeric(dtype)
 
     def identity(self, dtype: DTypeLike) -> Any:
         """The Python scalar that changes nothing when combined."""

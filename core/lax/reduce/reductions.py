@@ -22,7 +22,7 @@ from tracebridge.core.dtypes.dtypes import (
 )
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.ad_util import full_of, zeros_of
-from tracebridge.core.lax.families import Reduction
+from tracebridge.core.lax.families import Reduction, is_numeric, is_ordinary
 from tracebridge.core.lax.reduce.extremes import emit_extremes, emit_extremum, largest, smallest
 from tracebridge.core.lax.shape.axes import as_axes
 from tracebridge.core.lax.sharding_constraint import constrained_result
@@ -35,10 +35,6 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.value import Operand, Value
 
 
-def _is_numeric(dtype: DTypeLike) -> bool:
-    return not is_bool(dtype)
-
-
 def _is_logical(dtype: DTypeLike) -> bool:
     return is_bool(dtype) or is_integer(dtype)
 
@@ -46,7 +42,7 @@ def _is_logical(dtype: DTypeLike) -> bool:
 class _Arithmetic(Reduction):
     """Sums and products. Narrow floats are combined in float32: closer, and faster on CPU."""
 
-    accepts = staticmethod(_is_numeric)
+    accepts = staticmethod(is_numeric)
     accepts_text = "numbers"
 
     def accumulator(self, dtype: DTypeLike) -> Any:
@@ -149,6 +145,8 @@ def _product_tangent_by_scans(x: Value, t: Any) -> Any:
 class _Extremum(Reduction):
     """The largest or smallest element. NaNs win; complex numbers are ordered by real part first."""
 
+    accepts = staticmethod(is_ordinary)
+    accepts_text = "numbers and booleans"
     makes_nan = False
     maximum: bool
 

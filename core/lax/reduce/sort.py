@@ -24,6 +24,7 @@ from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.lax.batch_util import to_one_axis
+from tracebridge.core.lax.families import check_ordinary
 from tracebridge.core.mlir.attrs import boolean, i64
 
 if TYPE_CHECKING:
@@ -53,12 +54,13 @@ class Sort(Primitive):
     makes_nan = False
     multiple_results = True
 
-    def abstract_eval(self, *avals: ShapedArray, **params: object) -> list[ShapedArray]:
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
         first = avals[0]
         if any([a.shape != first.shape for a in avals]):
             got = ", ".join([a.str_short() for a in avals])
             msg = f"sort: operands need the same shape, got {got}"
             raise ShapeMismatchError(msg)
+        check_ordinary("sort", *avals[: params["num_keys"]])
         return list(avals)
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:

@@ -176,6 +176,12 @@ def test_derivatives_pass_through_draws() -> None:
         (lambda k: random.key_data(1.0), TypeError, "expected a key"),
         (lambda k: random.clone(1.0), TypeError, "expected a key"),
         (lambda k: k + 1, ValueError, "key<fry>"),
+        (lambda k: k + 1, TypeError, "key<fry>"),
+        (lambda k: random.key(2**63), OverflowError, "seed is"),
+        (lambda k: random.PRNGKey(-(2**63) - 1), OverflowError, "seed is"),
+        (lambda k: random.fold_in(k, -1), OverflowError, "data is"),
+        (lambda k: random.fold_in(k, 2**32), OverflowError, "data is"),
+        (lambda k: random.choice(k, 5, 2), TypeError, "expected a sequence"),
     ],
 )
 def test_errors(call: Any, error: type[Exception], words: str) -> None:
@@ -194,6 +200,46 @@ def test_keys_are_compared_as_a_whole() -> None:
     assert bool(ks[0] == random.clone(ks[0]))
     with pytest.raises(TypeError, match="works on booleans"):
         ks < ks  # noqa: B015, PLR0124 - it raises
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda k: -k,
+        lambda k: k + k,
+        lambda k: abs(k),
+        lambda k: k.sum(),
+        lambda k: tnp.maximum(k, k),
+        lambda k: tnp.clip(k, k),
+        lambda k: tnp.floor(k),
+        lambda k: tnp.round(k),
+        lambda k: tnp.isnan(k),
+        lambda k: tnp.nan_to_num(k),
+        lambda k: k.all(),
+        lambda k: tnp.argmax(k),
+        lambda k: tnp.cumsum(k),
+        lambda k: tnp.sort(k),
+        lambda k: k @ k,
+        lambda k: tb.lax.conv(k.reshape(1, 1, 3), k.reshape(1, 1, 3), (1,), "SAME"),
+        lambda k: tb.lax.reduce_max(k, (0,)),
+        lambda k: tb.lax.clamp(k[0], k, k[0]),
+        lambda k: tb.lax.convert_element_type(k, "uint32"),
+        lambda k: tb.lax.bitcast_convert_type(k, "uint32"),
+    ],
+)
+def test_keys_are_no_numbers(call: Any) -> None:
+    """Nothing computes with keys as if their words were numbers."""
+    for run in (call, tb.jit(call)):
+        with pytest.raises(TypeError, match="key<fry>"):
+            run(random.split(random.key(0), 3))
+
+
+def test_seeds_of_64_bits() -> None:
+    """The longest seeds and data that there are, are taken."""
+    for seed in (2**63 - 1, -(2**63)):
+        random.key(seed)
+    expected = random.fold_in(random.key(0), np.uint32(2**32 - 1))
+    assert bool(expected == random.fold_in(random.key(0), 2**32 - 1))
 
 
 def test_closed_over_keys() -> None:
@@ -219,7 +265,7 @@ def test_words_can_be_refused() -> None:
         with tb.legacy_prng_key("warn"):
             use(key)
             for _ in range(2):
-                with pytest.warns(FutureWarning, match="tracebridge.random.key") as found:
+                with pytest.warns(UserWarning, match="tracebridge.random.key") as found:
                     use(words)
                 assert found[0].filename == __file__
 

@@ -86,7 +86,7 @@ class FakeTracer:
         (InconclusiveDimensionError, (ValueError,)),
         (DtypeMismatchError, (TypeError,)),
         (UnsupportedDtypeError, (TypeError,)),
-        (TypePromotionError, (ValueError,)),
+        (TypePromotionError, (ValueError, TypeError)),
         (GradientTypeError, (TypeError,)),
         (ArgumentSpecError, (ValueError, TypeError)),
         (FormatFieldError, (ArgumentSpecError, KeyError, IndexError)),
