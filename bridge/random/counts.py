@@ -11,7 +11,7 @@ from tracebridge.core.control.loops.while_loop import while_loop
 from tracebridge.core.dtypes.canonicalize import default_int
 from tracebridge.core.dtypes.dtypes import is_inexact
 from tracebridge.core.dtypes.finfo import iinfo
-from tracebridge.core.errors.argument_errors import ArgumentValueError
+from tracebridge.core.errors.argument_errors import UnsupportedArgumentError
 from tracebridge.core.ir.value import Value
 from tracebridge.core.prng.implementations import key_and_counters, threefry
 from tracebridge.core.runtime.arrays.argument_types import DType, ShapeLike, ShardingLike
@@ -119,7 +119,9 @@ def _poisson(key: Value, lam: Any, shape: Sizes | None, dtype: Any) -> Any:
     stream = stream_of("poisson", key)
     if stream.implementation is not threefry:
         msg = f"poisson: got a key of {stream.implementation.name}, expected one of threefry2x32"
-        raise ArgumentValueError(msg, hint="tracebridge.random.key(seed, impl='threefry2x32')")
+        raise UnsupportedArgumentError(
+            msg, hint="tracebridge.random.key(seed, impl='threefry2x32')"
+        )
     shape = joint_shape("poisson", shape, lam.aval.shape)
     # Rates are float32 whatever comes, so that the stream does not depend on it.
     lam = spread(lax.convert_dtype(lam, _FLOAT), shape)
@@ -198,7 +200,7 @@ def poisson(
         out_sharding: how to split the result over a mesh with axes of the type Explicit.
 
     Raises:
-        ArgumentValueError: the key is of another generator than threefry2x32.
+        UnsupportedArgumentError: the key is of another generator than threefry2x32.
         BroadcastError: ``lam`` does not fit into ``shape``.
         UnsupportedDtypeError: ``dtype`` is no integer dtype.
 

@@ -10,7 +10,7 @@ import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import canonicalize_explicit, default_int
-from tracebridge.core.dtypes.dtypes import is_complex, is_integer, is_unsigned
+from tracebridge.core.dtypes.dtypes import is_integer, is_unsigned
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, kind_of
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
@@ -302,15 +302,15 @@ def rademacher(
     """-1 or 1.
 
     Raises:
-        UnsupportedDtypeError: ``dtype`` has no -1: booleans, unsigned and complex dtypes.
+        UnsupportedDtypeError: ``dtype`` has no -1: booleans and unsigned integers.
 
     >>> import tracebridge as tb
     >>> abs(tb.random.rademacher(tb.random.key(0), (3,))).tolist()
     [1, 1, 1]
     """
     kind = default_int() if dtype is None else canonicalize_explicit(dtype, "rademacher")
-    if is_unsigned(kind) or is_complex(kind) or kind == np.bool_:
-        msg = f"rademacher: got dtype {kind.name}, expected a signed integer or floating dtype"
+    if is_unsigned(kind) or kind == np.bool_:
+        msg = f"rademacher: got dtype {kind.name}, which has no -1"
         raise UnsupportedDtypeError(msg)
     statics = sizes_of("rademacher", shape), kind
     return sample(_rademacher_staged, key, (), statics, out_sharding)

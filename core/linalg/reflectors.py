@@ -15,6 +15,7 @@ from tracebridge.core.linalg.matrices import (
     as_dtype,
     columns_of,
     conj,
+    is_empty,
     least,
     matmul,
     per_matrix,
@@ -157,7 +158,9 @@ def triangularized(a: Value, *, pivoting: bool) -> list[Any]:
         changed = lax.select_n(lax.gt(columns_of(a.aval.shape), j), a, changed)
         return with_column(changed, j, kept), with_element(taus, j, tau), order
 
-    a, taus, order = repeated(k, step, (a, taus, columns))
+    # Without elements there are no reflectors, and the columns stay where they are.
+    state = (a, taus, columns)
+    a, taus, order = state if is_empty(a.aval) else repeated(k, step, state)
     return [a, taus, order] if pivoting else [a, taus]
 
 

@@ -8,11 +8,12 @@ from typing import Any
 import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
 from tracebridge.core.errors.argument_errors import ArgumentValueError
-from tracebridge.core.errors.shape_errors import RankError
+from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.linalg.svd import svd
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
+from tracebridge.core.symbolic.compare import is_empty
 from tracebridge.numpy._promote import normalize_axes, normalize_axis, promote_inexact
 from tracebridge.numpy._staging import value_of
 from tracebridge.numpy.linalg._systems import inv
@@ -212,12 +213,16 @@ def cond(x: ArrayLike, p: float | str | None = None) -> Array:
 
     Raises:
         ArgumentValueError: there is no such norm.
+        ShapeMismatchError: the matrices have no elements, or are not square where they must be.
 
     >>> import tracebridge.numpy as tnp
     >>> float(tnp.linalg.cond(tnp.diag(tnp.array([4.0, 2.0]))))
     2.0
     """
     (a,) = promote_inexact(value_of(x))
+    if any([is_empty(n) for n in a.aval.shape[-2:]]):
+        msg = f"cond: got {a.aval.str_short()}, expected matrices with elements"
+        raise ShapeMismatchError(msg)
     if p in (None, 2, -2):
         s = svd(a, compute_uv=False)
         ratio = s[..., -1] / s[..., 0] if p == -2 else s[..., 0] / s[..., -1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,9 +10,11 @@ import numpy as np
 import tracebridge.numpy as tnp
 from tracebridge._api.custom.custom_jvp import custom_jvp
 from tracebridge._api.derivatives.jvp import jvp
+from tracebridge._api.vectorize.vmap import vmap
 from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.errors.argument_errors import ArgumentValueError, UnsupportedArgumentError
-from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
+from tracebridge.core.lax.shape.axes import surely_less
 from tracebridge.core.linalg.blocks import complex_form
 from tracebridge.core.linalg.cholesky import cholesky as lax_cholesky
 from tracebridge.core.linalg.eigh import eigh as lax_eigh
@@ -239,7 +242,14 @@ def rsf2csf(T: ArrayLike, Z: ArrayLike, check_finite: bool = True) -> tuple[Arra
 
 def _unitary_factor(x: Value, method: str, eps: float | None, max_iterations: int | None) -> Any:
     if method == "qdwh":
-        return qdwh(x, eps=eps, max_iterations=max_iterations)[0]
+
+        def by_qdwh(x: Value) -> Any:
+            return qdwh(x, eps=eps, max_iterations=max_iterations)[0]
+
+        *batch, m, n = x.aval.shape
+        if not batch:
+            return by_qdwh(x)
+        return tnp.reshape(vmap(by_qdwh)(tnp.reshape(x, (math.prod(batch), m, n))), (*batch, m, n))
 
     def by_svd(x: Value) -> list[Any]:
         u, _, vh = linalg.svd(x, full_matrices=False)
@@ -259,7 +269,7 @@ def polar(
     """The polar decomposition: ``a = U P``, or with ``side="left"`` ``a = P U``.
 
     Args:
-        a: matrix of shape ``(m, n)``.
+        a: matrices of shape ``(..., m, n)``.
         side: on which side the positive semidefinite factor stands.
         method: ``"qdwh"`` or ``"svd"``. Both can be differentiated where ``a`` has full rank.
         eps: precision of ``qdwh``.
@@ -267,6 +277,7 @@ def polar(
 
     Raises:
         ArgumentValueError: another side or method.
+        RankError: ``a`` has fewer than 2 axes.
 
     >>> import tracebridge as tb
     >>> tb.scipy.linalg.polar(2 * tb.numpy.eye(2))[1].round(3).tolist()
@@ -276,7 +287,10 @@ def polar(
         msg = f"polar: side={side!r}, method={method!r}"
         raise ArgumentValueError(msg, expected="'left' or 'right', 'qdwh' or 'svd'")
     (x,) = inexact(a)
-    turned = x.aval.shape[0] < x.aval.shape[1]
+    if x.aval.ndim < 2:
+        msg = f"polar: got {x.aval.str_short()}, expected matrices"
+        raise RankError(msg)
+    turned = surely_less(*x.aval.shape[-2:])
     factor = _unitary_factor(adjoint(x) if turned else x, method, eps, max_iterations)
     unitary = adjoint(factor) if turned else factor
     back = adjoint(unitary)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tracebridge.core.lax as lax
-from tracebridge.core.dtypes.dtypes import is_complex
+from tracebridge.core.dtypes.dtypes import real_of
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.ad_util import full_of
@@ -19,6 +19,7 @@ from tracebridge.core.linalg.matrices import (
     lower_part,
     matmul,
     part,
+    real,
     take_columns,
     upper_part,
 )
@@ -55,9 +56,8 @@ def _lu(a: Value, permute_l: bool) -> Any:
     exchanged = take_columns(eye((*x.aval.shape[:-2], m, m), x.aval.dtype), order)
     if permute_l:
         return [rounded(matmul(exchanged, low), dtype), up]
-    # Zeros and ones are real, as SciPy has them.
-    exchanged = lax.real(exchanged) if is_complex(dtype) else rounded(exchanged, dtype)
-    return [exchanged, rounded(low, dtype), up]
+    # Permutations are real, those of complex matrices too.
+    return [rounded(real(exchanged), real_of(dtype)), rounded(low, dtype), up]
 
 
 def _lu_factor(a: Value) -> Any:

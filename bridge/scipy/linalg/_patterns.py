@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
@@ -133,7 +134,7 @@ def _leslie(f: Value, s: Value) -> Any:
 
 
 def _block_diag(*blocks: Value) -> Any:
-    xs = promote_dtypes(*blocks)
+    xs = [lax.convert_dtype(x, x.aval.dtype) for x in promote_dtypes(*blocks)]
     for x in xs:
         if x.aval.ndim > 2:
             msg = f"block_diag: got {x.aval.str_short()}, expected at most 2 axes"

@@ -105,6 +105,7 @@ def test_block_diag() -> None:
     blocks = (2.0, X[0, :3], X[:, :2], np.zeros((0, 2)))
     assert_allclose(sla.block_diag(*blocks), scipy.linalg.block_diag(*blocks), rtol=1e-6)
     assert (1, 0) == sla.block_diag().shape
+    assert not sla.block_diag(5, 6).weak_type
     assert (
         "complex64"
         == sla.block_diag(np.ones((1, 1), np.int32), np.full((1, 1), 1j, np.complex64)).dtype

@@ -95,6 +95,16 @@ def test_derivatives(dtype: Any, shape: tuple[int, ...], pivoting: bool, full: b
         check_grads(factors, (matrix(dtype, *shape),), 2, atol=1e-3, rtol=1e-3)
 
 
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0)])
+def test_reflectors_without_elements(shape: tuple[int, int]) -> None:
+    """There are none; the columns keep their order."""
+    found, taus, order = geqrf_p.bind(tb.numpy.zeros(shape), pivoting=True)
+
+    assert shape == found.shape
+    assert (0,) == taus.shape
+    assert list(range(shape[1])) == order.tolist()
+
+
 @pytest.mark.parametrize("portable", [False, True])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("left", [False, True])

@@ -115,6 +115,28 @@ def test_factors_are_scipys(dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("method", ["qdwh", "svd"])
+def test_polar_factors_of_batches(method: str) -> None:
+    """Each matrix has its own; there may be none."""
+    a = matrix(np.float32, 3, 4, 2)
+
+    u, p = la.polar(a, method=method)
+
+    for i in range(3):
+        close(reference.polar(a[i])[0], u[i], np.float32, 10)
+    close(a, np.matmul(u, p), np.float32, 10)
+    assert (0, 2, 2) == la.polar(np.zeros((0, 4, 2)), method=method)[1].shape
+    with pytest.raises(ValueError, match="expected matrices"):
+        la.polar(np.ones(3), method=method)
+
+
+def test_permutations_of_complex_matrices_are_real() -> None:
+    """As SciPy's are."""
+    a = matrix(np.complex64, 3, 3)
+
+    assert reference.lu(a)[0].dtype == la.lu(a)[0].dtype
+
+
+@pytest.mark.parametrize("method", ["qdwh", "svd"])
 @pytest.mark.parametrize("dtype", INEXACT)
 def test_derivatives_of_polar_factors(method: str, dtype: Any) -> None:
     """Both modes to second order, on both sides; with equal singular values too."""
