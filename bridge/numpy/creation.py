@@ -29,7 +29,7 @@ from tracebridge.core.ir.float0 import is_float0
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.value import Value
-from tracebridge.core.lax.ad_util import float0_of, full_of
+from tracebridge.core.lax.ad_util import copies_of, float0_of, full_of
 from tracebridge.core.runtime.arrays.argument_types import (
     DeviceLike,
     DimLike,
@@ -64,8 +64,7 @@ def _dim(d: object, name: str) -> Any:
 
 
 def _full(value: Value, shape: Shape, dtype: DType, weak: bool = False) -> Any:
-    value = lax.convert_dtype(value, dtype, weak)
-    return value if not shape else lax.broadcast_in_dim(value, shape, ())
+    return copies_of(value, shape, dtype, weak)
 
 
 _full_staged = StagedFunction(_full, "full")

@@ -44,6 +44,18 @@ def zeros_of(aval: ShapedArray) -> Value:
     return full_of(aval, 0)
 
 
+def copies_of(scalar: Value, shape: Sequence[Any], dtype: Any, weak: bool = False) -> Any:
+    """An array of copies of a scalar, converted to ``dtype``.
+
+    A number stands for all words of keys: there are arrays that keys are written into.
+    """
+    if is_extended(dtype) and scalar.aval.dtype != dtype:
+        blocks = copies_of(scalar, (*shape, *dtype.element_shape), dtype.element_dtype)
+        return dtype.from_blocks(blocks)
+    scalar = lax.convert_dtype(scalar, dtype, weak)
+    return lax.broadcast_in_dim(scalar, tuple(shape), ()) if shape else scalar
+
+
 def float0_of(shape: Sequence[object]) -> Any:
     """The tangent or cotangent of an integer or boolean array.
 

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from tracebridge.core import lax
-from tracebridge.core.dtypes.dtypes import is_bool, is_float, is_inexact, is_integer
-from tracebridge.core.dtypes.extended import ExtendedDType
+from tracebridge.core.dtypes.dtypes import is_bool, is_extended, is_float, is_inexact, is_integer
 from tracebridge.core.errors.base import InternalError
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError, UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
@@ -48,7 +47,7 @@ def any_dtype(dtype: DTypeLike) -> bool:
 
 def is_ordinary(dtype: DTypeLike) -> bool:
     """Accepts booleans and numbers: every dtype but keys and other extended ones."""
-    return not isinstance(dtype, ExtendedDType)
+    return not is_extended(dtype)
 
 
 def is_numeric(dtype: DTypeLike) -> bool:

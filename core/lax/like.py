@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracebridge.core import lax
 from tracebridge.core.dtypes.canonicalize import canonicalize, canonicalize_explicit
 from tracebridge.core.dtypes.dtypes import float0
 from tracebridge.core.errors.shape_errors import RankError
@@ -16,7 +15,7 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.float0 import is_float0
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal
-from tracebridge.core.lax.ad_util import float0_of
+from tracebridge.core.lax.ad_util import copies_of, float0_of
 from tracebridge.core.lax.device_put import at_sharding
 from tracebridge.core.lax.shape.axes import as_shape
 from tracebridge.core.lax.sharding_constraint import constrained_result
@@ -47,12 +46,11 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None
     if value.aval.ndim:
         msg = f"full: fill_value must be a scalar, got {value.aval.str_short()}"
         raise RankError(msg)
-    if dtype is not None:
-        kind = canonicalize_explicit(dtype, "full")
-        if kind == float0:
-            return float0_of(as_shape("full", shape))
-        value = lax.convert_dtype(value, kind)
-    out = lax.broadcast_in_dim(value, as_shape("full", shape), ())
+    kind = value.aval.dtype if dtype is None else canonicalize_explicit(dtype, "full")
+    if kind == float0:
+        return float0_of(as_shape("full", shape))
+    weak = dtype is None and value.aval.weak_type
+    out = copies_of(value, as_shape("full", shape), kind, weak)
     return out if sharding is None else at_sharding("full", out, sharding)
 
 
@@ -101,10 +99,9 @@ def full_like(
         msg = f"full_like: fill_value must be a scalar, got {value.aval.str_short()}"
         raise RankError(msg)
     if dtype is None:
-        value = lax.convert_dtype(value, like.dtype, like.weak_type)
+        out = copies_of(value, dims, like.dtype, like.weak_type)
     else:
-        value = lax.convert_dtype(value, canonicalize_explicit(dtype, "full_like"))
-    out = lax.broadcast_in_dim(value, dims, ())
+        out = copies_of(value, dims, canonicalize_explicit(dtype, "full_like"))
     return out if sharding is None else at_sharding("full_like", out, sharding)
 
 

@@ -234,6 +234,21 @@ def test_keys_are_no_numbers(call: Any) -> None:
             run(random.split(random.key(0), 3))
 
 
+def test_arrays_to_write_keys_into() -> None:
+    """Their words are all the same number; there are keys with the shape of others."""
+    ks = random.split(random.key(0), 3)
+    zero, one = [random.wrap_key_data(np.full(2, n, np.uint32)) for n in (0, 1)]
+
+    for made in (tnp.zeros(2, ks.dtype), tnp.empty(2, ks.dtype), tb.lax.full((2,), 0, ks.dtype)):
+        assert [True, True] == (made == zero).tolist()
+    assert [True] * 3 == (tnp.zeros_like(ks) == zero).tolist()
+    assert [True] * 3 == (tnp.ones_like(ks) == one).tolist()
+    assert [True] * 3 == (tb.lax.full_like(ks, 1) == one).tolist()
+    assert [True] * 3 == (tnp.full_like(ks, ks[1]) == ks[1]).tolist()
+    filled = tb.jit(lambda k: tnp.empty_like(k).at[1].set(k[2]))(ks)
+    assert [False, True, False] == (filled == ks[2]).tolist()
+
+
 def test_seeds_of_64_bits() -> None:
     """The longest seeds and data that there are, are taken."""
     for seed in (2**63 - 1, -(2**63)):
