@@ -11,6 +11,7 @@ from tracebridge._api.args.values import value_of
 from tracebridge.core._jaxlib.xla import batched_block_until_ready
 from tracebridge.core.config.transfer_guards import guards_in_force
 from tracebridge.core.dtypes.canonicalize import canonicalize
+from tracebridge.core.dtypes.dtypes import is_extended
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.runtime_errors import DonationError
 from tracebridge.core.ir.float0 import is_float0
@@ -235,7 +236,8 @@ def device_get(x: object) -> Any:
     """Fetch the arrays in ``x`` to the host.
 
     Args:
-        x: a tree; leaves that are no arrays, and traced values, are left alone.
+        x: a tree; leaves that are no arrays, traced values, and keys, which NumPy does not have,
+            are left alone.
 
     Returns:
         The same tree with NumPy arrays in place of arrays, and of objects with ``__array__``.
@@ -252,7 +254,7 @@ def device_get(x: object) -> Any:
 
 def _fetch(leaf: object) -> Any:
     if type(leaf) is Array:
-        return np.asarray(leaf)
+        return leaf if is_extended(leaf.dtype) else np.asarray(leaf)
     if isinstance(leaf, Tracer) or type(leaf) in _ON_HOST or not hasattr(leaf, "__array__"):
         return leaf
     return np.asarray(leaf)

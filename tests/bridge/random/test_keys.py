@@ -249,6 +249,16 @@ def test_arrays_to_write_keys_into() -> None:
     assert [False, True, False] == (filled == ks[2]).tolist()
 
 
+def test_keys_are_fetched_as_they_are() -> None:
+    """NumPy has no keys; what is beside them comes to the host."""
+    state = {"key": random.key(3), "step": tnp.zeros(2)}
+
+    fetched: Any = tb.device_get(state)
+
+    assert bool(state["key"] == fetched["key"])
+    assert np.ndarray is type(fetched["step"])
+
+
 def test_seeds_of_64_bits() -> None:
     """The longest seeds and data that there are, are taken."""
     for seed in (2**63 - 1, -(2**63)):
