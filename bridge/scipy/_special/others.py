@@ -186,16 +186,20 @@ def _logsumexp(
         log = tnp.where(more[-1], log, -math.inf)
         sign = sign * tnp.ones_like(log)
     axes = normalize_axes(axis, log.aval.ndim, "logsumexp")
-    most = tnp.max(lax.stop_gradient(log), axis=axes, keepdims=True, initial=-math.inf)
+    size = tnp.real(log)
+    most = tnp.max(lax.stop_gradient(size), axis=axes, keepdims=True, initial=-math.inf)
     # Where all are -inf, or one is inf, there is nothing to scale by.
     shift = tnp.where(tnp.isfinite(most), most, 0)
-    empty = log == -math.inf
+    empty = size == -math.inf
     parts = tnp.where(empty, 0, sign * tnp.exp(tnp.where(empty, 0, log - shift)))
     total = tnp.sum(parts, axis=axes, keepdims=True)
     none = total == 0
-    out = tnp.where(none, -math.inf, tnp.log(tnp.where(none, 1, tnp.abs(total))) + shift)
+    # Complex sums have a logarithm; with the sign there is that of the size alone.
+    plain = not signed and tnp.iscomplexobj(total)
+    out = tnp.log(tnp.where(none, 1, total if plain else tnp.abs(total))) + shift
+    out = tnp.where(none, -math.inf, out)
     result_sign = tnp.sign(total)
-    if not signed and has_b:
+    if not signed and has_b and not plain:
         out = tnp.where(result_sign < 0, math.nan, out)
     if not keepdims:
         out, result_sign = (tnp.squeeze(v, axis=axes) for v in (out, result_sign))
@@ -230,7 +234,7 @@ def logsumexp(
         b: factors of the exponentials, broadcastable to ``a``.
         keepdims: whether reduced axes stay, with size 1.
         return_sign: whether the sign of the sum is returned too; without it the logarithm of a
-            negative sum is NaN.
+            negative sum is NaN. Of complex sums the sign is the phase.
         where: which entries take part, broadcastable to ``a``.
 
     Returns:

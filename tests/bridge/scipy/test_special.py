@@ -165,6 +165,21 @@ def test_derivatives_at_the_guards(name: str, at: Any, expected: Any) -> None:
             )
 
 
+def test_logsumexp_of_complex_numbers() -> None:
+    """The principal value; with the sign the size's logarithm and the phase."""
+    numbers = np.random.default_rng(5)
+    a, b = (
+        (3 * numbers.normal(size=(2, 3)) + 3j * numbers.normal(size=(2, 3))).astype(np.complex64)
+        for _ in range(2)
+    )
+    for args in ((a, 1), (a, 1, b), (a.real, 1, b)):
+        found = [ours.logsumexp(*args), *ours.logsumexp(*args, return_sign=True)]
+        wanted = [special.logsumexp(*args), *special.logsumexp(*args, return_sign=True)]
+        for expected, actual in zip(wanted, found, strict=True):
+            assert expected.dtype == actual.dtype
+            np.testing.assert_allclose(np.asarray(actual), expected, rtol=1e-4)
+
+
 def test_logsumexp() -> None:
     """Weights, signs, masks, empty and infinite entries as SciPy's; gradients without NaN."""
     a = np.array([[1.0, -INF, 900.0], [0.0, 1.0, 2.0]])
