@@ -50,7 +50,7 @@ def iinfo(dtype: DTypeLike | int) -> Any:
     >>> int(dtypes.iinfo('int8').max)
     127
     """
-    kind = np.dtype(np.int64) if type(dtype) is int else dtypes.as_dtype(cast("DTypeLike", dtype))
+    kind = dtypes.as_dtype(np.int64 if type(dtype) is int else cast("DTypeLike", dtype))
     if kind not in dtypes.integers:
         msg = f"iinfo: got {kind}, expected an integer dtype; for floating dtypes call finfo"
         raise ValueError(msg)
