@@ -115,8 +115,7 @@ def array(
         msg = f"array: order={order!r}; arrays are row-major, use order='K' or 'C'"
         raise ArgumentValueError(msg)
     wanted = None if dtype is None else canonicalize_explicit(dtype, "array")
-    # As numpy.array; what shares memory may not lose its mask.
-    result = _convert(_without_mask(object) if copy else object, wanted, copy=copy)
+    result = _convert(object, wanted, copy=copy)
     if dtype is not None and result.aval.weak_type:
         result = lax.convert_dtype(result, result.aval.dtype, False)
     if result.aval.ndim < index_of(ndmin, "array", "ndmin"):
@@ -171,10 +170,6 @@ def _convert(x: object, dtype: DType | None, *, copy: bool) -> Any:
         return _of_numpy(np.asarray(view), dtype)
     msg = f"array: cannot convert {shown(x)} of type {type(x).__name__} to an array"
     raise UnsupportedDtypeError(msg)
-
-
-def _without_mask(x: Any) -> Any:
-    return x.data if isinstance(x, np.ma.MaskedArray) else x
 
 
 def _buffer_of(x: Any) -> memoryview | None:

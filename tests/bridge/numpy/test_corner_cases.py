@@ -347,15 +347,6 @@ def test_lists_take_the_dtype_of_the_numpy_numbers_in_them() -> None:
     assert np.float32 == tnp.array([np.int32(1), np.float32(2)]).dtype
 
 
-def test_copies_of_masked_arrays_have_no_mask() -> None:
-    """As in NumPy; what would share memory is refused."""
-    masked = np.ma.array([1, 2], mask=[True, False])
-
-    assert [1, 2] == tnp.array(masked).tolist()
-    with pytest.raises(ValueError, match="masked array"):
-        tnp.asarray(masked)
-
-
 def test_arrays_are_read_as_numbers_of_four_bits() -> None:
     """Two of each byte, the low one first, and back."""
     x = np.array([1.5, -2.0], np.float32)
