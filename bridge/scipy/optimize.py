@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import tracebridge.numpy as tnp
-from tracebridge.core.dtypes.dtypes import is_float
+from tracebridge.core.dtypes.dtypes import is_complex, is_float
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
+from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import shield
 from tracebridge.core.errors.shape_errors import RankError
 from tracebridge.core.runtime.arrays.array import Array
@@ -21,6 +22,18 @@ _OPTIONS = {
     "bfgs": ("maxiter", "norm", "gtol", "line_search_maxiter"),
     _LBFGS: ("maxiter", "norm", "maxcor", "ftol", "gtol", "maxfun", "maxgrad", "maxls"),
 }
+
+
+def _start(x0: ArrayLike) -> Any:
+    """The first point as a vector of floats."""
+    start: Any = tnp.asarray(x0)
+    if start.ndim != 1:
+        msg = f"minimize: x0 has {start.ndim} axes, expected a vector"
+        raise RankError(msg, hint="flatten it by tracebridge.flatten_util.ravel_pytree")
+    if is_complex(start.dtype):
+        msg = f"minimize: x0 is {start.dtype}, expected real numbers"
+        raise UnsupportedDtypeError(msg, hint="search for real and imaginary parts side by side")
+    return start if is_float(start.dtype) else start.astype(float)
 
 
 def minimize(
@@ -55,6 +68,7 @@ def minimize(
         ArgumentTypeError: ``args`` is no tuple.
         ArgumentValueError: no such method or option.
         RankError: ``x0`` is no vector, or ``fun`` gives no scalar.
+        UnsupportedDtypeError: ``x0`` is complex.
 
     >>> import tracebridge as tb
     >>> def f(x):
@@ -75,12 +89,7 @@ def minimize(
     if unknown:
         msg = f"minimize: unknown options {unknown} of {method!r}"
         raise ArgumentValueError(msg, expected=f"some of {list(_OPTIONS[kind])}")
-    start: Any = tnp.asarray(x0)
-    if start.ndim != 1:
-        msg = f"minimize: x0 has {start.ndim} axes, expected a vector"
-        raise RankError(msg, hint="flatten it by tracebridge.flatten_util.ravel_pytree")
-    if not is_float(start.dtype):
-        start = start.astype(float)
+    start = _start(x0)
 
     def objective(x: Array) -> Any:
         value: Any = tnp.asarray(fun(x, *args))

@@ -126,6 +126,8 @@ def test_bad_arguments() -> None:
         minimize(matyas, np.zeros(2), method="BFGS", options={"xtol": 1})
     with pytest.raises(RankError, match="x0 has 2 axes, expected a vector"):
         minimize(matyas, np.zeros((2, 2)), method="BFGS")
+    with pytest.raises(TypeError, match="x0 is complex64, expected real numbers"):
+        minimize(matyas, np.zeros(2, np.complex64), method="BFGS")
     with pytest.raises(RankError, match=r"fun gives an array of shape \(2,\)"):
         minimize(lambda x: x, np.zeros(2), method="BFGS")
 
