@@ -18,6 +18,9 @@ from tracebridge.core.control.loops.while_primitive import groups, while_p
 from tracebridge.core.control.pmap.jaxprs import axis_scope
 from tracebridge.core.control.pmap.primitive import pmap_p
 from tracebridge.core.control.scan.primitive import scan_p
+from tracebridge.core.control.shard_map.places import Place, stacked_over
+from tracebridge.core.control.shard_map.primitive import shard_map_p
+from tracebridge.core.control.shard_map.rules import axes_scope
 from tracebridge.core.control.solve.custom_linear_solve import linear_solve_p
 from tracebridge.core.dtypes.dtypes import is_inexact
 from tracebridge.core.errors.check_errors import (
@@ -145,6 +148,8 @@ class Checker:
             return self._while(state, app, args, line)
         if primitive is pmap_p:
             return self._map(state, app, args, line)
+        if primitive is shard_map_p:
+            return self._shard_map(state, app, args, line)
         part = BESIDE.get(primitive)
         if part is None:
             return current_trace().process(app, args)
@@ -246,6 +251,24 @@ class Checker:
         in_axes, out_axes = (None, *params["in_axes"]), (*[0] * n, *params["out_axes"])
         derived = pmap_p.derived(params, new.jaxpr, in_axes, out_axes)
         outs = pmap_p.bind(literal(0, np.int32), *args, **derived)
+        first = first_failure(outs[0])
+        found = [lax.dynamic_index_in_dim(x, first, keepdims=False) for x in outs[:n]]
+        state.merge(found[0], found[1:], new.layout)
+        return outs[n:]
+
+    def _shard_map(self, state: State, app: Application, args: list[Any], line: str) -> list[Any]:
+        """Each device starts without an error; the first one that has one says it."""
+        params = app.params
+        with axes_scope(params):
+            new = self.checked(params["jaxpr"], (), line)
+        if _as_before(new, params["jaxpr"]):
+            return current_trace().process(app, args)
+        n, names = 1 + len(new.layout), params["names"]
+        in_places = Place(()), *params["in_places"]
+        own = [stacked_over(names, a) for a in new.jaxpr.out_avals[:n]]
+        out_places = *own, *params["out_places"]
+        derived = shard_map_p.derived(params, new.jaxpr, in_places, out_places)
+        outs = shard_map_p.bind(literal(0, np.int32), *args, **derived)
         first = first_failure(outs[0])
         found = [lax.dynamic_index_in_dim(x, first, keepdims=False) for x in outs[:n]]
         state.merge(found[0], found[1:], new.layout)

@@ -433,3 +433,18 @@ def test_an_error_of_unchecked_functions_is_known_while_tracing():
         return y
 
     assert 2.0 == float(tb.jit(run)(1.0))
+
+
+def test_inside_shard_map():
+    """What fails on a device is found: checks of one's own, and those of operations."""
+    mesh = tb.make_mesh((1,), ("d",))
+    spec = tb.P("d")
+
+    def body(x):
+        ck.check(tnp.all(x < 3), "too large: {}", x.max())
+        return lax.axis_index("d") + x / x
+
+    f = tb.jit(tb.shard_map(body, mesh=mesh, in_specs=spec, out_specs=spec))
+    assert found(f, X) == "too large: 3.0"
+    assert found(f, X[1:3]) is None
+    assert found(f, X[:2]) == "division by zero in div"
