@@ -105,8 +105,7 @@ def conv_general_dilated(
     preferred = preferred_element_type
     pads = canonical_padding(call, padding, sizes, kernel, strides)
     if any([not isinstance(p, int) for pair in pads for p in pair]):
-        x = _padded(x, numbers.lhs_spec[2:], pads, gaps)
-        pads, gaps = ((0, 0),) * n, (1,) * n
+        x, pads, gaps = _padded(x, numbers.lhs_spec[2:], pads, gaps)
     out = conv_general_dilated_p.bind(
         x,
         y,
@@ -125,12 +124,18 @@ def conv_general_dilated(
     return out if out_sharding is None else constrained_result(call, out, out_sharding)
 
 
-def _padded(x: Any, axes: Sequence[int], pads: Any, gaps: Sequence[int]) -> Any:
-    """The operand with zeros around and between: XLA convolves with padding that it knows."""
+def _padded(
+    x: Any, axes: Sequence[int], pads: Any, gaps: Sequence[int]
+) -> tuple[Any, Any, tuple[int, ...]]:
+    """The operand with zeros around and between, and the padding and gaps that are left.
+
+    XLA convolves with padding that it knows.
+    """
     config: list[Any] = [(0, 0, 0)] * x.aval.ndim
     for axis, (low, high), gap in zip(axes, pads, gaps, strict=True):
         config[axis] = low, high, gap - 1
-    return lax.pad(x, zeros_of(x.aval.update(shape=(), weak_type=False)), config)
+    padded = lax.pad(x, zeros_of(x.aval.update(shape=(), weak_type=False)), config)
+    return padded, ((0, 0),) * len(gaps), (1,) * len(gaps)
 
 
 def _ints(call: str, name: str, values: Sequence[Any], n: int) -> tuple[int, ...]:
