@@ -16,7 +16,7 @@ from tracebridge.core.control.loops.while_loop import while_loop
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
-from tracebridge.numpy.linalg import eigh
+from tracebridge.numpy.linalg._decompositions import eigh
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.value import Value
