@@ -171,7 +171,7 @@ def _nearest(n: Any, m: Any) -> Any:
     if isinstance(n, int) and isinstance(m, int):
         places = (np.arange(m, dtype=np.float32) + np.float32(0.5)) * n / m
         return tnp.asarray(np.floor(places).astype(np.int32))
-    old, new = (as_dtype(tnp.asarray(size), np.float32) for size in (n, m))
+    old, new = (as_dtype(tnp.asarray(size), np.dtype(np.float32)) for size in (n, m))
     return tnp.floor((tnp.arange(m, dtype=np.float32) + 0.5) * old / new).astype(np.int32)
 
 

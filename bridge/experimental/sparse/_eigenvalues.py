@@ -53,12 +53,12 @@ def lobpcg_standard(A: Any, X: Any, m: int = 100, tol: Any = None) -> tuple[Any,
     >>> print(w.round(3))
     [19. 18.]
     """
-    X = tnp.asarray(X)
-    _check(A, X)
-    limit = float(tnp.finfo(X.dtype).eps) if tol is None else tol
+    start = tnp.asarray(X)
+    _check(A, start)
+    limit = float(tnp.finfo(start.dtype).eps) if tol is None else tol
     if callable(A):
-        return _solve(A, X, m, limit)
-    return _with_matrix(tnp.asarray(A), X, m, limit)
+        return _solve(A, start, m, limit)
+    return _with_matrix(tnp.asarray(A), start, m, limit)
 
 
 def _check(A: Any, X: Value) -> None:
@@ -86,29 +86,29 @@ def _with_matrix(A: Any, X: Any, m: Any, tol: Any) -> tuple[Any, Any, Any]:
     return _solve(lambda x: _product(A, x), X, m, tol)
 
 
-def _solve(action: Operator, X: Any, m: Any, tol: Any) -> tuple[Any, Any, Any]:
-    n, k = X.shape
-    X = _orthonormal(X)
-    product = action(X)
-    theta = _real_diagonal(X, product)
-    state = tnp.int32(0), tnp.int32(0), theta, X, tnp.zeros_like(X), product - X * theta
+def _solve(action: Operator, x: Any, m: Any, tol: Any) -> tuple[Any, Any, Any]:
+    n, k = x.shape
+    x = _orthonormal(x)
+    product = action(x)
+    theta = _real_diagonal(x, product)
+    state = tnp.int32(0), tnp.int32(0), theta, x, tnp.zeros_like(x), product - x * theta
 
     def unfinished(state: Any) -> Any:
         step, n_found, *_ = state
         return (step < m) & (n_found < k)
 
     def improve(state: Any) -> Any:
-        step, _, theta, X, P, R = state
-        R = _against(tnp.concatenate([X, P], axis=1), R)
-        theta, X, P = _best(action, tnp.concatenate([X, P, R], axis=1), k)
-        product = action(X)
-        R = product - X * theta
+        step, _, theta, x, p, r = state
+        r = _against(tnp.concatenate([x, p], axis=1), r)
+        theta, x, p = _best(action, tnp.concatenate([x, p, r], axis=1), k)
+        product = action(x)
+        r = product - x * theta
         scale = 10 * n * (abs(theta) + _norms(product))
-        n_found = (_norms(R) < tol * scale).sum(dtype="int32")
-        return step + 1, n_found, theta, X, P, R
+        n_found = (_norms(r) < tol * scale).sum(dtype="int32")
+        return step + 1, n_found, theta, x, p, r
 
-    steps, _, theta, X, _, _ = while_loop(unfinished, improve, state)
-    return theta, X, steps
+    steps, _, theta, x, _, _ = while_loop(unfinished, improve, state)
+    return theta, x, steps
 
 
 def _best(action: Operator, basis: Any, k: int) -> tuple[Any, Any, Any]:
@@ -126,46 +126,46 @@ def _best(action: Operator, basis: Any, k: int) -> tuple[Any, Any, Any]:
     return values, _normalized(_product(basis, vectors)), _normalized(_product(basis, moved))
 
 
-def _against(basis: Any, X: Any) -> Any:
-    """An orthonormal basis of what ``X`` adds to one; zeros where it is nothing."""
-    size = _norms(X)
+def _against(basis: Any, x: Any) -> Any:
+    """An orthonormal basis of what ``x`` adds to one; zeros where it is nothing."""
+    size = _norms(x)
     for _ in range(2):
-        X = X - _product(basis, _product(_adjoint(basis), X))
+        x = x - _product(basis, _product(_adjoint(basis), x))
     # What is left of a column by rounding alone says nothing.
-    X = tnp.where(_norms(X) > 10 * tnp.finfo(X.dtype).eps * size, X, 0)
-    X = _orthonormal(X)
-    X = X - _product(basis, _product(_adjoint(basis), X))
-    return _normalized(tnp.where(_norms(X) > 0.5, X, 0))
+    x = tnp.where(_norms(x) > 10 * tnp.finfo(x.dtype).eps * size, x, 0)
+    x = _orthonormal(x)
+    x = x - _product(basis, _product(_adjoint(basis), x))
+    return _normalized(tnp.where(_norms(x) > 0.5, x, 0))
 
 
-def _orthonormal(X: Any) -> Any:
+def _orthonormal(x: Any) -> Any:
     """An orthonormal basis of the columns, by their products; zeros for what they lack."""
-    eps = tnp.finfo(X.dtype).eps
+    eps = tnp.finfo(x.dtype).eps
     for _ in range(2):
-        X = _normalized(X)
-        values, vectors = eigh(_product(_adjoint(X), X))
-        kept = values > 10 * X.shape[1] * eps * values[-1:]
-        X = _product(X, vectors) / tnp.sqrt(tnp.where(kept, values, 1))
-        X = tnp.where(kept, X, 0)
-    return _normalized(X)
+        x = _normalized(x)
+        values, vectors = eigh(_product(_adjoint(x), x))
+        kept = values > 10 * x.shape[1] * eps * values[-1:]
+        x = _product(x, vectors) / tnp.sqrt(tnp.where(kept, values, 1))
+        x = tnp.where(kept, x, 0)
+    return _normalized(x)
 
 
-def _normalized(X: Any) -> Any:
-    norms = _norms(X)
-    return X / tnp.where(norms == 0, 1, norms)
+def _normalized(x: Any) -> Any:
+    norms = _norms(x)
+    return x / tnp.where(norms == 0, 1, norms)
 
 
-def _norms(X: Any) -> Any:
+def _norms(x: Any) -> Any:
     """Of the columns."""
-    return tnp.sqrt((abs(X) ** 2).sum(axis=0))
+    return tnp.sqrt((abs(x) ** 2).sum(axis=0))
 
 
-def _real_diagonal(X: Any, product: Any) -> Any:
-    return (X.conj() * product).sum(axis=0).real
+def _real_diagonal(x: Any, product: Any) -> Any:
+    return (x.conj() * product).sum(axis=0).real
 
 
-def _adjoint(X: Any) -> Any:
-    return X.conj().T
+def _adjoint(x: Any) -> Any:
+    return x.conj().T
 
 
 def _product(A: Any, B: Any) -> Any:
