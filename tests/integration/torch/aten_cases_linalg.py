@@ -160,6 +160,8 @@ def masks() -> list[Case]:
     both = torch.tensor([[True, False, True, False]] * 2 + [[False] * 4])
     columns = torch.tensor([True, True, False, True])
     return [
+        *[case("nonzero_static", both, size=n) for n in (2, 6)],
+        case("nonzero_static", x, size=30, fill_value=7),
         case("index_put", x, [rows], r(2, 4, 2)),
         case("index_put", x, [rows], r(4, 2), True),
         case("index_put", x, [both], r(4, 2)),

@@ -216,6 +216,11 @@ def _put(x: Value, index: Value, source: Value, accumulate: bool = False) -> Any
     return tnp.reshape(at.add(values) if accumulate else at.set(values), x.shape)
 
 
+def _nonzero_static(x: Value, *, size: Any, fill_value: int = -1) -> Any:
+    """Places of elements that are not zero, as many as there is room for."""
+    return cast(tnp.argwhere(x, size=size, fill_value=fill_value), np.dtype(np.int64))
+
+
 def _repeat_interleave(repeats: Value, *, output_size: int) -> Any:
     """Positions, each as often as it says."""
     ends = tnp.cumsum(repeats)
@@ -251,6 +256,7 @@ ROWS: Final[dict[str, Operator]] = {
     "index_select.default": _index_select,
     "masked_scatter.default": _masked_scatter,
     "multilabel_margin_loss_forward.default": _multilabel_margin_loss,
+    "nonzero_static.default": _nonzero_static,
     "put.default": _put,
     "repeat_interleave.Tensor": _repeat_interleave,
     "scatter.reduce": _scatter_by,
