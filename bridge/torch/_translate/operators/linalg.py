@@ -227,29 +227,6 @@ def _pinv(x: Value, *, atol: Any = None, rtol: Any = None, hermitian: bool = Fal
     return tnp.linalg.pinv(x, rtol=rtol)
 
 
-def _lstsq(
-    a: Value, b: Value, rcond: float | None = None, *, driver: str | None = None
-) -> tuple[Any, Any, Any, Any]:
-    """Least squares by the pseudoinverse. What else torch gives depends on LAPACK's function."""
-    is_vector = b.ndim == a.ndim - 1 and b.shape == a.shape[:-1]
-    rhs = b[..., None] if is_vector else b
-    m, n = a.shape[-2:]
-    least = max(m, n) * float(tnp.finfo(a.dtype).eps) if rcond is None else rcond
-    x = tnp.matmul(tnp.linalg.pinv(a, rtol=least), rhs)
-    sizes = svd(lax.stop_gradient(a), compute_uv=False)
-    largest = tnp.max(sizes, axis=-1, keepdims=True, initial=0)
-    rank = cast(tnp.sum(sizes > largest * cast(least, sizes.dtype), -1), np.dtype(np.int64))
-    left = tnp.sum(tnp.abs(tnp.matmul(a, x) - rhs) ** 2, -2) if m > n else None
-    none = _empty(sizes)
-    by_svd = driver in {"gelsd", "gelss"}
-    return (
-        x[..., 0] if is_vector else x,
-        none if left is None or driver in {None, "gelsy"} else left,
-        cast(tnp.zeros((0,)), rank.dtype) if driver == "gels" else rank,
-        sizes if by_svd else none,
-    )
-
-
 ROWS: Final[dict[str, Operator]] = {
     "linalg_cholesky_ex.default": _cholesky,
     "cholesky.default": lambda x, upper=False: _cholesky(x, upper=upper)[0],
@@ -265,7 +242,6 @@ ROWS: Final[dict[str, Operator]] = {
     "_linalg_eigvals.default": _eigvals,
     "_linalg_svd.default": _svd,
     "linalg_qr.default": _qr,
-    "linalg_lstsq.default": _lstsq,
     "linalg_lu.default": _lu,
     "linalg_lu_factor_ex.default": _lu_factor,
     "linalg_lu_solve.default": _lu_solve,
