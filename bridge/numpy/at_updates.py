@@ -13,6 +13,7 @@ from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.sharding_constraint import constrained_result
+from tracebridge.core.lax.unsplit import unsplit_leaves
 from tracebridge.core.runtime.arrays.argument_types import ShardingLike
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.numpy._in_turn import NOWHERE, apply_in_turn, known_distinct, positions_in
@@ -60,6 +61,8 @@ def _method(name: str, doc: str) -> Callable[..., Any]:
     ) -> Any:
         try:
             x, index = self._x, self._index
+            if out_sharding is not None:
+                x, index, values = unsplit_leaves((x, index, values))
             options = (mode, indices_are_sorted, unique_indices, wrap_negative_indices)
             if combine is None:
                 out = updated(x, index, name, values, *options)
@@ -114,8 +117,11 @@ class IndexUpdateRef:
         """
         try:
             how = scatter_mode(mode)
-            if has_windows(self._index):
-                cut = Cut(self._x, self._index, wrap=wrap_negative_indices)
+            x, index = self._x, self._index
+            if out_sharding is not None:
+                x, index = unsplit_leaves((x, index))
+            if has_windows(index):
+                cut = Cut(x, index, wrap=wrap_negative_indices)
                 out = IndexUpdateRef(cut.part, cut.rest).get(
                     indices_are_sorted=indices_are_sorted,
                     unique_indices=unique_indices,
@@ -126,12 +132,12 @@ class IndexUpdateRef:
                 )
                 filling = how is lax.GatherScatterMode.FILL_OR_DROP
                 return cut.filled(as_value(out), fill_value) if filling else out
-            static, arrays = split_index(self._index)
+            static, arrays = split_index(index)
             if not wrap_negative_indices:
                 clamp = how is not lax.GatherScatterMode.FILL_OR_DROP
                 static, arrays = count_from_start(static, arrays, clamp=clamp)
             out = take_index(
-                self._x,
+                x,
                 static,
                 arrays,
                 mode=how,

@@ -201,6 +201,9 @@ def _filled_like(
         if type(part) is Array:
             return put_copies(part, ShapedArray(sizes, kind, weak), place)
     filled = _full_staged((value,), (sizes, kind, weak))
+    split = getattr(getattr(a, "aval", None), "split", None)
+    if is_free and split is not None:
+        return lax.sharding_constraint_p.bind(filled, sharding=split)
     return on_device(filled, device, out_sharding, name)
 
 

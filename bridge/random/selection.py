@@ -10,7 +10,7 @@ import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import canonicalize_explicit, default_int
-from tracebridge.core.dtypes.dtypes import is_integer, is_unsigned
+from tracebridge.core.dtypes.dtypes import is_inexact, is_integer, is_unsigned
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, kind_of
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
@@ -230,7 +230,7 @@ def choice(
         if chances.shape != (n,):
             msg = f"choice: p has shape {chances.shape}, expected {(n,)}, one number per element"
             raise ShapeMismatchError(msg)
-        chances = chances if not is_integer(chances.dtype) else chances.astype(float)
+        chances = chances if is_inexact(chances.dtype) else chances.astype(float)
         if replace:
             where = sample(_weighted_staged, key, (chances,), (sizes,))
         else:

@@ -23,6 +23,7 @@ from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.lax.contract.precision import canonical_precision
 from tracebridge.core.lax.families import operands
 from tracebridge.core.lax.sharding_constraint import constrained_result
+from tracebridge.core.lax.unsplit import unsplit
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.value import Operand
@@ -106,6 +107,8 @@ def conv_general_dilated(
     pads = canonical_padding(call, padding, sizes, kernel, strides)
     if any([not isinstance(p, int) for pair in pads for p in pair]):
         x, pads, gaps = _padded(x, numbers.lhs_spec[2:], pads, gaps)
+    if out_sharding is not None:
+        x, y = unsplit(x), unsplit(y)
     out = conv_general_dilated_p.bind(
         x,
         y,

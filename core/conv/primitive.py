@@ -15,9 +15,11 @@ from tracebridge.core.conv.numbers import spatial_sizes
 from tracebridge.core.dtypes.dtypes import int32, is_bool, is_complex, is_inexact, real_of
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
+from tracebridge.core.errors.transform_errors import ShardingTypeError
 from tracebridge.core.ir.aval import ShapedArray, result_aval
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive, is_linear_input
+from tracebridge.core.ir.splits import entries_of, same_along_others, split_of
 from tracebridge.core.lax.contract.precision import precision_attributes
 from tracebridge.core.lax.families import check_ordinary
 from tracebridge.core.lowering.context import register_platform_lowering
@@ -59,6 +61,21 @@ class ConvGeneralDilated(Primitive):
             msg = f"conv_general_dilated: got {x.str_short()} and {y.str_short()}"
             raise DtypeMismatchError(msg, expected="one dtype", hint="say preferred_element_type")
         return result_aval(avals, shape)
+
+    def split_results(
+        self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: Any
+    ) -> Any:
+        """As the images are, where each device can do without the parts of others."""
+        (x, y), numbers = avals, params["dimension_numbers"]
+        if y.split is not None or entries_of(x)[numbers.lhs_spec[1]] is not None:
+            raise ShardingTypeError(
+                f"conv_general_dilated of {x.str_short()} and {y.str_short()}: Please specify the "
+                "output sharding via `out_sharding` parameter"
+            )
+        order = [numbers.lhs_spec[numbers.out_spec.index(i)] for i in range(x.ndim)]
+        if order == list(range(x.ndim)):
+            return [same_along_others("conv_general_dilated", x, outs[0].shape)]
+        return [split_of(self.name, avals, tuple([entries_of(x)[i] for i in order]))]
 
     def lower(self, ctx: LoweringContext, *operands: Any, **params: Any) -> Any:
         out = ctx.aval_out

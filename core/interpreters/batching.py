@@ -9,9 +9,14 @@ from tracebridge.core.config.values import option
 from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
 from tracebridge.core.interpreters.leaks import check_no_leaks
 from tracebridge.core.interpreters.located import Located, located, origin_of, wants_location
-from tracebridge.core.interpreters.staged_rules import name_of_axis, staged_batch
+from tracebridge.core.interpreters.staged_rules import (
+    axis_of_types,
+    batched_with,
+    name_of_axis,
+    staged_batch,
+)
 from tracebridge.core.interpreters.staging import stage
-from tracebridge.core.ir.aval import ShapedArray, batched_aval, element_aval
+from tracebridge.core.ir.aval import ShapedArray, element_aval
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
 from tracebridge.core.ir.trace import Trace, current_trace
 from tracebridge.core.ir.tracer import Tracer
@@ -132,6 +137,8 @@ def batch_flat(
 
     ``label``: what messages call the transformation.
     """
+    if any([v.aval.split is not None for v in values]):
+        axis = axis_of_types(axis, values, dims)
     trace = BatchTrace(current_trace(), size, axis)
     if wants_location(label):
         trace = located(LocatedBatchTrace(trace.parent, size, axis), label)
@@ -198,5 +205,5 @@ def _stage_batch(
                 out_dims.append(0)
         return results
 
-    avals = [batched_aval(a, size, d) for a, d in zip(jaxpr.in_avals, in_dims, strict=True)]
+    avals = [batched_with(a, size, d, axis) for a, d in zip(jaxpr.in_avals, in_dims, strict=True)]
     return stage(run, avals, jaxpr.debug, locate=False), tuple(out_dims)

@@ -11,13 +11,22 @@ from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core.dtypes.dtypes import float0
 from tracebridge.core.errors.base import InternalError
-from tracebridge.core.errors.transform_errors import ClosedOverValueError, LinearityError
+from tracebridge.core.errors.transform_errors import (
+    AxisSpecError,
+    ClosedOverValueError,
+    LinearityError,
+)
 from tracebridge.core.interpreters.split_by_known import split_by_known
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray, batched_aval
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
 from tracebridge.core.ir.primitive import LinearInput, Primitive, is_default
+from tracebridge.core.ir.splits import entries_of
 from tracebridge.core.ir.tracer import Tracer
+from tracebridge.core.sharding.context import get_abstract_mesh
+from tracebridge.core.sharding.named import NamedSharding
+from tracebridge.core.sharding.partition_spec import PartitionSpec, entry_names
+from tracebridge.core.sharding.splits import explicit_split
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -277,16 +286,20 @@ def _stage_transpose(app: Application, mask: int, ct_mask: int) -> StagedRule:
 
 @final
 class SpmdAxis:
-    """A mapped axis that is spread over axes of a mesh: its own name, or None, and theirs."""
+    """A mapped axis that is spread over axes of a mesh: its own name, or None, and theirs.
 
-    __slots__ = ("name", "spmd_name")
+    ``mesh`` is an abstract one if these are Explicit axes, which types of whole values name.
+    """
 
-    def __init__(self, name: Any, spmd_name: tuple[Any, ...]) -> None:
+    __slots__ = ("mesh", "name", "spmd_name")
+
+    def __init__(self, name: Any, spmd_name: tuple[Any, ...], mesh: Any = None) -> None:
         self.name = name
         self.spmd_name = spmd_name
+        self.mesh = mesh
 
     def _key(self) -> tuple[Any, ...]:
-        return self.name, self.spmd_name
+        return self.name, self.spmd_name, self.mesh
 
     def __eq__(self, other: object) -> bool:
         return self._key() == other._key() if isinstance(other, SpmdAxis) else NotImplemented
@@ -296,6 +309,58 @@ class SpmdAxis:
 
     def __repr__(self) -> str:
         return f"SpmdAxis({self.name!r}, {self.spmd_name!r})"
+
+
+def axis_of_types(axis: Any, values: Sequence[Any], dims: Sequence[int | None]) -> Any:
+    """``axis``, spread as the mapped axes of values are according to their types.
+
+    Raises:
+        AxisSpecError: they are spread in different ways, or ``spmd_axis_name`` is given as well.
+    """
+    found: list[Any] = []
+    for value, dim in zip(values, dims, strict=True):
+        split = value.aval.split
+        if dim is not None and split is not None and split.spec[dim] is not None:
+            found.append((split.mesh, entry_names(split.spec[dim])))
+    if not found or (type(axis) is SpmdAxis and axis.mesh is not None):
+        return axis
+    if type(axis) is SpmdAxis:
+        raise AxisSpecError(
+            "vmap: Only one of spmd_axis_name or arrays sharded on `Explicit` mesh axis type is "
+            f"allowed. Got spmd_axis_name={axis.spmd_name} and mapped axes over {found[0][1]}"
+        )
+    if any([other != found[0] for other in found]):
+        raise AxisSpecError(
+            "vmap: Mapped away dimension of inputs passed to vmap should be sharded the same. Got "
+            f"{', '.join([str(names) for _, names in found])}",
+            hint="reshard them first: tracebridge.sharding.reshard",
+        )
+    mesh, names = found[0]
+    return SpmdAxis(axis, names, mesh)
+
+
+def axis_inside(axis: Any, *, spread: bool) -> Any:
+    """``axis`` for a program of one device, where the mesh in force has axes of type Manual.
+
+    ``spread``: its devices have the elements among them, so that types inside say nothing of it.
+    """
+    if type(axis) is not SpmdAxis or axis.mesh is None:
+        return axis
+    mesh = get_abstract_mesh()
+    same = mesh.shape_tuple == axis.mesh.shape_tuple and not spread
+    return SpmdAxis(axis.name, axis.spmd_name, mesh if same else None)
+
+
+def batched_with(aval: ShapedArray, size: object, dim: int | None, axis: object) -> ShapedArray:
+    """The aval of a batch, whose new axis is split as ``axis`` says."""
+    whole = batched_aval(aval, size, dim)
+    mesh = axis.mesh if type(axis) is SpmdAxis else None
+    if mesh is None or dim is None:
+        return whole
+    entries = [*entries_of(whole)]
+    entries[dim] = axis.spmd_name  # type: ignore[attr-defined] - it is an SpmdAxis
+    sharding = NamedSharding(mesh, PartitionSpec(*entries))
+    return whole.with_split(explicit_split(sharding, whole.ndim))
 
 
 def name_of_axis(axis: object) -> Any:
@@ -335,6 +400,6 @@ def staged_batch(
             out, out_dims = app.primitive.batch(context, list(values), list(dims), **app.params)
             return (list(out), tuple(out_dims)) if app.multiple else ([out], (out_dims,))
 
-        avals = [batched_aval(a, size, d) for a, d in zip(app.avals, dims, strict=True)]
+        avals = [batched_with(a, size, d, axis) for a, d in zip(app.avals, dims, strict=True)]
         staged = staged_rules[key] = stage_rule(app, run, avals)
     return staged

@@ -49,12 +49,13 @@ class Application:
         self.params = params
         self.multiple = primitive.multiple_results
         result: Any = primitive.abstract_eval(*avals, **params)
-        if self.multiple:
-            self.outs: tuple[ShapedArray, ...] = tuple(result)
-            self.out: Any = None
-        else:
-            self.outs = (result,)
-            self.out = result
+        self.outs: tuple[ShapedArray, ...] = tuple(result) if self.multiple else (result,)
+        if primitive.decides_splits or any([a.split is not None for a in avals]):
+            splits = primitive.split_results(avals, self.outs, **params)
+            if splits is not None:
+                pairs = zip(self.outs, splits, strict=True)
+                self.outs = tuple([out.with_split(split) for out, split in pairs])
+        self.out: Any = None if self.multiple else self.outs[0]
         self.effects: Effects = primitive.effects(*avals, **params)
         self.recipe: Any = None
         # Whether Python functions are in the parameters, at any depth; None: not looked at yet.

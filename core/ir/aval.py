@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from tracebridge.core.dtypes.dtypes import is_extended, short_name, tangent_dtype
-from tracebridge.core.sharding.abstract_mesh import AbstractMesh
+from tracebridge.core.sharding.context import get_abstract_mesh
 from tracebridge.core.sharding.named import NamedSharding
-from tracebridge.core.sharding.partition_spec import PartitionSpec
+from tracebridge.core.sharding.partition_spec import PartitionSpec, entry_names
+from tracebridge.core.sharding.splits import check_even, explicit_split
 from tracebridge.core.util.caching import interned
 from tracebridge.core.util.public_path import public_path
 
@@ -20,11 +21,8 @@ if TYPE_CHECKING:
 
 Shape = tuple[Any, ...]
 
-# Types say nothing of places: the mesh of their shardings has no axes.
-_NO_MESH = AbstractMesh((), ())
-
-# One object per (shape, dtype, weak_type): equality is identity, hashing is the default. Entries
-# are weak, so that a program that sees ever new shapes does not grow the table for ever.
+# One object per (shape, dtype, weak_type, split): equality is identity, hashing is the default.
+# Entries are weak, so that a program that sees ever new shapes does not grow the table for ever.
 _INTERNED: dict[tuple[Any, ...], weakref.ReferenceType[ShapedArray]] = {}
 
 
@@ -33,9 +31,10 @@ _INTERNED: dict[tuple[Any, ...], weakref.ReferenceType[ShapedArray]] = {}
 class ShapedArray:
     """Shape, dtype and weak type of an array. Interned: compare with ``is``.
 
-    ``mlir_type``, ``strong`` and ``tangent`` memoise what other layers derive from an aval. The
-    constructor and ``update`` take ``sharding``, ``manual_axis_type`` and ``memory_space``
-    without effect: types say nothing of places.
+    ``mlir_type``, ``strong`` and ``tangent`` memoise what other layers derive from an aval.
+    ``split`` is how it is divided over axes of type Explicit, a ``NamedSharding`` over an abstract
+    mesh with an entry for each axis; None if over none. The constructor and ``update`` take
+    ``manual_axis_type`` and ``memory_space`` without effect.
     """
 
     __slots__ = (
@@ -45,6 +44,7 @@ class ShapedArray:
         "ndim",
         "shape",
         "size",
+        "split",
         "strong",
         "tangent",
         "weak_type",
@@ -55,6 +55,7 @@ class ShapedArray:
     weak_type: bool
     ndim: int
     size: Any
+    split: NamedSharding | None
     mlir_type: Any
     strong: ShapedArray
     tangent: ShapedArray
@@ -69,21 +70,24 @@ class ShapedArray:
         manual_axis_type: object = None,
         memory_space: object = None,
     ) -> ShapedArray:
-        del sharding, manual_axis_type, memory_space
+        del manual_axis_type, memory_space
         if type(shape) is not tuple:
             shape = tuple(shape)
         if not isinstance(dtype, np.dtype) and not is_extended(dtype):
             dtype = np.dtype(dtype)
-        key = (shape, dtype, weak_type)
+        split = None if sharding is None else explicit_split(sharding, len(shape))
+        if split is not None:
+            check_even(split, shape)
+        key = (shape, dtype, weak_type, split)
         reference = _INTERNED.get(key)
         if reference is not None:
             found = reference()
             if found is not None:
                 return found
-        return _make(shape, dtype, weak_type)
+        return _make(*key)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ShapedArray, (self.shape, self.dtype, self.weak_type)
+        return _restored, (self.shape, self.dtype, self.weak_type, self.split)
 
     def __copy__(self) -> ShapedArray:
         return self
@@ -101,32 +105,53 @@ class ShapedArray:
         manual_axis_type: object = None,
         memory_space: object = None,
     ) -> ShapedArray:
-        """The aval with some of its fields replaced.
+        """The aval with some of its fields replaced; another shape is split over no axis.
 
         The lookup of `__new__` is repeated here: each result of a rule is made by this method.
         """
-        del sharding, manual_axis_type, memory_space
+        del manual_axis_type, memory_space
+        split = self.split
         if shape is None:
             shape = self.shape
-        elif type(shape) is not tuple:
-            shape = tuple(shape)
+        else:
+            if type(shape) is not tuple:
+                shape = tuple(shape)
+            if split is not None and shape != self.shape:
+                split = None
+        if sharding is not None:
+            split = explicit_split(sharding, len(shape))
         if dtype is None:
             dtype = self.dtype
         elif not isinstance(dtype, np.dtype) and not is_extended(dtype):
             dtype = np.dtype(dtype)
         if weak_type is None:
             weak_type = self.weak_type
-        reference = _INTERNED.get((shape, dtype, weak_type))
+        reference = _INTERNED.get((shape, dtype, weak_type, split))
         if reference is not None:
             interned = reference()
             if interned is not None:
                 return interned
-        return _make(shape, dtype, weak_type)
+        return _make(shape, dtype, weak_type, split)
+
+    def with_split(self, split: NamedSharding | None) -> ShapedArray:
+        """The same, divided over axes of type Explicit as ``split`` says, which has normal form."""
+        if split is self.split:
+            return self
+        key = (self.shape, self.dtype, self.weak_type, split)
+        reference = _INTERNED.get(key)
+        found = None if reference is None else reference()
+        return found if found is not None else _make(*key)
 
     @property
     def sharding(self) -> NamedSharding:
-        """How the type itself splits arrays: not at all, whatever devices hold them."""
-        return NamedSharding(_NO_MESH, PartitionSpec(*[None] * self.ndim))
+        """How the type divides arrays: over axes of type Explicit, of the mesh in force or its own.
+
+        Where arrays are divided over axes of other types it says nothing, whatever devices hold
+        them.
+        """
+        if self.split is not None:
+            return self.split
+        return NamedSharding(get_abstract_mesh(), PartitionSpec(*[None] * self.ndim))
 
     def strip_weak_type(self) -> ShapedArray:
         """The same aval, strongly typed."""
@@ -143,13 +168,18 @@ class ShapedArray:
     to_ct_aval = at_least_vspace = to_tangent_aval
 
     def str_short(self) -> str:
-        """The form of printed Jaxprs, such as ``f32[2,3]``."""
-        sizes = ",".join(map(str, self.shape))
-        return f"{short_name(self.dtype)}[{sizes}]"
+        """The form of printed Jaxprs, such as ``f32[2,3]``, or ``f32[2@x,3]`` if it is split."""
+        return f"{short_name(self.dtype)}[{self._sizes()}]"
+
+    def _sizes(self) -> str:
+        if self.split is None:
+            return ",".join(map(str, self.shape))
+        pairs = zip(self.shape, self.split.spec, strict=True)
+        return ",".join([_split_size(size, entry_names(entry)) for size, entry in pairs])
 
     def __repr__(self) -> str:
         weak = ", weak_type=True" if self.weak_type else ""
-        return f"ShapedArray({self.dtype.name}[{','.join(map(str, self.shape))}]{weak})"
+        return f"ShapedArray({self.dtype.name}[{self._sizes()}]{weak})"
 
     __str__ = str_short
 
@@ -191,7 +221,12 @@ def batched_aval(aval: ShapedArray, size: Any, dim: int | None = 0) -> ShapedArr
     if dim is None:
         return aval
     shape = aval.shape
-    return aval.update((*shape[:dim], size, *shape[dim:]))
+    batched = aval.update((*shape[:dim], size, *shape[dim:]))
+    if aval.split is None:
+        return batched
+    spec = [*aval.split.spec]
+    spec.insert(dim, None)
+    return batched.with_split(aval.split.with_spec(PartitionSpec(*spec)))
 
 
 def element_aval(aval: ShapedArray, dim: int | None = 0) -> ShapedArray:
@@ -199,7 +234,12 @@ def element_aval(aval: ShapedArray, dim: int | None = 0) -> ShapedArray:
     if dim is None:
         return aval
     shape = aval.shape
-    return aval.update((*shape[:dim], *shape[dim + 1 :]))
+    element = aval.update((*shape[:dim], *shape[dim + 1 :]))
+    if aval.split is None:
+        return element
+    spec = [*aval.split.spec]
+    del spec[dim]
+    return element.with_split(explicit_split(aval.split.with_spec(PartitionSpec(*spec)), len(spec)))
 
 
 def stored(aval: ShapedArray) -> ShapedArray:
@@ -210,7 +250,22 @@ def stored(aval: ShapedArray) -> ShapedArray:
     return aval.update((*aval.shape, *dtype.element_shape), dtype.element_dtype)
 
 
-def _make(shape: Shape, dtype: np.dtype[Any], weak_type: bool) -> ShapedArray:
+def _split_size(size: object, names: tuple[Any, ...]) -> str:
+    """A size, and the names of the axes over which it is divided."""
+    if not names:
+        return str(size)
+    return f"{size}@{names[0]}" if len(names) == 1 else f"{size}@({','.join(map(str, names))})"
+
+
+def _restored(
+    shape: Shape, dtype: np.dtype[Any], weak_type: bool, split: NamedSharding | None
+) -> ShapedArray:
+    return ShapedArray(shape, dtype, weak_type, sharding=split)
+
+
+def _make(
+    shape: Shape, dtype: np.dtype[Any], weak_type: bool, split: NamedSharding | None
+) -> ShapedArray:
     """Make and intern a new aval; dims are normalised so that ``np.int64(3)`` and 3 are one key."""
     shape = tuple([d if type(d) is int else _as_dim(d) for d in shape])
     weak_type = bool(weak_type)
@@ -218,12 +273,13 @@ def _make(shape: Shape, dtype: np.dtype[Any], weak_type: bool) -> ShapedArray:
     aval.shape = shape
     aval.dtype = dtype
     aval.weak_type = weak_type
+    aval.split = split
     aval.ndim = len(shape)
     size: Any = 1
     for d in shape:
         size = size * d
     aval.size = size
-    return interned(_INTERNED, (shape, dtype, weak_type), aval)
+    return interned(_INTERNED, (shape, dtype, weak_type, split), aval)
 
 
 def _as_dim(d: Any) -> Any:

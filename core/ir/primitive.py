@@ -79,6 +79,8 @@ class Primitive(abc.ABC):
     may_merge: ClassVar[bool] = True
     # The rules are functions of the user (core/compat).
     has_rules_of_users: ClassVar[bool] = False
+    # Whether results may be split where no operand is: ``split_results`` is always asked.
+    decides_splits: ClassVar[bool] = False
 
     @property
     def is_only_evaluated(self) -> bool:
@@ -163,6 +165,17 @@ class Primitive(abc.ABC):
     @abc.abstractmethod
     def lower(self, ctx: LoweringContext, *operands: Any, **params: Any) -> Any:
         """StableHLO for one equation: an ``ir.Value`` (a list of them where multiple_results)."""
+
+    def split_results(
+        self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: Any
+    ) -> Sequence[Any] | None:
+        """How each result is split over Explicit axes, where an operand is; None: over none.
+
+        None instead of a sequence: the avals ``outs`` say it. By default nothing is known, and
+        XLA chooses.
+        """
+        del avals, params
+        return [None] * len(outs)
 
     def recipe(self, *avals: ShapedArray, **params: Any) -> tuple[str, Any] | None:
         """Name and attributes of the operation that is all of ``lower``; None: it is more.
@@ -344,6 +357,13 @@ class HigherOrderPrimitive(Primitive):
     makes_nan = False
     # The attribute of Effect that effects inside must have.
     effect_place: ClassVar[str] = ""
+
+    def split_results(
+        self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: Any
+    ) -> Sequence[Any] | None:
+        """As the results of what is inside are."""
+        del avals, outs, params
+        return None
 
     def effects(self, *avals: ShapedArray, **params: Any) -> Effects:
         """The effects of the Jaxprs inside."""

@@ -129,7 +129,7 @@ class ShapeDtypeStruct:
     def to_aval(self) -> ShapedArray:
         """The abstract value of such an array."""
         dtype = self.dtype if self._exact else canonicalize(self.dtype)
-        return ShapedArray(self.shape, dtype, self.weak_type)
+        return ShapedArray(self.shape, dtype, self.weak_type, sharding=self.sharding)
 
     @property
     def __tracebridge_typeof__(self) -> ShapedArray:

@@ -32,7 +32,12 @@ def full_of(aval: ShapedArray, value: Any) -> Value:
         scalar = lax.dimension_size(value, aval.dtype)
     else:
         scalar = Literal(python_scalar(value, aval.dtype), aval.update(shape=()))
-    return scalar if not aval.ndim else lax.broadcast_in_dim(scalar, aval.shape, ())
+    if not aval.ndim:
+        return scalar
+    full = lax.broadcast_in_dim(scalar, aval.shape, ())
+    if aval.split is None:
+        return full
+    return lax.sharding_constraint_p.bind(full, sharding=aval.split)
 
 
 def zeros_of(aval: ShapedArray) -> Value:

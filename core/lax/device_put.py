@@ -13,9 +13,11 @@ from tracebridge.core.lax.families import Constraint
 from tracebridge.core.mlir.shardy import split_operand
 from tracebridge.core.sharding.named import NamedSharding
 from tracebridge.core.sharding.sharding import Sharding
+from tracebridge.core.sharding.splits import explicit_split
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Params
+    from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.rule_contexts import LoweringContext
     from tracebridge.core.ir.value import Operand, Value
 
@@ -30,6 +32,13 @@ class DevicePut(Constraint):
 
     name = "device_put"
     makes_nan = False
+    decides_splits = True
+
+    def split_results(
+        self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: Any
+    ) -> Any:
+        del outs
+        return [explicit_split(params["placement"], avals[0].ndim)]
 
     def wanted_sharding(self, params: Params) -> Any:
         """Programs that split an array over several devices run on them."""

@@ -21,6 +21,7 @@ from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray, result_aval
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
+from tracebridge.core.ir.splits import entries_of, merged, split_of
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal, check_int_range, python_scalar
 from tracebridge.core.lax.batch_util import broadcast_batch, move_batch_axis
@@ -148,6 +149,16 @@ class Elementwise(Primitive):
         self.check_dtypes(*avals)
         shape = common_shape(self.public or self.name, avals)
         return result_aval(avals, shape, self.result_dtype(*avals, **params))
+
+    def split_results(
+        self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: Any
+    ) -> Any:
+        (out,) = outs
+        full = [a for a in avals if a.ndim]
+        if not full:
+            return [None]
+        name = self.public or self.name
+        return [split_of(name, full, merged(name, full))] if out.ndim else [None]
 
     def attributes(self, *avals: ShapedArray, **params: object) -> dict[str, Any] | None:
         """Attributes of the StableHLO operation."""
@@ -378,6 +389,12 @@ class Constraint(Linear):
     def abstract_eval(self, *avals: ShapedArray, **params: object) -> ShapedArray:
         return avals[0]
 
+    def split_results(
+        self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: Any
+    ) -> Any:
+        del outs, params
+        return [avals[0].split]
+
     def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         return [self.bind(ct, **params)]
 
@@ -448,6 +465,13 @@ class Reduction(Primitive):
             raise UnsupportedDtypeError(msg)
         shape = tuple([d for i, d in enumerate(x.shape) if i not in axes])
         return x.update(shape=shape, dtype=self.result_dtype(x))
+
+    def split_results(
+        self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: Any
+    ) -> Any:
+        del outs
+        entries = [e for i, e in enumerate(entries_of(avals[0])) if i not in params["axes"]]
+        return [split_of(self.name, avals, tuple(entries))]
 
     def lower(self, ctx: LoweringContext, *operands: Any, **params: Any) -> Any:
         (x,) = operands

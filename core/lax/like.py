@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tracebridge.core import lax
 from tracebridge.core.dtypes.canonicalize import canonicalize, canonicalize_explicit
 from tracebridge.core.dtypes.dtypes import float0
 from tracebridge.core.errors.shape_errors import RankError
@@ -102,7 +103,11 @@ def full_like(
         out = copies_of(value, dims, like.dtype, like.weak_type)
     else:
         out = copies_of(value, dims, canonicalize_explicit(dtype, "full_like"))
-    return out if sharding is None else at_sharding("full_like", out, sharding)
+    if sharding is not None:
+        return at_sharding("full_like", out, sharding)
+    if like.split is not None and dims == like.shape:
+        return lax.sharding_constraint_p.bind(out, sharding=like.split)
+    return out
 
 
 def zeros_like(x: Any, dtype: Any = None, shape: Any = None) -> Any:

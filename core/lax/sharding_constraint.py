@@ -10,21 +10,24 @@ from typing import TYPE_CHECKING, Any, final
 import tracebridge.core.lax as lax
 from tracebridge.core.errors.argument_errors import ArgumentTypeError
 from tracebridge.core.errors.filtering import api_boundary, hide_internal_frames
-from tracebridge.core.errors.transform_errors import AxisSpecError
+from tracebridge.core.errors.transform_errors import AxisSpecError, ShardingAssertionError
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.families import Constraint
+from tracebridge.core.lax.unsplit import unsplit, unsplit_leaves
 from tracebridge.core.mlir.shardy import split_operand
 from tracebridge.core.sharding.abstract_mesh import AbstractMesh
 from tracebridge.core.sharding.axis_types import AxisType
-from tracebridge.core.sharding.context import get_mesh, named_sharding
+from tracebridge.core.sharding.context import get_abstract_mesh, get_mesh, named_sharding
 from tracebridge.core.sharding.named import NamedSharding
 from tracebridge.core.sharding.partition_spec import PartitionSpec, entry_names
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
+from tracebridge.core.sharding.splits import explicit_split
 from tracebridge.core.tree.prefix import flatten_axes
 from tracebridge.core.tree.tree import flatten
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Params
+    from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
     from tracebridge.core.ir.value import Operand, Value
 
@@ -34,6 +37,13 @@ class ShardingConstraint(Constraint):
     """The operand itself, split as parameter ``sharding`` (a NamedSharding) says."""
 
     name = "sharding_constraint"
+    decides_splits = True
+
+    def split_results(
+        self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: Any
+    ) -> Any:
+        del outs
+        return [explicit_split(params["sharding"], avals[0].ndim)]
 
     def wanted_sharding(self, params: Params) -> Any:
         """Programs with this operation run on the mesh of its sharding."""
@@ -45,17 +55,32 @@ class ShardingConstraint(Constraint):
         for mesh in (getattr(x.sharding, "mesh", None), get_mesh()):
             if mesh is not None:
                 sharding = sharding.on_mesh(mesh)
+        if type(sharding.mesh) is AbstractMesh and explicit_split(sharding, x.aval.ndim):
+            return None  # a type has no devices: the array stays where it is
+        split = explicit_split(sharding, x.aval.ndim)
+        if split is not None and sharding.mesh.are_all_axes_explicit:
+            return sharding.with_spec(split.spec)
         return sharding.without_open_axes()
 
     def lower(self, ctx: LoweringContext, x: Any, *, sharding: Any) -> Any:
         return x if ctx.mesh is None else split_operand(self.name, ctx, x, sharding)
+
+    def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
+        """Cotangents are split as the operand is, where types say how."""
+        aval = args[0].aval
+        if aval.split is not None:
+            return [self.bind(ct, sharding=aval.split)]
+        if explicit_split(params["sharding"], aval.ndim) is not None:
+            return [unsplit(ct)]
+        return [self.bind(ct, **params)]
 
     def with_axis(self, ctx: BatchContext, axis: int, params: Params) -> dict[str, Any]:
         """XLA chooses how the mapped axis is split, unless ``vmap`` says it."""
         names, sharding = ctx.spmd_name, params["sharding"]
         _check_free(names or (), sharding.spec)
         entries = [*sharding.spec, *[None] * (axis - len(sharding.spec))]
-        entries.insert(axis, PartitionSpec.UNCONSTRAINED if names is None else names)
+        free = None if sharding.mesh.are_all_axes_explicit else PartitionSpec.UNCONSTRAINED
+        entries.insert(axis, free if names is None else names)
         return {"sharding": sharding.update(spec=PartitionSpec(*entries))}
 
 
@@ -115,9 +140,31 @@ def with_sharding_constraint(x: object, shardings: object) -> Any:
     )
     return tree.unflatten(
         [
-            leaf if w is None else _constrained(as_value(leaf), w)
+            leaf if w is None else _checked(as_value(leaf), w)
             for leaf, w in zip(flat, wanted, strict=True)
         ]
+    )
+
+
+def _checked(value: Value, wanted: object) -> Any:
+    """``value`` with a constraint; where types say how it is split they have to say so.
+
+    Raises:
+        ShardingAssertionError: they say something else.
+    """
+    sharding = named_sharding("with_sharding_constraint", wanted)
+    if not isinstance(sharding, NamedSharding) or not sharding.mesh.are_all_axes_explicit:
+        return _constrained(value, sharding)
+    sharding.parts_of(value.aval.ndim)
+    split = explicit_split(sharding, value.aval.ndim)
+    if split is None is value.aval.split or (
+        split is not None and value.aval.split is not None and split.spec == value.aval.split.spec
+    ):
+        return value
+    raise ShardingAssertionError(
+        "`with_sharding_constraint` acts as an assert when all axes of mesh are of type `Explicit`."
+        f" The array has the type {value.aval.str_short()}, the constraint is {sharding.spec}",
+        hint="use tracebridge.sharding.reshard to change how an array is split",
     )
 
 
@@ -137,6 +184,12 @@ def _is_of_no_mesh(sharding: NamedSharding) -> bool:
     return not mesh.axis_names and (type(mesh) is AbstractMesh or not mesh.size)
 
 
+def _differ(mesh: Any, context: Any) -> bool:
+    """Whether two meshes have other axes, or the same ones with other types."""
+    pairs = mesh.shape_tuple, context.shape_tuple
+    return pairs[0] != pairs[1] or mesh.axis_types != context.axis_types
+
+
 def split_result(
     call: str, out_sharding: Any, fun: Callable[..., Any], *args: Any, **kw: Any
 ) -> Any:
@@ -147,7 +200,8 @@ def split_result(
         ArgumentTypeError: it is neither a NamedSharding nor a PartitionSpec.
     """
     try:
-        return constrained_result(call, fun(*args, **kw), out_sharding)
+        free, free_kw = unsplit_leaves((args, kw))
+        return constrained_result(call, fun(*free, **free_kw), out_sharding)
     except Exception as error:
         hide_internal_frames(error)
         raise
@@ -159,12 +213,20 @@ def constrained_result(call: str, value: Operand, out_sharding: object) -> Any:
         msg = f"{call}: out_sharding is {out_sharding!r} of type {type(out_sharding).__name__}"
         raise ArgumentTypeError(msg, expected="a NamedSharding or a PartitionSpec")
     sharding = named_sharding(call, out_sharding)
+    context = get_abstract_mesh()
+    if not context.empty and not _is_of_no_mesh(sharding) and _differ(sharding.mesh, context):
+        raise AxisSpecError(
+            f"{call}: Context mesh {context} should match the mesh of sharding, "
+            f"{sharding.mesh.abstract_mesh}",
+            hint="give a PartitionSpec",
+        )
     types = dict(zip(sharding.mesh.axis_names, sharding.mesh.axis_types, strict=True))
     for name in [name for entry in sharding.spec for name in entry_names(entry)]:
         if types[name] is not AxisType.Explicit:
             raise AxisSpecError(
-                f"{call}: out_sharding is {sharding.spec}, and its axis {name!r} has the type "
-                f"{types[name]}",
+                f"{call}: the PartitionSpec passed to {call} cannot contain axis names that are of "
+                f"type Auto or Manual: out_sharding is {sharding.spec}, and its axis {name!r} has "
+                f"the type {types[name]}",
                 expected="axes of the type Explicit",
                 hint="use lax.with_sharding_constraint, or make the mesh with "
                 "axis_types=AxisType.Explicit",

@@ -321,6 +321,7 @@ class LoweringContext(Builder):
         name: str,
     ) -> list[Any]:
         """Call ``fun`` (values -> a value), emitted once per module, key and kind of operand."""
+        avals = [a.with_split(None) for a in avals]
         kinds = key, *avals
         jaxpr = _STAGED.get(kinds)
         if jaxpr is None:
@@ -396,7 +397,8 @@ class LoweringContext(Builder):
     ) -> list[Any]:
         """Emit ``fun`` (values -> a value or a sequence), traced at the avals of the equation."""
         avals = self.avals_in if avals_in is None else avals_in
-        jaxpr, hoisted = _staged(fun, tuple(avals), params)
+        # What types say of splits is settled: inside XLA may split everything.
+        jaxpr, hoisted = _staged(fun, tuple([a.with_split(None) for a in avals]), params)
         consts = [self._array_constant(h) for h in hoisted]
         return self.inline_jaxpr(jaxpr, [*consts, *operands])
 

@@ -22,6 +22,7 @@ from tracebridge.core.lowering.rewrites.programs import rewritten
 from tracebridge.core.mlir.types import is_static
 
 if TYPE_CHECKING:
+    from tracebridge.core.ir.jaxpr import Jaxpr
     from tracebridge.core.ir.primitive import Primitive
     from tracebridge.core.ir.rule_contexts import LoweringContext
 
@@ -215,7 +216,17 @@ def _register() -> None:
     register_platform_lowering(
         exp_sums.shifted_exp_sum_p, "cpu", lower_shifted_exp_sum, optional=True
     )
-    register_rewrites("cpu", lambda jaxpr: with_blocks(rewritten(jaxpr)))
+    register_rewrites("cpu", _rewritten)
+
+
+def _rewritten(jaxpr: Jaxpr) -> Jaxpr:
+    """The forms of programs for the CPU, but for those whose types say how arrays are split.
+
+    A program that computes the same in another way may leave undecided how its values are split.
+    """
+    if any([a.split is not None for app, _ in jaxpr.equations for a in (*app.avals, *app.outs)]):
+        return jaxpr
+    return with_blocks(rewritten(jaxpr))
 
 
 _register()

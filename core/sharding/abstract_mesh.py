@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
+from collections.abc import Mapping
 from typing import Any, final
 
 from tracebridge.core.errors.transform_errors import AxisSpecError
@@ -143,6 +144,17 @@ class AbstractMesh(TypedAxes):
             changes.get("axis_types", self._types),
             abstract_device=changes.get("abstract_device", self._abstract_device),
         )
+
+    def update_axis_types(self, name_to_type: Mapping[Any, AxisType]) -> AbstractMesh:
+        """The same, where the axes that ``name_to_type`` names have other types.
+
+        >>> import tracebridge as tb
+        >>> mesh = tb.sharding.AbstractMesh((2, 4), ("x", "y"))
+        >>> mesh.update_axis_types({"y": tb.sharding.AxisType.Explicit}).axis_types
+        (Auto, Explicit)
+        """
+        pairs = zip(self._names, self._types, strict=True)
+        return self.update(axis_types=tuple([name_to_type.get(n, t) for n, t in pairs]))
 
     def _key(self) -> tuple[Any, ...]:
         return self._sizes, self._names, self._types, self._abstract_device

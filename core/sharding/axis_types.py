@@ -152,3 +152,10 @@ def axis_types_of(
         msg = f"{call}: axis_types={types}"
         raise AxisSpecError(msg, expected=f"{n} values of AxisType, one for each axis")
     return found
+
+
+def with_types(mesh: Any, names: Sequence[Any], kind: str) -> Any:
+    """A mesh whose axes ``names`` have the type of this name; the others keep theirs."""
+    pairs = zip(mesh.axis_names, mesh.axis_types, strict=True)
+    wanted = AxisType[kind]
+    return mesh.update(axis_types=tuple([wanted if n in names else old for n, old in pairs]))

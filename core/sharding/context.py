@@ -142,6 +142,15 @@ class use_abstract_mesh(_MeshScope):
             raise AxisSpecError(msg, expected="an AbstractMesh")
         super().__init__(mesh)
 
+    def __enter__(self) -> Any:
+        current = mesh_in_force()
+        if current is not None and not self._mesh.empty and current.size != self._mesh.size:
+            raise AxisSpecError(
+                f"use_abstract_mesh cannot change the size of the mesh: {current} is in force, "
+                f"got {self._mesh}"
+            )
+        return super().__enter__()
+
 
 def named_sharding(call: str, sharding: object) -> Any:
     """A sharding as it is; of a PartitionSpec the one over the mesh that is in force.
@@ -156,7 +165,8 @@ def named_sharding(call: str, sharding: object) -> Any:
         mesh = mesh_in_force()
         if mesh is None:
             raise AxisSpecError(
-                f"{call}: got {sharding!r}, but no mesh is in force",
+                f"{call}: got {sharding!r}, but no mesh is in force: Using PartitionSpec when not "
+                "under a mesh context is not allowed",
                 hint="use set_mesh(mesh), or give a NamedSharding",
             )
         return NamedSharding(mesh, sharding)

@@ -15,6 +15,7 @@ from tracebridge.core.errors.runtime_errors import DevicePlacementError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.errors.transform_errors import AxisSpecError
 from tracebridge.core.sharding.abstract_mesh import AbstractMesh
+from tracebridge.core.sharding.axis_types import AxisType
 from tracebridge.core.sharding.mesh import Mesh
 from tracebridge.core.sharding.partition_spec import PartitionSpec, entry_names
 from tracebridge.core.sharding.sharding import (
@@ -175,7 +176,7 @@ class NamedSharding(Sharding):
         abstract: Any = self.mesh
         if type(abstract) is Mesh or abstract.shape_tuple != mesh.shape_tuple:
             return self
-        return self.update(mesh=mesh)
+        return self.update(mesh=mesh.update(axis_types=abstract.axis_types))
 
     def without_open_axes(self) -> NamedSharding:
         """The same with axes whole that are left to XLA."""
@@ -205,6 +206,12 @@ def _check(mesh: object, spec: object) -> None:
     if not isinstance(spec, PartitionSpec):
         msg = f"NamedSharding: spec is {spec!r} of type {type(spec).__name__}"
         raise AxisSpecError(msg, expected="a PartitionSpec")
+    types: Any = mesh.axis_types
+    if PartitionSpec.UNCONSTRAINED in tuple(spec) and types and AxisType.Auto not in types:
+        raise AxisSpecError(
+            f"NamedSharding: {spec} cannot contain `P.UNCONSTRAINED` when no mesh axis_types are "
+            f"`Auto`, got {mesh}"
+        )
     named = [name for entry in spec for name in entry_names(entry)]
     for name in named:
         if name not in mesh.axis_names:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from tracebridge._api.args.argnums import check_callable
+from tracebridge.core.config.state import enter_scope, leave_scope, with_entered_mesh
+from tracebridge.core.config.values import mesh_in_force
 from tracebridge.core.errors.argument_errors import ArgumentTypeError
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.transform_errors import AxisSpecError
-from tracebridge.core.lax.sharding_constraint import (
-    constrained_result,
-    with_sharding_constraint,
-)
-from tracebridge.core.sharding.axis_types import AxisType
+from tracebridge.core.ir.trace import is_eager
+from tracebridge.core.lax.sharding_constraint import constrained_result
+from tracebridge.core.lax.unsplit import unsplit_leaves
+from tracebridge.core.sharding.axis_types import AxisType, axis_names_of, with_types
 from tracebridge.core.sharding.context import get_abstract_mesh
+from tracebridge.core.sharding.mesh import Mesh
 from tracebridge.core.sharding.named import NamedSharding
-from tracebridge.core.sharding.partition_spec import entry_names
+from tracebridge.core.sharding.partition_spec import PartitionSpec, entry_names
 from tracebridge.core.tree.prefix import flatten_axes
 from tracebridge.core.tree.tree import flatten
 
@@ -71,6 +74,21 @@ def _explicit(shardings: Any) -> bool:
     return True
 
 
+@contextmanager
+def _axes_as(kind: str, names: Sequence[Any] | None) -> Iterator[None]:
+    """Axes of the mesh in force with another type; None: all but those of a shard_map."""
+    mesh: Any = mesh_in_force() if is_eager() else get_abstract_mesh()
+    if mesh is None or mesh.empty:
+        yield
+        return
+    wanted = [n for n in mesh.axis_names if n not in mesh.manual_axes] if names is None else names
+    scope = enter_scope(with_entered_mesh, with_types(mesh, wanted, kind))
+    try:
+        yield
+    finally:
+        leave_scope(scope)
+
+
 def auto_axes(
     f: Callable[..., object] | None = None,
     /,
@@ -107,11 +125,26 @@ def auto_axes(
         if wanted is None:
             msg = "auto_axes: out_sharding is not given"
             raise ArgumentTypeError(msg, hint="give it to auto_axes, or at the call")
-        out = inner(*args, **kwargs)
-        # Over other meshes the compiler splits everything: nothing changes.
-        return _split("auto_axes", "out_sharding", out, wanted) if _explicit(wanted) else out
+        if not _explicit(wanted):
+            # Over other meshes the compiler splits everything: nothing changes.
+            return inner(*args, **kwargs)
+        names = None if axes is None else axis_names_of("auto_axes", axes)
+        free, free_kw = unsplit_leaves((args, kwargs), names)
+        with _axes_as("Auto", names):
+            out = inner(*free, **free_kw)
+        return _split("auto_axes", "out_sharding", out, wanted)
 
     return api_boundary(call)
+
+
+def _split_explicitly(args: Any, wanted: Any, mesh: Any) -> Any:
+    """Arguments, split as ``wanted`` says; those that are no traced values over devices."""
+    if is_eager() and isinstance(mesh, Mesh):
+        typed = mesh.update(axis_types=get_abstract_mesh().axis_types)
+        flat, tree = flatten(wanted)
+        specs = [NamedSharding(typed, w) if isinstance(w, PartitionSpec) else w for w in flat]
+        wanted = tree.unflatten(specs)
+    return _split("explicit_axes", "in_sharding", args, wanted)
 
 
 def explicit_axes(
@@ -149,6 +182,10 @@ def explicit_axes(
         if wanted is None:
             msg = "explicit_axes: in_sharding is not given"
             raise ArgumentTypeError(msg, hint="give it to explicit_axes, or at the call")
-        return inner(*with_sharding_constraint(args, wanted), **kwargs)
+        names = None if axes is None else axis_names_of("explicit_axes", axes)
+        mesh: Any = mesh_in_force()
+        with _axes_as("Explicit", names):
+            out = inner(*_split_explicitly(args, wanted, mesh), **kwargs)
+        return unsplit_leaves(out, names)
 
     return api_boundary(call)

@@ -11,6 +11,7 @@ from tracebridge._api.args.values import name_of_leaf
 from tracebridge._api.args.wraps import named_like
 from tracebridge.core.config.values import mesh_in_force
 from tracebridge.core.control.calls.traced_call import Arguments, argument_names
+from tracebridge.core.control.refs.ref import has_refs
 from tracebridge.core.control.shard_map.call import BlockCalls
 from tracebridge.core.control.shard_map.places import Place, count
 from tracebridge.core.errors.argument_errors import ArgumentTypeError
@@ -18,7 +19,9 @@ from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.shown import shown
 from tracebridge.core.errors.transform_errors import AxisSizeError, AxisSpecError
 from tracebridge.core.ir.debug_info import name_of, parameter_names
+from tracebridge.core.ir.splits import entries_of
 from tracebridge.core.ir.tracer import Tracer
+from tracebridge.core.ir.typeof import is_array_like
 from tracebridge.core.sharding.abstract_mesh import AbstractMesh
 from tracebridge.core.sharding.axis_types import AxisType
 from tracebridge.core.sharding.equivalent import over_mesh
@@ -40,6 +43,7 @@ class InferFromArgs:
 
 
 Infer = InferFromArgs()
+_NUMBERS = (bool, int, float, complex)
 
 
 def shard_map(
@@ -223,7 +227,30 @@ class _Specs:
                 hint="give all arguments by position, in the order of in_specs",
             )
         flat, tree = flatten((args, kwargs))
-        return Arguments(self.fun, flat, tree, parameters=self.parameters)
+        passed = self._passed(flat, tree)
+        if not passed:
+            return Arguments(self.fun, flat, tree, parameters=self.parameters)
+
+        def fun(*blocks: object) -> Any:
+            rest = iter(leaves(blocks))
+            given = [passed[i] if i in passed else next(rest) for i in range(len(flat))]
+            return self.fun(*tree.unflatten(given)[0])
+
+        rest, left = flatten(tree.unflatten([() if i in passed else x for i, x in enumerate(flat)]))
+        keys = [x if type(x) in _NUMBERS else object() for x in passed.values()]
+        key = tuple(zip(passed, map(type, passed.values()), keys, strict=True))
+        return Arguments(fun, rest, left, key, parameters=self.parameters)
+
+    def _passed(self, flat: Sequence[Any], tree: PyTreeDef) -> dict[int, Any]:
+        """Arguments that are no arrays and have no specification: they are passed as they are."""
+        found = [i for i, x in enumerate(flat) if type(x) in _NUMBERS or not is_array_like(x)]
+        if not found or self.ins is Infer or has_refs([flat[i] for i in found]):
+            return {}
+        label, positional = self.labels[0], tree.children()[0]
+        specs = flatten_axes(
+            self.call, positional, self.ins, axes_name=label, full_name="the arguments"
+        )
+        return {i: flat[i] for i in found if specs[i] is None}
 
     def axes(self) -> tuple[Mesh, tuple[Any, ...]]:
         """The mesh of a call, and the axes whose devices have blocks of their own."""
@@ -233,7 +260,7 @@ class _Specs:
             mesh = force if force.shape_tuple == mesh.shape_tuple else self.mesh
         if mesh is None or mesh.empty:
             raise AxisSpecError(
-                f"{self.call}: no mesh is given, and none is in force",
+                f"{self.call}: The context mesh cannot be empty where no mesh is given",
                 hint="give mesh=..., or call it inside of `with tracebridge.set_mesh(mesh):`",
             )
         taken: tuple[Any, ...] = ()
@@ -301,10 +328,15 @@ class _Specs:
         self, call: Arguments, index: int, value: Any, mesh: Mesh, names: Sequence[Any]
     ) -> PartitionSpec:
         """How an array is spread over the mesh."""
+        if value.aval.split is not None or set(names) <= set(mesh.explicit_axes):
+            entries = entries_of(value.aval)
+            return PartitionSpec(
+                *[tuple([n for n in entry_names(e) if n in names]) for e in entries]
+            )
         if isinstance(value, Tracer):
             raise ArgumentTypeError(
-                f"{self.call}: {self.labels[0]} is not given, and how argument "
-                f"{self._argument(call, index)} is spread is not known while it is traced",
+                f"{self.call}: {self.labels[0]} was not specified, and the type of argument "
+                f"{self._argument(call, index)} does not say how it is spread over {tuple(names)}",
                 hint=f"give {self.labels[0]}",
             )
         sharding = getattr(value, "sharding", None)
@@ -356,11 +388,12 @@ class _Specs:
                 )
             spec = PartitionSpec(*[None] * (spec % ndim), self.one)
         spec = PartitionSpec() if spec is None else spec
-        said = f"{self.call}: {label} is {spec} for {what()}" if len(spec) > ndim else ""
-        if said:
-            axes = f"{ndim} axis" if ndim == 1 else f"{ndim} axes"
+        if len(spec) > ndim:
             raise AxisSpecError(
-                f"{said}, which has {axes}", expected=f"at most {ndim} entries, one for each axis"
+                f"{self.call}: {label} is {spec}, which has length {len(spec)}, for {what()}, "
+                f"which has rank {ndim}",
+                expected=f"at most {ndim} entries, one for each axis",
+                hint=f"consider using an {label} entry of `P()`" if not ndim else "",
             )
         rows = [entry_names(entry) for entry in spec]
         flat = [name for row in rows for name in row]
@@ -374,7 +407,8 @@ class _Specs:
                 known = name in mesh.axis_names
                 left = "is not one that it splits by itself" if known else f"is no axis of {mesh}"
                 raise AxisSpecError(
-                    f"{self.call}: {label} is {spec} for {what()}, but {name!r} {left}",
+                    f"{self.call}: {label} refers to {name!r} in {spec} for {what()}, "
+                    f"but it {left}",
                     expected=f"names from {tuple(names)}",
                 )
         if len(set(flat)) != len(flat):

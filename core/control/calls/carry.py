@@ -7,9 +7,10 @@ from typing import Any
 
 from tracebridge.core.control.calls.bodies import leaf_paths
 from tracebridge.core.dtypes.promotion import result_type
+from tracebridge.core.errors.base import TracebridgeError
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError, TypePromotionError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
-from tracebridge.core.errors.transform_errors import TreeMismatchError
+from tracebridge.core.errors.transform_errors import ShardingTypeError, TreeMismatchError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.trace import is_eager
 from tracebridge.core.ir.values import Literal
@@ -65,13 +66,15 @@ def promoted(
 def check_types(
     call: str, tree: Any, before: Sequence[ShapedArray], returned: Sequence[ShapedArray]
 ) -> None:
-    """Raise unless each carry keeps its shape and dtype; the message shows both side by side."""
+    """Raise unless each carry keeps its shape, dtype and split; the message shows both."""
     wrong: dict[int, str] = {}
     for i, (a, b) in enumerate(zip(before, returned, strict=True)):
         if a.shape != b.shape:
             wrong[i] = "the shapes differ"
         elif a.dtype != b.dtype:
             wrong[i] = "the dtypes differ"
+        elif a.split is not b.split:
+            wrong[i] = "the shardings differ"
     if not wrong:
         return
     paths = leaf_paths(tree.unflatten(range(len(before))))
@@ -87,5 +90,8 @@ def check_types(
         rows.append(row.rstrip())
     shapes = any(["shapes" in note for note in wrong.values()])
     msg = f"{call}: the carry changes its type from one step to the next\n" + "\n".join(rows)
-    error = ShapeMismatchError if shapes else DtypeMismatchError
+    error: type[TracebridgeError] = ShapeMismatchError if shapes else DtypeMismatchError
+    if all(["shardings" in note for note in wrong.values()]):
+        error = ShardingTypeError
+        msg = f"{call}: carry input and carry output must have equal types; {msg}"
     raise error(msg, hint="convert or reshape what the body returns, or the initial value")

@@ -14,7 +14,7 @@ from tracebridge.core.interpreters.jvp import jvp_jaxpr
 from tracebridge.core.interpreters.linearize import linearize_jaxpr
 from tracebridge.core.interpreters.partial_eval import partial_eval_jaxpr
 from tracebridge.core.interpreters.split_by_known import unknown_outs
-from tracebridge.core.interpreters.staged_rules import SpmdAxis
+from tracebridge.core.interpreters.staged_rules import SpmdAxis, axis_inside
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.interpreters.transpose import transpose_jaxpr
 from tracebridge.core.ir.aval import ShapedArray
@@ -172,6 +172,7 @@ class DevicesProgram(HigherOrderPrimitive):
             # Inside, the name means the devices.
             axis = None if ctx.spmd_name is None else SpmdAxis(None, ctx.spmd_name)
         with self.scope(params):
+            axis = axis_inside(axis, spread=bool(spread))
             jaxpr, out_dims = batch_jaxpr(params["jaxpr"], size, axis, in_dims)
         ins, outs = self.places(params)
         names = [name for name, _ in spread]

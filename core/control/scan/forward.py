@@ -17,7 +17,11 @@ from tracebridge.core.control.refs.ref import has_refs, read_ref, write_ref
 from tracebridge.core.control.scan.primitive import scan_p
 from tracebridge.core.errors.argument_errors import kind_of
 from tracebridge.core.errors.tracer_errors import ConcretizationTypeError
-from tracebridge.core.errors.transform_errors import ArgumentSpecError, AxisSizeError
+from tracebridge.core.errors.transform_errors import (
+    ArgumentSpecError,
+    AxisSizeError,
+    ShardingTypeError,
+)
 from tracebridge.core.ir.aval import ShapedArray, element_aval
 from tracebridge.core.ir.debug_info import name_of
 from tracebridge.core.ir.jaxpr import Jaxpr
@@ -101,6 +105,8 @@ def run_scan(
             raise ArgumentSpecError(msg, hint="run it without disable_jit")
         first = init_tree.unflatten(unchanged(init_values))
         return _python_loop(call, body, first, xs_values, xs_tree, steps, reverse)
+    for value in xs_values:
+        _check_whole(call, value.aval)
     slices = [element_aval(v.aval) for v in xs_values]
     traced, init_values = _traced(call, f, apply, init_values, init_tree, slices, xs_tree)
     if traced.custom:
@@ -130,6 +136,19 @@ def run_scan(
         write_ref(ref, value)
     ys = results[len(init_values) :]
     return carry_tree.unflatten(results[:n_carry]), ys_tree.unflatten(ys)
+
+
+def _check_whole(call: str, aval: ShapedArray) -> None:
+    """Raise if the axis along which steps go is split, so that they are on different devices.
+
+    Raises:
+        ShardingTypeError: it is.
+    """
+    if aval.split is not None and aval.split.spec[0] is not None:
+        raise ShardingTypeError(
+            f"{call}: 0th dimension of all xs should be replicated, got {aval.str_short()}",
+            hint="reshard it first: tracebridge.sharding.reshard",
+        )
 
 
 def carried_refs(jaxpr: Jaxpr, n_consts: int, n_carry: int, n_refs: int) -> Jaxpr:

@@ -16,7 +16,7 @@ from tracebridge.core.control.calls.traced_call import (
 from tracebridge.core.control.shard_map.check import check_effects_in_body, check_results
 from tracebridge.core.control.shard_map.places import Place
 from tracebridge.core.control.shard_map.primitive import shard_map_p
-from tracebridge.core.control.shard_map.rules import axes_scope
+from tracebridge.core.control.shard_map.rules import axes_scope, mesh_inside
 from tracebridge.core.runtime.calls.fastpath import MAX_ENTRIES
 from tracebridge.core.util.caching import BoundedCache
 
@@ -79,7 +79,7 @@ class BlockCalls:
         mesh, names = self.specs.axes()
         ins = self.specs.in_places(call, values, mesh, names)
         avals = tuple([v.aval for v in values])
-        key = (call.tree, avals, ins, mesh, names, tracing_key(), axis_env())
+        key = (call.tree, call.static_key, avals, ins, mesh, names, tracing_key(), axis_env())
         found = self.cache.get(key)
         if found is None:
             found = self.traced(call, avals, ins, mesh, names)
@@ -100,7 +100,8 @@ class BlockCalls:
         params: Params = {"jaxpr": None, "mesh": mesh, "names": names, "name": self.name}
         sizes = mesh.shape
         pairs = zip(avals, ins, strict=True)
-        blocks = tuple([a.update(shape=p.part_shape(a.shape, sizes)) for a, p in pairs])
+        inside = mesh_inside(params)
+        blocks = tuple([p.part(a, sizes, inside) for a, p in pairs])
         with axes_scope(params):
             traced = trace_call(self.fun, call, blocks, self.fun)
         jaxpr, tree = traced.jaxpr, traced.out_tree

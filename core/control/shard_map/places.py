@@ -7,7 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tracebridge.core.ir.aval import batched_aval
-from tracebridge.core.sharding.partition_spec import PartitionSpec
+from tracebridge.core.ir.splits import entries_of
+from tracebridge.core.sharding.named import NamedSharding
+from tracebridge.core.sharding.partition_spec import PartitionSpec, entry_names
+from tracebridge.core.sharding.splits import explicit_split
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.aval import ShapedArray
@@ -40,11 +43,24 @@ class Place(NamedTuple):
         stacked = [] if self.stacked is None else [f"stacked={self.stacked}"]
         return f"P({', '.join(entries + stacked)})"
 
-    def whole(self, block: ShapedArray, sizes: Mapping[Any, int]) -> ShapedArray:
-        """The aval of the whole array of which one device has a block."""
+    def whole(self, block: ShapedArray, sizes: Mapping[Any, int], mesh: Any = None) -> ShapedArray:
+        """The aval of the whole array of which one device has a block; split over ``mesh``."""
         part = block if self.stacked is None else batched_aval(block, 1, self.stacked)
         pairs = zip(part.shape, self.axes, strict=True)
-        return part.update(shape=tuple([n * count(axes, sizes) for n, axes in pairs]))
+        whole = part.update(shape=tuple([n * count(axes, sizes) for n, axes in pairs]))
+        if mesh is None or not mesh.explicit_axes:
+            return whole.with_split(None)
+        rows = zip(self.axes, entries_of(part), strict=True)
+        spec = PartitionSpec(*[(*axes, *entry_names(entry)) for axes, entry in rows])
+        return whole.with_split(explicit_split(NamedSharding(mesh, spec), whole.ndim))
+
+    def part(self, whole: ShapedArray, sizes: Mapping[Any, int], mesh: Any) -> ShapedArray:
+        """The aval of a block; ``mesh`` has the axes of blocks as Manual ones."""
+        block = whole.update(shape=self.part_shape(whole.shape, sizes)).with_split(None)
+        if whole.split is None:
+            return block
+        split = explicit_split(NamedSharding(mesh, whole.split.spec), whole.ndim)
+        return block.with_split(split)
 
     def part_shape(self, shape: Sequence[Any], sizes: Mapping[Any, int]) -> tuple[Any, ...]:
         """The shape of a device's part of a whole array."""

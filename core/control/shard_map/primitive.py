@@ -61,7 +61,7 @@ class ShardMap(DevicesProgram):
         return axes_scope(params)
 
     def whole(self, aval: ShapedArray, place: Place, params: Params) -> ShapedArray:
-        return place.whole(aval, sizes_of(params))
+        return place.whole(aval, sizes_of(params), params["mesh"])
 
     def shared(self, place: Place, params: Params) -> NamedSizes:
         return tuple([pair for pair in sizes_of(params).items() if pair[0] not in place.names])
@@ -79,12 +79,16 @@ class ShardMap(DevicesProgram):
         """Those that ``vmap`` says, if they are axes of this mesh with blocks."""
         sizes = sizes_of(params)
         wanted = [name for name in ctx.spmd_name or () if name in sizes]
-        used = frozenset().union(*[p.names for p in (*params["in_places"], *params["out_places"])])
+        places = (*params["in_places"], *params["out_places"])
+        if any([name in p.names for p in places if p.stacked is not None for name in wanted]):
+            # Residuals lie along all axes; the mapped axis stays whole, as it was before them.
+            return ()
+        used = frozenset().union(*[p.names for p in places])
         taken = [n for n in wanted if n in used or super(ShardMap, self).names_axis(n, params)]
         if taken:
             raise AxisSpecError(
-                f"vmap: spmd_axis_name names the axis {taken[0]!r}, which shard_map("
-                f"{params['name']}) inside it splits by itself",
+                f"vmap: spmd_axis_name cannot appear in what is inside: it names the axis "
+                f"{taken[0]!r}, which shard_map({params['name']}) splits by itself",
                 expected="an axis of the mesh that no specification and no collective inside names",
             )
         parts = math.prod([sizes[n] for n in wanted])

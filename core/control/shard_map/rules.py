@@ -19,7 +19,7 @@ from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr, jaxprs_in_params
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.lax.batch_util import broadcast_batch
-from tracebridge.core.sharding.axis_types import AxisType
+from tracebridge.core.sharding.axis_types import with_types
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Params
@@ -32,18 +32,19 @@ def sizes_of(params: Params) -> dict[Any, int]:
     return {name: sizes[name] for name in params["names"]}
 
 
-@contextmanager
-def axes_scope(params: Params) -> Iterator[None]:
-    """Where programs of one device are traced and derived: with names of axes, and the mesh."""
+def mesh_inside(params: Params) -> Any:
+    """The mesh as programs of one device see it: their own axes are Manual ones."""
     given, names = params["mesh"], params["names"]
     outer: Any = mesh_in_force()
     if outer is not None and outer.shape_tuple == given.shape_tuple:
         names = (*names, *outer.manual_axes)
-    kinds = zip(given.axis_names, given.axis_types, strict=True)
-    manual = given.update(
-        axis_types=tuple([AxisType.Manual if name in names else kind for name, kind in kinds])
-    )
-    mesh = enter_scope(with_entered_mesh, manual)
+    return with_types(given, names, "Manual")
+
+
+@contextmanager
+def axes_scope(params: Params) -> Iterator[None]:
+    """Where programs of one device are traced and derived: with names of axes, and the mesh."""
+    mesh = enter_scope(with_entered_mesh, mesh_inside(params))
     axes = enter_scope(with_axes, tuple(sizes_of(params).items()))
     try:
         yield
@@ -68,9 +69,9 @@ def asks_for_position(jaxpr: Jaxpr) -> bool:
 
 def whole_avals(params: Params) -> list[ShapedArray]:
     """The avals of whole arguments."""
-    sizes = sizes_of(params)
+    sizes, mesh = sizes_of(params), params["mesh"]
     pairs = zip(params["jaxpr"].in_avals, params["in_places"], strict=True)
-    return [place.whole(aval, sizes) for aval, place in pairs]
+    return [place.whole(aval, sizes, mesh) for aval, place in pairs]
 
 
 def as_parts(params: Params) -> Jaxpr:

@@ -26,9 +26,11 @@ from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray, result_aval
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive, is_linear_input
+from tracebridge.core.ir.splits import split_of
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.contract.leading import contracts_leading_axes, emit_smaller_first
 from tracebridge.core.lax.contract.precision import canonical_precision, precision_attributes
+from tracebridge.core.lax.contract.product_splits import product_entries
 from tracebridge.core.lax.contract.small import (
     emit_small_dot,
     emit_tiny_dot,
@@ -37,6 +39,7 @@ from tracebridge.core.lax.contract.small import (
 )
 from tracebridge.core.lax.families import check_ordinary
 from tracebridge.core.lax.sharding_constraint import constrained_result
+from tracebridge.core.lax.unsplit import unsplit
 from tracebridge.core.util.caching import BoundedCache
 
 if TYPE_CHECKING:
@@ -84,6 +87,14 @@ class DotGeneral(Primitive):
             return result_aval(avals, shape)
         _check_preferred(x, y, preferred)
         return result_aval(avals, shape, preferred, weak_type=False)
+
+    def split_results(
+        self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: Any
+    ) -> Any:
+        del outs
+        x, y = avals
+        entries = product_entries(x, y, params["dimension_numbers"])
+        return [split_of("dot_general", avals, entries)]
 
     def recipe(self, *avals: ShapedArray, **params: Any) -> Any:
         """One operation, where StableHLO takes the operands as they are."""
@@ -325,6 +336,8 @@ def dot_general(
     (2, 3, 3)
     """
     x, y = as_value(lhs), as_value(rhs)
+    if out_sharding is not None:
+        x, y = unsplit(x), unsplit(y)
     (xc, yc), (xb, yb) = dimension_numbers
     preferred = preferred_element_type
     if preferred is not None:
@@ -383,6 +396,8 @@ def dot(
             where = f"lhs {x.aval.str_short()}, rhs {y.aval.str_short()}"
             raise ShapeMismatchError(msg, where=where)
         dimension_numbers = (((x.aval.ndim - 1,), (0,)), ((), ()))
+    if out_sharding is not None:
+        x, y = unsplit(x), unsplit(y)
     out = dot_general(x, y, dimension_numbers, precision, preferred_element_type)
     return out if out_sharding is None else constrained_result("dot", out, out_sharding)
 

@@ -32,6 +32,7 @@ from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
+from tracebridge.core.ir.splits import entries_of, split_of
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal, python_scalar
 from tracebridge.core.lax.batch_util import move_batch_axis
@@ -124,6 +125,13 @@ class BitcastConvertType(Primitive):
                 raise ShapeMismatchError(msg)
             shape = shape[:-1]
         return x.update(shape=shape, dtype=new, weak_type=False)
+
+    def split_results(
+        self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: Any
+    ) -> Any:
+        del params
+        rank = outs[0].ndim
+        return [split_of(self.name, avals, (*entries_of(avals[0]), None)[:rank])]
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: object) -> Any:
         return ctx.op1("stablehlo.bitcast_convert", list(operands), ctx.aval_out)

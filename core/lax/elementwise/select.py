@@ -13,6 +13,7 @@ import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_bool, is_complex
 from tracebridge.core.errors.argument_errors import ArgumentTypeError
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
+from tracebridge.core.errors.transform_errors import ShardingTypeError
 from tracebridge.core.ir.aval import ShapedArray, result_aval
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import is_linear_input
@@ -62,6 +63,18 @@ class SelectN(Elementwise):
         self.check_dtypes(*cases)
         weak = all([a.weak_type for a in cases])
         return result_aval(avals, common_shape(self.name, avals), cases[0].dtype, weak)
+
+    def split_results(
+        self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: Any
+    ) -> Any:
+        split = [a for a in avals[1:] if a.split is not None]
+        if any([a.split is not split[0].split for a in split]):
+            got = ", ".join([a.str_short() for a in avals])
+            raise ShardingTypeError(
+                f"select_n: select cases must have the same shardings, got {got}",
+                hint="reshard one first: tracebridge.sharding.reshard",
+            )
+        return super().split_results(avals, outs, **params)
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: object) -> Any:
         which, *cases = operands

@@ -17,9 +17,11 @@ from tracebridge.core import lax
 from tracebridge.core.dtypes.dtypes import is_integer
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
+from tracebridge.core.errors.transform_errors import ShardingTypeError
 from tracebridge.core.ir.aval import ShapedArray, result_aval
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive, is_linear_input
+from tracebridge.core.ir.splits import entries_of, same_along_others
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal, literal
 from tracebridge.core.lax.ad_util import zeros_of
@@ -61,6 +63,12 @@ class DynamicSlice(Structural):
             msg = f"dynamic_slice: slice_sizes {sizes} are larger than {x.str_short()}"
             raise ShapeMismatchError(msg)
         return result_aval(avals, sizes, weak_type=x.weak_type)
+
+    def split_results(
+        self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: Any
+    ) -> Any:
+        del params
+        return [same_along_others("dynamic_slice", avals[0], outs[0].shape)]
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         x, *starts = operands
@@ -124,6 +132,19 @@ class DynamicUpdateSlice(Primitive):
             raise ShapeMismatchError(msg)
         check_starts(self.name, x, starts)
         return result_aval(avals, x.shape, weak_type=x.weak_type and update.weak_type)
+
+    def split_results(
+        self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: Any
+    ) -> Any:
+        del outs, params
+        x, update = avals[0], avals[1]
+        if update.split is not None and entries_of(x) != entries_of(update):
+            raise ShardingTypeError(
+                "dynamic_update_slice operand sharding must be equal to update sharding, got "
+                f"{x.str_short()} and {update.str_short()}",
+                hint="reshard one first: tracebridge.sharding.reshard",
+            )
+        return [x.split]
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: object) -> Any:
         x, update, *starts = operands

@@ -14,11 +14,13 @@ from tracebridge.core.dtypes.finfo import iinfo
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray, result_aval
 from tracebridge.core.ir.cost import Cost
+from tracebridge.core.ir.splits import split_of
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import python_scalar
 from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.lax.batch_util import move_batch_axis
 from tracebridge.core.lax.families import Structural
+from tracebridge.core.lax.indexing.index_splits import gathered_entries
 from tracebridge.core.lax.indexing.modes import (
     as_axes_tuple,
     check_index_numbers,
@@ -73,6 +75,12 @@ class Gather(Structural):
                 raise ShapeMismatchError(msg)
         shape = gathered_shape(x, indices, numbers, sizes)
         return result_aval(avals, shape, weak_type=x.weak_type)
+
+    def split_results(
+        self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: Any
+    ) -> Any:
+        (out,) = outs
+        return [split_of("gather", avals, gathered_entries(avals, out, params))]
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         x, indices = operands

@@ -18,9 +18,11 @@ from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray, result_aval
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive, is_linear_input
+from tracebridge.core.ir.splits import split_of
 from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.lax.batch_util import move_batch_axis, to_front
 from tracebridge.core.lax.families import scalar_like
+from tracebridge.core.lax.indexing.index_splits import scattered_entries
 from tracebridge.core.lax.indexing.modes import (
     check_index_numbers,
     check_window_axes,
@@ -83,6 +85,12 @@ class Scatter(Primitive):
                 )
                 raise ShapeMismatchError(msg)
         return result_aval(avals, x.shape, weak_type=x.weak_type and updates.weak_type)
+
+    def split_results(
+        self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: Any
+    ) -> Any:
+        del outs
+        return [split_of(self.name, avals, scattered_entries(avals, params))]
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         x, indices, updates = operands

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 from tracebridge.core import lax
 from tracebridge.core.errors.shape_errors import IndexingError, RankError, ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.splits import same_along_others
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lax.ad_util import full_of
@@ -56,6 +57,12 @@ class Slice(Structural):
             length = limit - start
             shape.append(length if stride == 1 else (length + stride - 1) // stride)
         return x.update(shape=shape)
+
+    def split_results(
+        self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: Any
+    ) -> Any:
+        del params
+        return [same_along_others("slicing", avals[0], outs[0].shape)]
 
     def recipe(self, *avals: ShapedArray, **params: Any) -> Any:
         """One operation, where no bound is symbolic."""

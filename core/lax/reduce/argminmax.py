@@ -18,6 +18,7 @@ from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray, element_aval
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
+from tracebridge.core.ir.splits import entries_of, split_of
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.families import is_ordinary
 from tracebridge.core.lax.reduce.extremes import emit_extremes, largest, smallest
@@ -64,6 +65,14 @@ class _ArgExtremum(Primitive):
             msg = f"{self.name}: axis {axis} of {x.str_short()} has no elements, expected some"
             raise ShapeMismatchError(msg)
         return element_aval(x, axis).update(dtype=params["index_dtype"], weak_type=False)
+
+    def split_results(
+        self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: Any
+    ) -> Any:
+        del outs
+        (x,), (axis,) = avals, params["axes"]
+        entries = entries_of(x)
+        return [split_of(self.name, avals, (*entries[:axis], *entries[axis + 1 :]))]
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         (x,) = operands

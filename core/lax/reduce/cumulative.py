@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any, final
 from tracebridge.core import lax
 from tracebridge.core.dtypes.dtypes import is_complex, is_inexact
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.errors.transform_errors import ShardingTypeError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
+from tracebridge.core.ir.splits import entries_of
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.lax.families import is_numeric
@@ -57,6 +59,19 @@ class _Cumulative(Primitive):
             msg = f"{self.name} works on {self.accepts_text}, got {x.dtype.name}"
             raise UnsupportedDtypeError(msg)
         return x
+
+    def split_results(
+        self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: Any
+    ) -> Any:
+        del outs
+        (x,) = avals
+        if entries_of(x)[params["axis"]] is not None:
+            raise ShardingTypeError(
+                f"{self.name}: Input should be unsharded over the axis being reduced, got "
+                f"{x.str_short()} and axis {params['axis']}",
+                hint="reshard it first: tracebridge.sharding.reshard",
+            )
+        return [x.split]
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         def combine(a: IrValue, b: IrValue, aval: ShapedArray) -> Any:

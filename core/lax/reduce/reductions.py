@@ -26,6 +26,7 @@ from tracebridge.core.lax.families import Reduction, is_numeric, is_ordinary
 from tracebridge.core.lax.reduce.extremes import emit_extremes, emit_extremum, largest, smallest
 from tracebridge.core.lax.shape.axes import as_axes
 from tracebridge.core.lax.sharding_constraint import constrained_result
+from tracebridge.core.lax.unsplit import unsplit
 
 if TYPE_CHECKING:
     from tracebridge.core._jaxlib.mlir import IrValue
@@ -268,6 +269,8 @@ def reduce_sum(operand: Any, axes: Sequence[int], *, out_sharding: object = None
     >>> tb.lax.reduce_sum(tb.numpy.ones((2, 3)), (1,)).tolist()
     [3.0, 3.0]
     """
+    if out_sharding is not None:
+        operand = unsplit(as_value(operand))
     out = _reduce(reduce_sum_p, operand, axes)
     return out if out_sharding is None else constrained_result("reduce_sum", out, out_sharding)
 

@@ -21,6 +21,7 @@ from tracebridge.core.errors.shape_errors import AxisError, ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
+from tracebridge.core.ir.splits import merged, split_of
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.lax.batch_util import to_one_axis
@@ -62,6 +63,13 @@ class Sort(Primitive):
             raise ShapeMismatchError(msg)
         check_ordinary("sort", *avals[: params["num_keys"]])
         return list(avals)
+
+    def split_results(
+        self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: Any
+    ) -> Any:
+        del params
+        split = split_of("sort", avals, merged("sort", avals))
+        return [split] * len(outs)
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         dimension, num_keys = params["dimension"], params["num_keys"]

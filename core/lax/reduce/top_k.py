@@ -19,6 +19,7 @@ from tracebridge.core.errors.shape_errors import AxisError, ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
+from tracebridge.core.ir.splits import same_along_others
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.batch_util import move_batch_axis
 from tracebridge.core.lax.reduce.largest import (
@@ -71,6 +72,12 @@ class TopK(Primitive):
         shape = (*x.shape[:axis], k, *x.shape[axis + 1 :])
         values = x.update(shape=shape)
         return [values, values.update(dtype=_INT32, weak_type=False)]
+
+    def split_results(
+        self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: Any
+    ) -> Any:
+        del params
+        return [same_along_others("top_k", avals[0], out.shape) for out in outs]
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         (x,) = ctx.avals_in

@@ -15,6 +15,7 @@ from tracebridge.core.errors.shape_errors import BroadcastError, RankError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
+from tracebridge.core.ir.splits import entries_of, split_of
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lax.families import Structural
@@ -54,6 +55,16 @@ class BroadcastInDim(Structural):
                 msg = f"broadcast_in_dim: cannot repeat shape {x.shape} to {shape} on axes {dims}"
                 raise BroadcastError(msg, hint="only axes of size 1 are repeated")
         return x.update(shape=shape)
+
+    def split_results(
+        self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: Any
+    ) -> Any:
+        del outs
+        (x,) = avals
+        entries: list[Any] = [None] * len(params["shape"])
+        for entry, axis in zip(entries_of(x), params["broadcast_dimensions"], strict=True):
+            entries[axis] = entry
+        return [split_of(self.name, avals, tuple(entries))]
 
     def recipe(self, *avals: ShapedArray, **params: Any) -> Any:
         """One operation; literals become splat constants of the result."""

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any, final
 from tracebridge.core import lax
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.shape_errors import AxisError, RankError, ShapeMismatchError
+from tracebridge.core.errors.transform_errors import ShardingTypeError
 from tracebridge.core.ir.aval import ShapedArray, result_aval
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive, is_linear_input
+from tracebridge.core.ir.splits import same_along_others
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.lax.batch_util import to_one_axis
@@ -64,6 +66,19 @@ class Concatenate(Primitive):
             size = size + a.shape[axis]
         shape = (*first.shape[:axis], size, *first.shape[axis + 1 :])
         return result_aval(avals, shape)
+
+    def split_results(
+        self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: Any
+    ) -> Any:
+        del params
+        split = [a for a in avals if a.split is not None]
+        if any([a.split is not split[0].split for a in split]):
+            got = ", ".join([a.str_short() for a in avals])
+            raise ShardingTypeError(
+                f"concatenate: All operands should have the same sharding. Got {got}",
+                hint="reshard them first: tracebridge.sharding.reshard",
+            )
+        return [same_along_others("concatenate", split[0], outs[0].shape)]
 
     def recipe(self, *avals: ShapedArray, **params: Any) -> Any:
         """One operation."""

@@ -13,6 +13,7 @@ from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray, result_aval
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive, is_linear_input
+from tracebridge.core.ir.splits import same_along_others
 from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.lax.batch_util import broadcast_batch
 from tracebridge.core.lax.families import operands
@@ -66,6 +67,12 @@ class Pad(Primitive):
                 raise ShapeMismatchError(msg)
             shape.append(size)
         return result_aval(avals, shape)
+
+    def split_results(
+        self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: Any
+    ) -> Any:
+        del params
+        return [same_along_others("padding", avals[0], outs[0].shape)]
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         # A scalar has no axes to pad, so that there are no triples to take apart.

@@ -12,12 +12,15 @@ from tracebridge.core import lax
 from tracebridge.core.errors.shape_errors import AxisError, ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.cost import Cost
+from tracebridge.core.ir.splits import entries_of, split_of
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lax.batch_util import move_batch_axis
 from tracebridge.core.lax.families import Structural
 from tracebridge.core.lax.shape.axes import as_axes, as_shape
+from tracebridge.core.lax.shape.reshape_splits import reshaped_entries
 from tracebridge.core.lax.sharding_constraint import constrained_result
+from tracebridge.core.lax.unsplit import unsplit
 
 if TYPE_CHECKING:
     from tracebridge.core._jaxlib.mlir import IrValue
@@ -56,6 +59,12 @@ class Reshape(SameOrder):
             raise ShapeMismatchError(msg)
         return out
 
+    def split_results(
+        self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: Any
+    ) -> Any:
+        del outs
+        return [split_of(self.name, avals, reshaped_entries(avals[0], params["new_sizes"]))]
+
     def batch(
         self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
@@ -86,6 +95,14 @@ class Squeeze(SameOrder):
             raise ShapeMismatchError(msg)
         shape = tuple([n for i, n in enumerate(x.shape) if i not in dims])
         return x.update(shape=shape)
+
+    def split_results(
+        self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: Any
+    ) -> Any:
+        del outs
+        dims = params["dimensions"]
+        entries = [e for i, e in enumerate(entries_of(avals[0])) if i not in dims]
+        return [split_of(self.name, avals, tuple(entries))]
 
     def batch(
         self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
@@ -124,6 +141,8 @@ def reshape(
     [[0, 1], [2, 3]]
     """
     x = as_value(operand)
+    if out_sharding is not None:
+        x = unsplit(x)
     if dimensions is not None and tuple(dimensions) != tuple(range(x.aval.ndim)):
         x = lax.transpose(x, tuple(dimensions))
     shape = as_shape("reshape", new_sizes)

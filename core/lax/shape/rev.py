@@ -29,6 +29,12 @@ class Rev(Structural):
         del params
         return avals[0]
 
+    def split_results(
+        self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: Any
+    ) -> Any:
+        del outs, params
+        return [avals[0].split]
+
     def recipe(self, *avals: ShapedArray, **params: Any) -> Any:
         """One operation."""
         del avals

@@ -40,6 +40,12 @@ class Roll(Structural):
         del params
         return avals[0]
 
+    def split_results(
+        self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: Any
+    ) -> Any:
+        del outs, params
+        return [avals[0].split]
+
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         axis = params["dimension"]
         ends = [part for part, _ in _parts(ctx, operands[0], params["shift"], axis)]

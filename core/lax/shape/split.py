@@ -12,6 +12,7 @@ from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
+from tracebridge.core.ir.splits import same_along_others
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.lax.shape.axes import as_axis, as_shape
@@ -46,6 +47,12 @@ class Split(Primitive):
             raise ShapeMismatchError(msg)
         before, after = x.shape[:axis], x.shape[axis + 1 :]
         return [x.update(shape=(*before, n, *after)) for n in sizes]
+
+    def split_results(
+        self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: Any
+    ) -> Any:
+        del params
+        return [same_along_others("split", avals[0], out.shape) for out in outs]
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         (x,) = operands

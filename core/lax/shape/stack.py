@@ -14,6 +14,7 @@ from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray, result_aval
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive, is_linear_input
+from tracebridge.core.ir.splits import entries_of, merged, same_along_others, split_of, whole_along
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.lax.batch_util import to_one_axis
@@ -48,6 +49,13 @@ class Stack(Primitive):
             raise DtypeMismatchError(msg, hint=hint)
         shape = avals[0].shape
         return result_aval(avals, (*shape[:axis], len(avals), *shape[axis:]))
+
+    def split_results(
+        self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: Any
+    ) -> Any:
+        del outs
+        axis, entries = params["axis"], merged("stack", avals)
+        return [split_of("stack", avals, (*entries[:axis], None, *entries[axis:]))]
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         axis, out = params["axis"], ctx.aval_out
@@ -92,6 +100,15 @@ class Unstack(Primitive):
         axis = params["axis"]
         row = x.update(shape=(*x.shape[:axis], *x.shape[axis + 1 :]))
         return [row] * operator.index(x.shape[axis])
+
+    def split_results(
+        self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: Any
+    ) -> Any:
+        (x,), axis = avals, params["axis"]
+        whole_along("unstack", x, (axis,))
+        entries = entries_of(x)
+        split = split_of("unstack", avals, (*entries[:axis], *entries[axis + 1 :]))
+        return [split] * len(outs)
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         (x,) = operands
@@ -143,6 +160,12 @@ class Tile(Primitive):
             msg = f"tile: reps {reps} need one count for each axis of {x.str_short()}"
             raise RankError(msg)
         return x.update(shape=tuple([r * n for r, n in zip(reps, x.shape, strict=True)]))
+
+    def split_results(
+        self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: Any
+    ) -> Any:
+        del params
+        return [same_along_others("tile", avals[0], outs[0].shape)]
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         (x,) = operands

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 from tracebridge.core import lax
 from tracebridge.core.errors.shape_errors import RankError
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.splits import entries_of, split_of
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lax.families import Structural
@@ -35,6 +36,13 @@ class Transpose(Structural):
             msg = f"transpose: {order} is not a permutation of the {x.ndim} axes of {x.str_short()}"
             raise RankError(msg)
         return x.update(shape=tuple([x.shape[i] for i in order]))
+
+    def split_results(
+        self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: Any
+    ) -> Any:
+        del outs
+        entries = entries_of(avals[0])
+        return [split_of(self.name, avals, tuple([entries[i] for i in params["permutation"]]))]
 
     def recipe(self, *avals: ShapedArray, **params: Any) -> Any:
         """One operation."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any, final
 
+from tracebridge.core.sharding.splits import explicit_split
 from tracebridge.core.util.caching import interned
 
 if TYPE_CHECKING:
@@ -41,6 +42,12 @@ def signature(
 
 
 def _make(key: tuple[Any, ...]) -> Signature:
+    aval, sharding, committed, borrowed = key
+    split = explicit_split(sharding, aval.ndim)
+    if split is not aval.split:
+        # The type of an array says how it is split, whatever the type of its program said.
+        same = signature(aval.with_split(split), sharding, committed, borrowed)
+        return interned(_INTERNED, key, same)
     made = object.__new__(Signature)
     made.aval, made.sharding, made.committed, made.borrowed = key
     return interned(_INTERNED, key, made)

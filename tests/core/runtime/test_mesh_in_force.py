@@ -23,7 +23,8 @@ def mesh(axis_type: AxisType = AxisType.Auto) -> Mesh:
 
 def spread(out: Any, place: Mesh) -> bool:
     """Whether a result is committed to the devices of the mesh."""
-    return out.sharding == NamedSharding(place, P()) and out.committed
+    whole = P(*[None] * len(out.sharding.spec))
+    return out.sharding == NamedSharding(place, whole) and out.committed
 
 
 CALLS: dict[str, tuple[Callable[[Any], Any], Any]] = {

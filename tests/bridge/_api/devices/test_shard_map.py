@@ -84,9 +84,53 @@ def test_specifications_of_the_arguments() -> None:
 
     assert_allclose(f(spread), TOTAL, rtol=1e-5)
     assert_allclose(tb.shard_map(lambda b: b, mesh=mesh(), out_specs=P())(X), X)
-    message = r"in_specs is not given, and how argument b is spread is not known while it is traced"
+    message = r"in_specs was not specified, and the type of argument b does not say how"
     with pytest.raises(ArgumentTypeError, match=message):
         tb.jit(f)(spread)
+
+
+def test_arguments_that_are_no_arrays() -> None:
+    """Those without a specification reach the function as they are."""
+    thing = object()
+
+    def f(b: Any, shape: tuple[int, ...], other: object) -> Any:
+        assert other is thing
+        return b + tb.numpy.ones(shape)
+
+    g = tb.shard_map(f, mesh=mesh(), in_specs=(P("x"), None, None), out_specs=P("x"))
+
+    for shape in ((4, 8), (1, 8)):
+        assert_allclose(g(X, shape, thing), X + 1)
+        assert_allclose(tb.jit(lambda x, shape=shape: g(x, shape, thing))(X), X + 1)
+
+
+def test_types_of_blocks() -> None:
+    """They are split over the Explicit axes that are left; whole results over all."""
+    explicit = mesh().abstract_mesh.update(axis_types=(tb.sharding.AxisType.Explicit,) * 2)
+    seen: list[Any] = []
+
+    def f(b: Any) -> Any:
+        seen.append(tb.typeof(b).sharding.spec)
+        return b.T
+
+    def g(x: Any) -> Any:
+        with tb.sharding.use_abstract_mesh(explicit):
+            out = tb.shard_map(f, out_specs=P("x"), axis_names={"x"})(x)
+        seen.append(tb.typeof(out).sharding.spec)
+        return out
+
+    x = tb.ShapeDtypeStruct((8, 8), "float32", sharding=tb.NamedSharding(explicit, GRID))
+    tb.make_jaxpr(g)(x)
+
+    assert [P(None, "y"), P(("x", "y"), None)] == seen
+
+
+def test_residuals_lie_along_all_axes() -> None:
+    """A mapped axis that spmd_axis_name would spread stays whole beside them."""
+    f = tb.shard_map(tb.numpy.sin, mesh=mesh(), in_specs=P("y"), out_specs=P("y"))
+    xs = np.arange(32, dtype="f4").reshape(4, 8)
+
+    assert_allclose(tb.vmap(tb.grad(lambda x: f(x).sum()), spmd_axis_name="x")(xs), np.cos(xs))
 
 
 def test_smap() -> None:
@@ -132,8 +176,8 @@ SPECS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         {"in_specs": GRID, "x": X[0]},
         AxisSpecError,
         (
-            "shard_map(total): in_specs is PartitionSpec('x', 'y') for argument b, which "
-            "has 1 axis\n"
+            "shard_map(total): in_specs is PartitionSpec('x', 'y'), which has length 2, for "
+            "argument b, which has rank 1\n"
             "    expected: at most 1 entries, one for each axis"
         ),
     ),
@@ -141,8 +185,8 @@ SPECS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         {"in_specs": P("z")},
         AxisSpecError,
         (
-            "shard_map(total): in_specs is PartitionSpec('z') for argument b, but 'z' is no "
-            "axis of "
+            "shard_map(total): in_specs refers to 'z' in PartitionSpec('z') for argument b, but "
+            "it is no axis of "
             "AbstractMesh('x': 2, 'y': 4, axis_types=(Auto, Auto))\n"
             "    expected: names from ('x', 'y')"
         ),
@@ -151,8 +195,8 @@ SPECS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         {"in_specs": P("x"), "axis_names": {"y"}},
         AxisSpecError,
         (
-            "shard_map(total): in_specs is PartitionSpec('x') for argument b, but 'x' is "
-            "not one that "
+            "shard_map(total): in_specs refers to 'x' in PartitionSpec('x') for argument b, but "
+            "it is not one that "
             "it splits by itself"
         ),
     ),
@@ -189,7 +233,9 @@ SPECS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         (
             "shard_map(total): the result (f32[4,2] on each device) varies over the axis "
             "'x' of the "
-            "mesh, but out_specs has PartitionSpec() for it: the same on all devices of that axis\n"
+            "mesh, but out_specs has PartitionSpec() for it: the same on all devices of that axis. "
+            "Specifications that leave out an axis require replication over it, which could not be "
+            "statically inferred\n"
             "    way out: name 'x' in out_specs, combine the values of the devices with lax.psum, "
             "lax.pmean, lax.pmax or lax.all_gather over 'x', or, if they are equal for "
             "another reason, "
@@ -200,7 +246,7 @@ SPECS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         {"in_specs": GRID, "mesh": None},
         AxisSpecError,
         (
-            "shard_map(total): no mesh is given, and none is in force\n"
+            "shard_map(total): The context mesh cannot be empty where no mesh is given\n"
             "    way out: give mesh=..., or call it inside of `with tracebridge.set_mesh(mesh):`"
         ),
     ),

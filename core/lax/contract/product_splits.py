@@ -1,0 +1,51 @@
+"""How products of arrays are split over Explicit axes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tracebridge.core.errors.transform_errors import ShardingTypeError
+from tracebridge.core.ir.splits import Entries, entries_of
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.aval import ShapedArray
+
+
+def product_entries(x: ShapedArray, y: ShapedArray, numbers: Any) -> Entries:
+    """The entries of ``dot_general`` of two operands.
+
+    Raises:
+        ShardingTypeError: batch axes are split in two ways, or contracting axes of both operands
+            are split, so that each device has a part of the sums.
+    """
+    (xc, yc), (xb, yb) = numbers
+    left, right = entries_of(x), entries_of(y)
+    batch = _agreed(
+        "lhs batch dimensions and rhs batch dimensions to have the consistent",
+        [left[i] for i in xb],
+        [right[i] for i in yb],
+    )
+    summed = [left[i] for i in xc], [right[i] for i in yc]
+    _agreed("contracting dimensions to have consistent", *summed)
+    if any([a is not None and b is not None for a, b in zip(*summed, strict=True)]):
+        raise ShardingTypeError(
+            "dot_general: Contracting dimensions are sharded and it is ambiguous how the output "
+            f"should be sharded: {tuple(summed[0])} and {tuple(summed[1])}",
+            hint="specify the output sharding via the `out_sharding` parameter",
+        )
+    return (
+        *batch,
+        *[entry for i, entry in enumerate(left) if i not in (*xc, *xb)],
+        *[entry for i, entry in enumerate(right) if i not in (*yc, *yb)],
+    )
+
+
+def _agreed(kind: str, left: list[Any], right: list[Any]) -> list[Any]:
+    """The entries of axes that go in step."""
+    pairs = list(zip(left, right, strict=True))
+    if any([a is not None and b is not None and a != b for a, b in pairs]):
+        raise ShardingTypeError(
+            f"dot_general requires {kind} sharding, got {tuple(left)} and {tuple(right)}",
+            hint="reshard an operand first: tracebridge.sharding.reshard",
+        )
+    return [b if a is None else a for a, b in pairs]

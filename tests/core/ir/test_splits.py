@@ -1,0 +1,140 @@
+"""Types of arrays say how they are split over Explicit axes; operations decide it for results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import tracebridge as tb
+import tracebridge.numpy as tnp
+from tracebridge import lax
+from tracebridge.core.errors.transform_errors import ShardingTypeError
+from tracebridge.sharding import AbstractMesh, AxisType, NamedSharding
+
+P = tb.P
+MESH = AbstractMesh((2, 2), ("x", "y"), AxisType.Explicit)
+
+
+def array(shape: tuple[int, ...], *spec: Any, dtype: str = "float32") -> Any:
+    """A stand-in that is split over the mesh."""
+    return tb.ShapeDtypeStruct(shape, dtype, sharding=NamedSharding(MESH, P(*spec)))
+
+
+def spec_of(fun: Callable[..., Any], *args: Any) -> Any:
+    """How the result of ``fun`` is split."""
+    (aval,) = tb.make_jaxpr(fun)(*args).out_avals
+    return aval.sharding.spec
+
+
+X = array((8, 4), "x", "y")
+ROWS = array((8, 4), "x")
+DECIDED: dict[str, tuple[Callable[..., Any], tuple[Any, ...], Any]] = {
+    "elementwise": (lambda x: tnp.sin(x) * 2 + x, (X,), P("x", "y")),
+    "of two": (lambda x, y: x + y, (ROWS, array((8, 4), None, "y")), P("x", "y")),
+    "transpose": (lambda x: x.T, (X,), P("y", "x")),
+    "sum": (lambda x: x.sum(1), (X,), P("x")),
+    "new axis": (lambda x: x[:, None], (X,), P("x", None, "y")),
+    "squeeze": (lambda x: x.squeeze(1), (array((8, 1), "x"),), P("x")),
+    "product": (lambda x, y: x @ y, (ROWS, array((4, 6), None, "y")), P("x", "y")),
+    "batches": (lambda x, y: x @ y, (array((8, 3, 4), "x"), array((8, 4, 2))), P("x", None, None)),
+    "axis in two": (lambda x: x.reshape(8, 2, 2), (X,), P("x", "y", None)),
+    "two axes in one": (lambda x: x.reshape(32), (ROWS,), P("x")),
+    "slice": (lambda x: x[:, :2], (X,), P("x", "y")),
+    "pad": (lambda x: tnp.pad(x, ((0, 0), (2, 2))), (X,), P("x", "y")),
+    "argmax": (lambda x: tnp.argmax(x, 0), (X,), P("y")),
+    "concatenate": (lambda x: tnp.concatenate([x, x], 1), (X,), P("x", "y")),
+    "stack": (lambda x: tnp.stack([x, x]), (X,), P(None, "x", "y")),
+    "cumsum": (lambda x: tnp.cumsum(x, 1), (ROWS,), P("x", None)),
+    "where": (lambda x: tnp.where(x > 0, x, 0), (X,), P("x", "y")),
+    "rows by position": (lambda x: x[:, tnp.array([0, 2])], (ROWS,), P("x", None)),
+    "rows of batches": (
+        tb.vmap(lambda x, i: x[i]),
+        (ROWS, array((8, 3), "x", dtype="int32")),
+        P("x", None),
+    ),
+    "bits": (lambda x: lax.bitcast_convert_type(x, "int8"), (X,), P("x", "y", None)),
+    "loop": (lambda x: lax.scan(lambda c, _: (c * 2, c), x, None, 3)[1], (X,), P(None, "x", "y")),
+    "zeros": (tnp.zeros_like, (X,), P("x", "y")),
+    "gradient": (tb.grad(lambda x: tnp.sum(tnp.sin(x))), (X,), P("x", "y")),
+    "derivative of a choice": (tb.grad(lambda x: x.at[:, 1].get().sum()), (ROWS,), P("x", None)),
+    "mapped": (tb.vmap(tnp.sin), (X,), P("x", "y")),
+    "resharded": (
+        lambda x: tb.sharding.reshard(x, NamedSharding(MESH, P(None, "x"))),
+        (X,),
+        P(None, "x"),
+    ),
+    "said": (
+        lambda x: tnp.matmul(x, x.T, out_sharding=NamedSharding(MESH, P("x"))),
+        (X,),
+        P("x", None),
+    ),
+    "said of a choice": (
+        lambda x: x.at[tnp.array([0, 3])].get(out_sharding=NamedSharding(MESH, P("x"))),
+        (X,),
+        P("x", None),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DECIDED)
+def test_results_are_split_as_their_operands_are(name: str) -> None:
+    """Where no device needs elements of another."""
+    fun, args, expected = DECIDED[name]
+
+    assert expected == spec_of(fun, *args)
+    assert expected == spec_of(tb.jit(fun), *args)
+
+
+UNDECIDED: dict[str, tuple[Callable[..., Any], tuple[Any, ...], str]] = {
+    "conflict": (lambda x, y: x + y, (X, array((8, 4), "y")), "add got incompatible shardings"),
+    "same name": (lambda x, y: x @ y, (ROWS, array((4, 6), None, "x")), "illegally sharded"),
+    "sums": (lambda x, y: x @ y, (X, array((4, 6), "y")), "Contracting dimensions are sharded"),
+    "gather": (lambda x: x[tnp.array([0, 3])], (X,), r"Use `.at\[...\].get\(out_sharding=\)`"),
+    "scatter": (lambda x: x.at[tnp.array([0, 3])].set(1.0), (X,), "Use `.at"),
+    "slice": (lambda x: x[:, :3], (X,), "slicing on sharded dims"),
+    "scan": (lambda x: lax.scan(lambda c, r: (c, r), 0.0, x), (X,), "0th dimension of all xs"),
+    "select": (
+        lambda x, y: lax.select(x > 0, x, y),
+        (X, array((8, 4), "y")),
+        "select cases must have the same shardings",
+    ),
+    "cumsum": (lambda x: tnp.cumsum(x, 0), (X,), "unsharded over the axis being reduced"),
+}
+
+
+@pytest.mark.parametrize("name", UNDECIDED)
+def test_what_is_undecided_is_an_error(name: str) -> None:
+    """Nothing is exchanged between devices unasked."""
+    fun, args, message = UNDECIDED[name]
+
+    with pytest.raises(ShardingTypeError, match=message):
+        tb.make_jaxpr(fun)(*args)
+
+
+def test_types_of_other_meshes_say_nothing() -> None:
+    """Axes of type Auto are the compiler's."""
+    mesh = AbstractMesh((2, 2), ("x", "y"), (AxisType.Auto, AxisType.Explicit))
+    x = tb.ShapeDtypeStruct((8, 4), "float32", sharding=NamedSharding(mesh, P("x", "y")))
+
+    assert P(None, "y") == spec_of(lambda x: x, x)
+    assert str(tb.make_jaxpr(tnp.sin)(x).out_avals[0]) == "f32[8,4@y]"
+
+
+def test_a_loop_keeps_the_split_of_its_carry() -> None:
+    """A body that changes it is refused, as one that changes a dtype is."""
+
+    def body(carry: Any, _: object) -> Any:
+        return tb.sharding.reshard(carry, NamedSharding(MESH, P("y"))), None
+
+    with pytest.raises(TypeError, match="carry input and carry output must have equal types"):
+        tb.make_jaxpr(lambda x: lax.scan(body, x, None, 2))(X)
+
+
+def test_uneven_parts() -> None:
+    """A type divides an axis into parts of one size."""
+    with pytest.raises(ValueError, match="does not evenly divide the dimension size 5"):
+        tb.typeof(1.0).update(shape=(5,)).__class__(
+            (5,), "float32", sharding=NamedSharding(MESH, P("x"))
+        )
