@@ -34,7 +34,7 @@ def gamma_numbers(stream: Stream, a: Any, shape: Sizes, dtype: DType, log_space:
     """Gamma numbers of shapes ``a``, or their logarithms; differentiable in ``a``."""
     a = spread(a, shape, dtype)
     fixed = lax.stop_gradient(a)
-    count = dim_size_product(shape)
+    count: Any = dim_size_product(shape)
     if is_empty(count):
         return a
     if stream.is_partitionable:

@@ -186,7 +186,8 @@ def lower(prim: Primitive, ctx: LoweringContext, *operands: IrValue, **params: A
         return value
 
     def compose(*values: Value) -> Any:
-        total = form(prim, *map(wide, values), g)
+        left, right = map(wide, values)
+        total = form(prim, left, right, g)
         return total if dtype == out.dtype else lax.convert_dtype(total, out.dtype)
 
     if form not in (toeplitz.by_blocks, toeplitz.by_block_products):

@@ -97,15 +97,13 @@ def conv_general_dilated(
             ("rhs_dilation", rhs_dilation),
         )
     ]
-    sizes = [
-        size_with_gaps(x.aval.shape[i], a) for i, a in zip(numbers.lhs_spec[2:], gaps, strict=True)
-    ]
-    kernel = [
-        size_with_gaps(y.aval.shape[i], b) for i, b in zip(numbers.rhs_spec[2:], holes, strict=True)
+    sizes, kernel = [
+        [size_with_gaps(v.aval.shape[i], a) for i, a in zip(spec[2:], apart, strict=True)]
+        for v, spec, apart in ((x, numbers.lhs_spec, gaps), (y, numbers.rhs_spec, holes))
     ]
     preferred = preferred_element_type
     pads = canonical_padding(call, padding, sizes, kernel, strides)
-    if any([not isinstance(p, int) for pair in pads for p in pair]):
+    if any([type(p) is not int for pair in pads for p in pair]):
         x, pads, gaps = _padded(x, numbers.lhs_spec[2:], pads, gaps)
     if out_sharding is not None:
         x, y = unsplit(x), unsplit(y)

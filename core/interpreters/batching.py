@@ -13,6 +13,7 @@ from tracebridge.core.interpreters.staged_rules import (
     axis_of_types,
     batched_with,
     name_of_axis,
+    split_of,
     staged_batch,
 )
 from tracebridge.core.interpreters.staging import stage
@@ -137,7 +138,7 @@ def batch_flat(
 
     ``label``: what messages call the transformation.
     """
-    if any([v.aval.split is not None for v in values]):
+    if any([split_of(v) is not None for v in values]):
         axis = axis_of_types(axis, values, dims)
     trace = BatchTrace(current_trace(), size, axis)
     if wants_location(label):

@@ -311,6 +311,11 @@ class SpmdAxis:
         return f"SpmdAxis({self.name!r}, {self.spmd_name!r})"
 
 
+def split_of(value: Any) -> Any:
+    """How the type of a value is split over Explicit axes; NumPy's values and numbers are not."""
+    return getattr(getattr(value, "aval", None), "split", None)
+
+
 def axis_of_types(axis: Any, values: Sequence[Any], dims: Sequence[int | None]) -> Any:
     """``axis``, spread as the mapped axes of values are according to their types.
 
@@ -319,7 +324,7 @@ def axis_of_types(axis: Any, values: Sequence[Any], dims: Sequence[int | None]) 
     """
     found: list[Any] = []
     for value, dim in zip(values, dims, strict=True):
-        split = value.aval.split
+        split = split_of(value)
         if dim is not None and split is not None and split.spec[dim] is not None:
             found.append((split.mesh, entry_names(split.spec[dim])))
     if not found or (type(axis) is SpmdAxis and axis.mesh is not None):

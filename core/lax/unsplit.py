@@ -11,6 +11,7 @@ import tracebridge.core.lax as lax
 from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.families import Constraint
 from tracebridge.core.sharding.axis_types import with_types
+from tracebridge.core.sharding.partition_spec import entry_names
 from tracebridge.core.sharding.splits import without_axes
 from tracebridge.core.tree.tree import flatten
 
@@ -56,6 +57,12 @@ def unsplit(value: Any, axes: Sequence[Any] | None = None) -> Any:
         return value
     names = tuple(split.mesh.axis_names if axes is None else axes)
     return value if without_axes(split, names) is split else unsplit_p.bind(value, axes=names)
+
+
+def with_whole_rows(value: Any) -> Any:
+    """``value`` whose first axis is not split, so that each row can be asked for."""
+    split = value.aval.split
+    return value if split is None else unsplit(value, entry_names(split.spec[0]))
 
 
 def unsplit_leaves(tree: Any, axes: Sequence[Any] | None = None) -> Any:

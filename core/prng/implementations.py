@@ -76,7 +76,7 @@ def _words(key: Value) -> list[Any]:
 def _counters(shape: tuple[int, ...]) -> list[Any]:
     """Upper and lower words of the positions of an array in row-major order."""
     size = math.prod(shape)
-    if not isinstance(size, int) or size < 2**32:  # symbolic ones have fewer elements
+    if type(size) is not int or size < 2**32:  # symbolic ones have fewer elements
         low = lax.reshape(lax.iota_of(uint32, (size,), 0), shape)
         return [_all(shape, 0, uint32), low]
     wide = _all(shape, 0, uint64)
@@ -102,7 +102,7 @@ def key_and_counters(key: Value, shape: tuple[int, ...]) -> list[Any]:
     """
     high, low = _counters(shape)
     size = math.prod(shape)
-    if not isinstance(size, int) or size < 2**32:
+    if type(size) is not int or size < 2**32:
         high = _all((), 0, uint32)
     return [*_words(key), high, low]
 
@@ -133,7 +133,7 @@ def _in_one_sequence(key: Value, width: int, shape: tuple[int, ...]) -> Any:
     size = math.prod(shape)
     count = -(-width * size // 32)
     # Symbolic sizes have fewer words than one block holds.
-    blocks, n_left = divmod(count, _MAX_WORDS) if isinstance(count, int) else (0, count)
+    blocks, n_left = divmod(count, _MAX_WORDS) if type(count) is int else (0, count)
     keys = threefry_split(key, (blocks + 1,)) if blocks else lax.reshape(key, (1, 2))
     parts = []
     for i in range(blocks + 1):

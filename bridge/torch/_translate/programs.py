@@ -344,7 +344,8 @@ def _is_torch_result(x: object) -> bool:
 
 @functools.cache
 def _named_tuple_of(kind: Any) -> Any:
-    return namedtuple(kind.__name__, kind.__match_args__)  # noqa: PYI024 - its fields are known now only
+    fields = kind.__match_args__  # known now only
+    return namedtuple(kind.__name__, fields)  # noqa: PYI024 # pyright: ignore[reportUntypedNamedTuple]
 
 
 def _with_named_tuples(result: Any) -> Any:

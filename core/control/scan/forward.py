@@ -105,9 +105,7 @@ def run_scan(
             raise ArgumentSpecError(msg, hint="run it without disable_jit")
         first = init_tree.unflatten(unchanged(init_values))
         return _python_loop(call, body, first, xs_values, xs_tree, steps, reverse)
-    for value in xs_values:
-        _check_whole(call, value.aval)
-    slices = [element_aval(v.aval) for v in xs_values]
+    slices = [element_aval(_whole(call, v.aval)) for v in xs_values]
     traced, init_values = _traced(call, f, apply, init_values, init_tree, slices, xs_tree)
     if traced.custom:
         if is_differentiated() and type(steps) is int and steps:
@@ -138,8 +136,8 @@ def run_scan(
     return carry_tree.unflatten(results[:n_carry]), ys_tree.unflatten(ys)
 
 
-def _check_whole(call: str, aval: ShapedArray) -> None:
-    """Raise if the axis along which steps go is split, so that they are on different devices.
+def _whole(call: str, aval: ShapedArray) -> ShapedArray:
+    """``aval``, the axis along which steps go is not split: they are on the same devices.
 
     Raises:
         ShardingTypeError: it is.
@@ -149,6 +147,7 @@ def _check_whole(call: str, aval: ShapedArray) -> None:
             f"{call}: 0th dimension of all xs should be replicated, got {aval.str_short()}",
             hint="reshard it first: tracebridge.sharding.reshard",
         )
+    return aval
 
 
 def carried_refs(jaxpr: Jaxpr, n_consts: int, n_carry: int, n_refs: int) -> Jaxpr:

@@ -24,7 +24,7 @@ from tracebridge.core.errors.runtime_errors import DeletedArrayError
 from tracebridge.core.ir.aval import ShapedArray, stored
 from tracebridge.core.ir.operators import ArrayOperators
 from tracebridge.core.ir.typeof import identity, register_value_type
-from tracebridge.core.lax.unsplit import unsplit
+from tracebridge.core.lax.unsplit import with_whole_rows
 from tracebridge.core.runtime.arrays.array_class import ArrayMeta, ArrayMethods
 from tracebridge.core.runtime.arrays.dlpack_export import dlpack_device, export_capsule
 from tracebridge.core.runtime.arrays.shards import (
@@ -37,7 +37,6 @@ from tracebridge.core.runtime.arrays.shards import (
 from tracebridge.core.runtime.arrays.signature import Signature, signature
 from tracebridge.core.runtime.backends.guards import check_transfer
 from tracebridge.core.sharding.layout import Format, row_major
-from tracebridge.core.sharding.partition_spec import entry_names
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
 from tracebridge.core.util.public_path import public_path
 
@@ -337,10 +336,7 @@ class Array(ArrayOperators, ArrayMethods, metaclass=ArrayMeta):
             if self.ndim == 0:
                 msg = f"iteration over {self.aval.str_short()}, an array without axes"
                 raise ArgumentTypeError(msg)
-            rows = self
-            if self.aval.split is not None:
-                # Each row is asked for, wherever it is.
-                rows = unsplit(self, entry_names(self.aval.split.spec[0]))
+            rows = with_whole_rows(self)
             return (rows[i] for i in range(self.shape[0]))
         except Exception as error:
             hide_internal_frames(error)
