@@ -177,7 +177,7 @@ def lower(prim: Primitive, ctx: LoweringContext, *operands: IrValue, **params: A
     if form is None:
         return prim.lower(ctx, *operands, **params)
     if form is by_library and _is_plain(g) and x.dtype == y.dtype == out.dtype == dtype:
-        return onednn.emit(ctx, *operands, g)
+        return onednn.emit(ctx, operands, g)
 
     def wide(value: Value) -> Any:
         # As the operation: to the dtype of the result, whose sums narrow floats do not hold.

@@ -13,6 +13,8 @@ import numpy as np
 from tracebridge.core.mlir.onednn import CONVOLUTION, IS_BUILT_IN, emit_call
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tracebridge.core.conv.geometry import Geometry
     from tracebridge.core.conv.numbers import Ints
     from tracebridge.core.ir.rule_contexts import LoweringContext
@@ -68,9 +70,9 @@ def has_features_last(g: Geometry) -> bool:
     return g.numbers.lhs_spec[1] == g.numbers.out_spec[1] == len(g.lhs) - 1
 
 
-def emit(ctx: LoweringContext, x: Any, y: Any, g: Geometry) -> Any:
+def emit(ctx: LoweringContext, operands: Sequence[Any], g: Geometry) -> Any:
     """The call, for operands in float32 and paddings that do not cut."""
-    return emit_call(ctx, CONVOLUTION, {"onednn_conv_config": _config(g)}, (x, y))
+    return emit_call(ctx, CONVOLUTION, {"onednn_conv_config": _config(g)}, operands)
 
 
 def _config(g: Geometry) -> dict[str, Any]:
