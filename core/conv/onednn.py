@@ -36,7 +36,9 @@ def has_kernels(g: Geometry, dtype: Any) -> bool:
         and 1 <= g.n_space <= 3
         and g.batch_groups == 1
         and (g.groups == 1 or _has_kernels_for_groups(g))
-        and all([_is_usual(spec) for spec in (g.numbers.lhs_spec, g.numbers.out_spec)])
+        and _is_usual(g.numbers.lhs_spec)
+        and _axes_order(g.numbers.lhs_spec) == _axes_order(g.numbers.out_spec)
+        and not _is_ambiguous(g)
     )
 
 
@@ -57,6 +59,21 @@ def can_convolve(g: Geometry, dtype: Any) -> bool:
         and max(g.lhs_dilation) == 1
         and math.prod(g.kernel) <= _MAX_KERNEL
     )
+
+
+def _is_ambiguous(g: Geometry) -> bool:
+    """Whether an array has one feature or one place, so that NCHW and NHWC are the same memory.
+
+    The library takes kernels that it has made for one of them for the other, and some of them
+    write nothing then.
+    """
+    features = g.lhs[g.numbers.lhs_spec[1]], g.out[g.numbers.out_spec[1]]
+    return 1 in (*features, math.prod(g.sizes), math.prod(g.results))
+
+
+def _axes_order(spec: Ints) -> list[int]:
+    """The roles of axes (0: batch, 1: features) in their order in memory."""
+    return sorted(range(len(spec)), key=lambda role: spec[role])
 
 
 def _is_usual(spec: Ints) -> bool:

@@ -170,7 +170,8 @@ def emit_convolution(ctx: LoweringContext, x: Any, y: Any, out: ShapedArray, par
     numbers = params["dimension_numbers"]
     (lb, lf, *ls), (ro, ri, *rs), (ob, of, *os) = numbers
     precision = precision_attributes(params["precision"], out.dtype, out.dtype, out.dtype)
-    pads = np.asarray(params["padding"], np.int64).reshape(-1, 2)
+    x, padding = _cut(ctx, x, out.dtype, params)
+    pads = np.asarray(padding, np.int64).reshape(-1, 2)
     attributes = {
         "window_strides": i64_array(params["window_strides"]),
         "padding": ctx.dense_i64(pads),
@@ -193,6 +194,29 @@ def emit_convolution(ctx: LoweringContext, x: Any, y: Any, out: ShapedArray, par
         "precision_config": precision["precision_config"],
     }
     return ctx.op1("stablehlo.convolution", [x, y], out, attributes)
+
+
+def _cut(ctx: LoweringContext, x: Any, dtype: Any, params: Params) -> tuple[Any, Any]:
+    """The array without what its paddings cut, and the paddings that are left.
+
+    XLA's convolutions by products of matrices read beside the array where paddings are negative.
+    """
+    padding = [*params["padding"]]
+    type_ = mlir.ir.RankedTensorType(x.type)
+    if min([0, *[n for pads in padding for n in pads]]) == 0 or not type_.has_static_shape:
+        return x, padding
+    shape = list(type_.shape)
+    starts, stops = [0] * len(shape), list(shape)
+    axes = params["dimension_numbers"].lhs_spec[2:]
+    for i, (axis, gap) in enumerate(zip(axes, params["lhs_dilation"], strict=True)):
+        low, high = padding[i]
+        if gap > 1 or shape[axis] + min(low, 0) + min(high, 0) <= 0:
+            continue
+        starts[axis], stops[axis] = -min(low, 0), shape[axis] + min(high, 0)
+        padding[i] = max(low, 0), max(high, 0)
+    sizes = tuple([b - a for a, b in zip(starts, stops, strict=True)])
+    aval = ctx.avals_in[0].update(shape=sizes, dtype=dtype)
+    return ctx.slice(x, aval, starts, stops, [1] * len(shape)), padding
 
 
 def _emit_complex(ctx: LoweringContext, x: Any, y: Any, out: ShapedArray, params: Params) -> Any:

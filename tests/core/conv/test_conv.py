@@ -344,3 +344,20 @@ def test_derivatives_for_all_sizes_after_strides() -> None:
             for actual, expected in zip(program.call(x, k), derivative(x, k), strict=True):
                 scale = np.abs(expected).max()
                 np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5 * scale)
+
+
+def test_paddings_that_cut_read_nothing_beside_the_array() -> None:
+    """XLA's own convolution did, of float32 with an unusual order of axes."""
+    random = np.random.default_rng(0)
+    x = random.normal(size=(4, 8, 5, 13)).astype(np.float32)
+    y = random.normal(size=(3, 1, 5, 6)).astype(np.float32)
+    numbers = ("HNCW", "HWIO", "HNCW")
+    pads = [(-1, 1), (-2, -3)]
+
+    def f(x: Any, y: Any, padding: Any) -> Any:
+        return tb.lax.conv_general_dilated(x, y, (1, 1), padding, dimension_numbers=numbers)
+
+    whole = np.asarray(f(x[1:, :, :, 2:-3].copy(), y, [(0, 1), (0, 0)]))
+    np.testing.assert_allclose(
+        tb.jit(lambda x, y: f(x, y, pads))(x, y), whole, rtol=1e-5, atol=1e-5
+    )

@@ -48,7 +48,7 @@ def array(seed: int, shape: tuple[int, ...], dtype: Any = "float32") -> Any:
 CASES: dict[str, tuple[Any, ...]] = {
     "nhwc": ((2, 9, 8, 3), (3, 2, 3, 4), ("NHWC", "HWIO", "NHWC"), {}),
     "nchw": ((2, 3, 9, 8), (4, 3, 3, 2), ("NCHW", "OIHW", "NCHW"), {}),
-    "other layout of the result": ((2, 9, 8, 3), (4, 3, 3, 2), ("NHWC", "OIHW", "NCHW"), {}),
+    "other layout of the kernel": ((2, 9, 8, 3), (4, 3, 3, 2), ("NHWC", "OIHW", "NHWC"), {}),
     "strides, pads": (
         (2, 9, 8, 3),
         (3, 2, 3, 4),
@@ -76,7 +76,7 @@ CASES: dict[str, tuple[Any, ...]] = {
     ),
     "1d": ((2, 30, 3), (5, 3, 4), ("NWC", "WIO", "NWC"), {"padding": "SAME"}),
     "3d": ((2, 5, 6, 7, 3), (2, 3, 2, 3, 5), ("NDHWC", "DHWIO", "NDHWC"), {}),
-    "one of all": ((1, 3, 3, 1), (1, 1, 1, 1), ("NHWC", "HWIO", "NHWC"), {}),
+    "one image": ((1, 3, 1, 2), (1, 1, 2, 2), ("NHWC", "HWIO", "NHWC"), {}),
 }
 
 
@@ -168,6 +168,9 @@ def test_the_library_is_left_alone_where_it_has_no_kernels(at_any_size: None) ->
     assert calls(x, y, layouts)
     assert not calls(x, y, layouts, lhs_dilation=(2, 1), rhs_dilation=(2, 1))
     assert not calls(array(0, (3, 9, 8, 2)), y, ("CHWN", "HWIO", "CHWN"))
+    # One feature: the library takes both orders of axes for the same.
+    assert not calls(array(0, (2, 9, 8, 1)), array(1, (3, 2, 1, 4)), layouts)
+    assert not calls(x, y, ("NHWC", "HWIO", "NCHW"))
     thin = {"feature_group_count": 3}  # two outputs of one feature
     assert not calls(x, array(1, (3, 2, 1, 6)), layouts, **thin)
     with tb.enable_x64():
