@@ -65,7 +65,6 @@ from tracebridge.core.lax.special.erf import *
 from tracebridge.core.lax.special.gamma import *
 from tracebridge.core.lax.stored import stored as stored
 from tracebridge.core.lax.stored import stored_p as stored_p
-from tracebridge.core.lax.unsplit import unsplit_p as unsplit_p
 
 
 def __dir__() -> list[str]:

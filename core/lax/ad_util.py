@@ -58,7 +58,7 @@ def copies_of(scalar: Value, shape: Sequence[Any], dtype: Any, weak: bool = Fals
         blocks = copies_of(scalar, (*shape, *dtype.element_shape), dtype.element_dtype)
         return dtype.from_blocks(blocks)
     scalar = lax.convert_dtype(scalar, dtype, weak)
-    return lax.broadcast_in_dim(scalar, tuple(shape), ()) if shape else scalar
+    return lax.broadcast_in_dim(scalar, tuple(shape), ())
 
 
 def float0_of(shape: Sequence[object]) -> Any:

@@ -17,6 +17,7 @@ from tracebridge.core.tree.tree import flatten
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.aval import ShapedArray
+    from tracebridge.core.ir.rule_contexts import LoweringContext
 
 
 @final
@@ -38,7 +39,7 @@ class Unsplit(Constraint):
         mesh = getattr(sharding, "mesh", None)
         return None if mesh is None else sharding.update(mesh=with_types(mesh, axes, "Auto"))
 
-    def lower(self, ctx: Any, x: Any, *, axes: Sequence[Any]) -> Any:
+    def lower(self, ctx: LoweringContext, x: Any, *, axes: Sequence[Any]) -> Any:
         del ctx, axes
         return x
 

@@ -21,6 +21,7 @@ _SAME = (
     "device_put",
     "layout_constraint",
     "sharding_constraint",
+    "unsplit",
     "stored",
     "mark_shared",
     "pcast",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
@@ -74,6 +75,14 @@ _BODIES: WeakIdCache[Body] = WeakIdCache("traced bodies", per_function=32)
 _SAME: BoundedCache[Jaxpr] = BoundedCache("bodies by content", 256)
 
 
+def _weakly(fun: Any) -> Callable[[], Any]:
+    """What gives ``fun`` as long as somebody else has it."""
+    try:
+        return weakref.ref(fun)
+    except TypeError:
+        return lambda: None
+
+
 def trace_body(
     call: str,
     fun: Callable[..., object],
@@ -107,8 +116,11 @@ def trace_body(
         structures.append(structure)
         return outs
 
+    body = _weakly(fun)  # programs outlive functions, and what they close over
+
     def names() -> tuple[str, ...]:
-        parameters = parameter_names(fun) if apply is None else Parameters()
+        alive = body() if apply is None else None
+        parameters = Parameters() if alive is None else parameter_names(alive)
         paths = [path for path, _ in leaves_with_path(_positions(in_tree))]
         return tuple([f"{parameters.at(path[0].idx)}{keystr(path[1:])}" for path in paths])
 
