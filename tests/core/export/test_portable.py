@@ -112,7 +112,7 @@ def test_composites_of_programs_whose_functions_take_more_than_operands() -> Non
 
     for data in (for_several, of_any_size):
         assert "composite" not in text_of(data)
-        assert "call @my_sine" in text_of(data)
+        assert "call @my.sine" in text_of(data)
     assert 'stablehlo.composite "my.sine"' in text_of(plain)
 
 
