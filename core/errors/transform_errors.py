@@ -80,33 +80,45 @@ class AxisSpecError(TracebridgeError, ValueError, TypeError):
 class ShardingTypeError(TracebridgeError, ValueError, TypeError):
     """Operands are split over explicit axes of a mesh in ways that leave the result undecided.
 
-    The types of arrays say how they are split over axes of the type Explicit. An operation got
+    The types of arrays say how they are split over axes of the type `Explicit`. An operation got
     operands whose splits do not fit each other, or its result could be split in several ways, or
     only after an exchange between devices, which is never done unasked.
 
     Wrong::
 
-        tb.numpy.dot(split_by_columns, split_by_rows)
+        mesh = tb.make_mesh((1,), ("x",), tb.sharding.AxisType.Explicit)
+        with tb.set_mesh(mesh):
+            by_rows = tb.device_put(tnp.ones((2, 2)), tb.P("x"))
+            by_columns = tb.device_put(tnp.ones((2, 2)), tb.P(None, "x"))
+            by_columns @ by_rows
 
     Right::
 
-        tb.numpy.dot(split_by_columns, split_by_rows, out_sharding=tb.P())
+        mesh = tb.make_mesh((1,), ("x",), tb.sharding.AxisType.Explicit)
+        with tb.set_mesh(mesh):
+            by_rows = tb.device_put(tnp.ones((2, 2)), tb.P("x"))
+            by_columns = tb.device_put(tnp.ones((2, 2)), tb.P(None, "x"))
+            tnp.matmul(by_columns, by_rows, out_sharding=tb.P("x", None))
     """
 
 
 class ShardingAssertionError(ShardingTypeError, AssertionError):
     """An array is not split as `with_sharding_constraint` says, over explicit axes of a mesh.
 
-    Over axes of the type Explicit types say how arrays are split, and `with_sharding_constraint`
+    Over axes of the type `Explicit` types say how arrays are split, and `with_sharding_constraint`
     checks that they do. It moves nothing; `reshard` does.
 
     Wrong::
 
-        tb.lax.with_sharding_constraint(whole, tb.P("x"))
+        mesh = tb.make_mesh((1,), ("x",), tb.sharding.AxisType.Explicit)
+        with tb.set_mesh(mesh):
+            lax.with_sharding_constraint(tnp.ones(4), tb.P("x"))
 
     Right::
 
-        tb.sharding.reshard(whole, tb.P("x"))
+        mesh = tb.make_mesh((1,), ("x",), tb.sharding.AxisType.Explicit)
+        with tb.set_mesh(mesh):
+            tb.sharding.reshard(tnp.ones(4), tb.P("x"))
     """
 
 
