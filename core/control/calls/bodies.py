@@ -116,10 +116,10 @@ def trace_body(
         structures.append(structure)
         return outs
 
-    body = _weakly(fun)  # programs outlive functions, and what they close over
+    reference = _weakly(fun)  # programs outlive functions, and what they close over
 
     def names() -> tuple[str, ...]:
-        alive = body() if apply is None else None
+        alive = reference() if apply is None else None
         parameters = Parameters() if alive is None else parameter_names(alive)
         paths = [path for path, _ in leaves_with_path(_positions(in_tree))]
         return tuple([f"{parameters.at(path[0].idx)}{keystr(path[1:])}" for path in paths])
