@@ -36,16 +36,17 @@ _MAX_PLACES = 64  # results, or taps, that are written out one by one
 _MAX_PEELED = 8
 _MAX_GROUPS = 8
 _MAX_PHASES = 16
-_SOME = 1 << 18
 _MANY = 1 << 20
-_MANY_TERMS = 1 << 23  # products that the library's kernels do faster than a loop
-_FEW_SUMS = 9  # results that loops add up as fast
-_LARGE = 1 << 21  # elements that those loops do not hold in caches
-_WIDE = 256  # features, of which fewer do not keep the library's threads busy
-_LEAST_TERMS = 16  # of a result, so that they do
-_MANY_FOR_LIBRARY = 1 << 27
-_LARGE_IMAGE = 48 * 48
-_MANY_WITH_GAPS = 1 << 25  # products, most of them with zeros
+
+# Where a library for convolutions is faster than these forms.
+_MANY_WITH_GAPS = 1 << 25  # products, most of them with zeros, that are worth several calls
+_LEAST_TERMS = 16  # of a result: fewer are added up as fast by a loop
+_MANY_TERMS = 1 << 23  # products of all results
+_FEW_SUMS = 9  # results of a gradient that loops add up as fast,
+_LARGE = 1 << 21  # if caches hold so many elements
+_WIDE = 256  # features, of which fewer do not keep the threads of the library busy
+_LARGE_IMAGE = 48 * 48  # places, of which turning round is little beside
+_MANY_OF_GRADIENT = 1 << 27  # so many products
 
 
 def form_of(g: Geometry, dtype: Any, library: bool) -> Form | None:
@@ -58,11 +59,11 @@ def form_of(g: Geometry, dtype: Any, library: bool) -> Form | None:
     few_results = _is_few_results(g)
     if math.prod(g.results) == 1 and g.groups == 1 and max(g.lhs_dilation) == 1:
         return forms.pointwise_gradient
+    gradient = _gradient_by_library(g, dtype) if library and few_results else None
+    if gradient is not None:
+        return gradient
     if g.batch_groups > 1:
         if few_results and forms.can_contract(g):
-            gradient = _gradient_by_library(g) if library else None
-            if gradient is not None:
-                return gradient
             single = g.lhs[g.numbers.lhs_spec[0]] == g.groups and g.outputs == 1
             return forms.summed_products if single else forms.contracted
         return forms.groups_apart if g.groups <= _MAX_GROUPS else None
@@ -71,8 +72,6 @@ def form_of(g: Geometry, dtype: Any, library: bool) -> Form | None:
     if _is_long(g):
         is_gradient = g.results[0] < g.kernel[0]
         return toeplitz.by_block_products if is_gradient else toeplitz.by_blocks
-    if few_results and library and g.groups == 1 and _is_large(g):
-        return library_forms.features_last
     terms = g.inputs * math.prod(g.kernel)
     if not few_results and terms <= _most_terms(g, dtype):
         return forms.multiply_add
@@ -85,27 +84,20 @@ def form_of(g: Geometry, dtype: Any, library: bool) -> Form | None:
     return None
 
 
-def _gradient_by_library(g: Geometry) -> Form | None:
-    """How the library makes the gradient of a kernel with groups, if it is fast at that."""
-    if g.products < _SOME or max(g.lhs_dilation) > 1 or g.n_space > 3:
-        return None
-    single = g.lhs[g.numbers.lhs_spec[0]] == g.groups and g.outputs == 1
-    if single:
-        features = g.lhs[g.numbers.lhs_spec[1]] * g.groups
+def _gradient_by_library(g: Geometry, dtype: Any) -> Form | None:
+    """How the library makes the gradient of a kernel, if it is fast at that."""
+    if g.batch_groups == 1:
+        is_large = math.prod(g.sizes) >= _LARGE_IMAGE and g.products >= _MANY_OF_GRADIENT
+        wins = g.groups == 1 and g.n_space == 2 and is_large
+        form, made = library_forms.features_last, library_forms.features_last_of
+    elif g.lhs[g.numbers.lhs_spec[0]] == g.groups and g.outputs == 1:
+        form, made = library_forms.depthwise_gradient, library_forms.depthwise_gradient_of
         many = math.prod(g.results) > _FEW_SUMS or math.prod(g.lhs) >= _LARGE
-        is_wide = g.n_space > 1 and features >= _WIDE
-        return library_forms.depthwise_gradient if is_wide and many else None
-    return library_forms.grouped_gradient if g.outputs >= onednn.LEAST_OF_GROUP else None
-
-
-def _is_large(g: Geometry) -> bool:
-    """Whether turning an image round is little beside its gradient."""
-    return (
-        g.n_space == 2
-        and math.prod(g.sizes) >= _LARGE_IMAGE
-        and g.products >= _MANY_FOR_LIBRARY
-        and not onednn.has_kernels(g, np.float32)
-    )
+        wins = many and g.lhs[g.numbers.lhs_spec[1]] * g.groups >= _WIDE
+    else:
+        form, made = library_forms.grouped_gradient, library_forms.grouped_gradient_of
+        wins = True
+    return form if wins and onednn.can_convolve(made(g), dtype) else None
 
 
 def _is_few_results(g: Geometry) -> bool:
@@ -209,8 +201,8 @@ def _is_for_library(g: Geometry, dtype: Any, form: Form | None) -> bool:
     if form is forms.multiply_add:
         features_last = onednn.has_features_last(g)
         if g.groups > 1:
-            many = g.inputs >= 2 * onednn.LEAST_OF_GROUP
-            return (features_last or many) and onednn.can_convolve(g, dtype)
+            is_wide = g.inputs >= 2 * onednn.LEAST_OF_GROUP
+            return (features_last or is_wide) and onednn.can_convolve(g, dtype)
         terms = g.inputs * math.prod(g.kernel)
         if not (features_last and terms >= _LEAST_TERMS and g.products >= _MANY_TERMS):
             return False

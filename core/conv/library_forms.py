@@ -2,7 +2,8 @@
 
 The gradient of a kernel is a convolution whose examples are the features of the array, whose
 features are its examples, and whose kernel is as large as an image. oneDNN is fast at it where
-what counts as features lies last.
+what counts as features lies last. Each form binds the convolution that the function ``..._of``
+describes, so that a rule can ask first whether the library takes that one.
 """
 
 from __future__ import annotations
@@ -18,53 +19,73 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.value import Value
 
 
-def _usual(n_space: int) -> tuple[Ints, Ints]:
-    """Axes of an array and of a kernel whose features are last."""
-    return (0, n_space + 1, *range(1, n_space + 1)), (n_space + 1, n_space, *range(n_space))
+def _usual(n_space: int) -> ConvDimensionNumbers:
+    """Features are the last axis of arrays, and the last two of kernels."""
+    space = tuple(range(1, n_space + 1))
+    array: Ints = (0, n_space + 1, *space)
+    return ConvDimensionNumbers(array, (n_space + 1, n_space, *range(n_space)), array)
+
+
+def _with_sizes(
+    g: Geometry, batch: int, features: int, inputs: int, outputs: int, groups: int
+) -> Geometry:
+    """A convolution over the places of ``g``, features last, with groups of features."""
+    return g._replace(
+        lhs=(batch, *g.sizes, features),
+        rhs=(*g.kernel, inputs, outputs),
+        out=(batch, *g.results, outputs),
+        numbers=_usual(g.n_space),
+        feature_groups=groups,
+        batch_groups=1,
+    )
+
+
+def _rows_and_examples(g: Geometry) -> tuple[int, int]:
+    """Features of the array, which count as the batch, and examples, which count as features."""
+    return g.lhs[g.numbers.lhs_spec[0]], g.lhs[g.numbers.lhs_spec[1]]
+
+
+def features_last_of(g: Geometry) -> Geometry:
+    """What ``features_last`` binds."""
+    return _with_sizes(g, *_rows_and_examples(g), g.inputs, g.outputs, 1)
 
 
 def features_last(prim: Primitive, x: Value, y: Value, g: Geometry) -> Any:
     """The same convolution with features as last axes, as libraries want them."""
-    usual, kernel = _usual(g.n_space)
-    lhs, rhs, out = g.numbers
-    x, y = in_order(x, lhs, usual), in_order(y, rhs, kernel)
-    numbers = ConvDimensionNumbers(usual, kernel, usual)
-    return in_order(prim.bind(x, y, **g.params(dimension_numbers=numbers)), usual, out)
+    made = features_last_of(g)
+    x, y = [in_order(v, g.numbers[i], made.numbers[i]) for i, v in enumerate((x, y))]
+    return in_order(prim.bind(x, y, **made.params()), made.numbers.out_spec, g.numbers.out_spec)
+
+
+def depthwise_gradient_of(g: Geometry) -> Geometry:
+    """What ``depthwise_gradient`` binds."""
+    rows, examples = _rows_and_examples(g)
+    return _with_sizes(g, 1, rows * examples, 1, rows * examples, rows * examples)
 
 
 def depthwise_gradient(prim: Primitive, x: Value, y: Value, g: Geometry) -> Any:
     """Groups of one row and one output: each row of each example is a feature for itself."""
-    n = g.n_space
-    lhs, rhs, out = g.numbers
+    made, n = depthwise_gradient_of(g), g.n_space
     # Examples are the features of the array here, and the inputs of the kernel.
-    x = in_order(x, (lhs[0], lhs[1], *lhs[2:]), (n + 1, n, *range(n)))
-    y = in_order(y, (rhs[0], rhs[1], *rhs[2:]), (n + 1, n, *range(n)))
-    examples, count = x.aval.shape[n:]
-    size = examples * count
-    usual, kernel = _usual(n)
-    params = g.params(
-        dimension_numbers=ConvDimensionNumbers(usual, kernel, usual),
-        feature_group_count=size,
-        batch_group_count=1,
-    )
-    x = lax.reshape(x, (1, *g.sizes, size))
-    total = prim.bind(x, lax.reshape(y, (*g.kernel, 1, size)), **params)
-    total = lax.reduce_sum(lax.reshape(total, (1, *g.results, examples, count)), (n + 1,))
-    return in_order(total, usual, out)
+    x, y = [in_order(v, g.numbers[i], (n + 1, n, *range(n))) for i, v in enumerate((x, y))]
+    total = prim.bind(lax.reshape(x, made.lhs), lax.reshape(y, made.rhs), **made.params())
+    rows, examples = _rows_and_examples(g)
+    total = lax.reduce_sum(lax.reshape(total, (1, *g.results, examples, rows)), (n + 1,))
+    return in_order(total, made.numbers.out_spec, g.numbers.out_spec)
+
+
+def grouped_gradient_of(g: Geometry) -> Geometry:
+    """What ``grouped_gradient`` binds."""
+    rows, examples = _rows_and_examples(g)
+    groups = g.batch_groups
+    return _with_sizes(g, rows // groups, groups * examples, examples, groups * g.outputs, groups)
 
 
 def grouped_gradient(prim: Primitive, x: Value, y: Value, g: Geometry) -> Any:
     """Groups of the batch as groups of features: examples are those of each group."""
-    n = g.n_space
-    lhs, rhs, out = g.numbers
-    x = split(in_order(x, lhs, (0, n + 1, *range(1, n + 1))), 0, g.groups)
+    made, n = grouped_gradient_of(g), g.n_space
+    x = split(in_order(x, g.numbers.lhs_spec, made.numbers.lhs_spec), 0, g.batch_groups)
     # (group, row, space, example) to (row, space, group, example)
-    x = lax.transpose(x, (*range(1, n + 2), 0, n + 2))
-    x = lax.reshape(x, (*x.aval.shape[: n + 1], g.groups * x.aval.shape[-1]))
-    usual, kernel = _usual(n)
-    params = g.params(
-        dimension_numbers=ConvDimensionNumbers(usual, kernel, usual),
-        feature_group_count=g.groups,
-        batch_group_count=1,
-    )
-    return in_order(prim.bind(x, in_order(y, rhs, kernel), **params), usual, out)
+    x = lax.reshape(lax.transpose(x, (*range(1, n + 2), 0, n + 2)), made.lhs)
+    y = in_order(y, g.numbers.rhs_spec, made.numbers.rhs_spec)
+    return in_order(prim.bind(x, y, **made.params()), made.numbers.out_spec, g.numbers.out_spec)

@@ -26,7 +26,7 @@ def at_any_size(monkeypatch: pytest.MonkeyPatch):
     """The library is called for small convolutions too."""
     monkeypatch.setattr(onednn, "_FEW_PRODUCTS", 1)
     monkeypatch.setattr(onednn, "_FEW_SLOW_PRODUCTS", 1)
-    limits = ("_FEW_PRODUCTS", "_SOME", "_LARGE_IMAGE", "_MANY_FOR_LIBRARY", "_MANY_WITH_GAPS")
+    limits = ("_FEW_PRODUCTS", "_LARGE_IMAGE", "_MANY_OF_GRADIENT", "_MANY_WITH_GAPS")
     for name in (*limits, "_FEW_SUMS", "_WIDE"):
         monkeypatch.setattr(cpu_rules, name, 1)
     monkeypatch.setattr(cpu_rules, "_is_for_library", _can_convolve)
@@ -121,6 +121,52 @@ def test_gradients_are_those_of_the_operation(case: str, calls: int, at_any_size
     assert tb.jit(gradients).lower(x, y).as_text().count(CONVOLUTION) == calls
     for g, e in zip(tb.jit(gradients)(x, y), expected, strict=True):
         np.testing.assert_allclose(g, e, rtol=1e-5, atol=1e-4)
+
+
+# x, kernel, groups of features
+ODD_GRADIENTS: dict[str, tuple[Any, ...]] = {
+    "one image": ((1, 9, 8, 3), (3, 3, 3, 4), 1),
+    "one output": ((2, 9, 8, 3), (3, 3, 3, 1), 1),
+    "one input": ((2, 9, 8, 1), (3, 3, 1, 4), 1),
+    "one place of a kernel": ((2, 9, 8, 3), (1, 1, 3, 4), 1),
+    "one place, in groups": ((2, 9, 8, 12), (1, 1, 4, 15), 3),
+    "one place, depthwise": ((2, 9, 8, 4), (1, 1, 1, 4), 4),
+    "one place of images": ((2, 1, 1, 12), (1, 1, 4, 15), 3),
+    "two outputs of groups": ((2, 9, 8, 4), (3, 3, 1, 8), 4),
+}
+
+
+@pytest.mark.parametrize("case", ODD_GRADIENTS)
+def test_gradients_that_the_library_does_not_take_are_right(case: str, at_any_size: None) -> None:
+    """Nor does any form wait for it: what it would be given is asked for first."""
+    x_shape, y_shape, groups = ODD_GRADIENTS[case]
+    x, y = array(0, x_shape), array(1, y_shape)
+
+    def f(x: Any, y: Any) -> Any:
+        return lax.conv_general_dilated(
+            x,
+            y,
+            (1, 1),
+            "SAME",
+            dimension_numbers=("NHWC", "HWIO", "NHWC"),
+            feature_group_count=groups,
+        )
+
+    ct = array(2, f(x, y).shape)
+    with scope("platform_rules", False):
+        expected = tb.jit(lambda x, y: tb.vjp(f, x, y)[1](ct))(x, y)
+    for g, e in zip(tb.jit(lambda x, y: tb.vjp(f, x, y)[1](ct))(x, y), expected, strict=True):
+        np.testing.assert_allclose(g, e, rtol=1e-5, atol=1e-4)
+
+
+def test_the_largest_kernels_are_left_to_loops() -> None:
+    """The gradient of a depthwise kernel on images of more places than the library's kernels."""
+    f = convolution("depthwise")
+    x = tb.ShapeDtypeStruct((64, 5, 224, 224), "float32")
+    y = tb.ShapeDtypeStruct((5, 1, 3, 3), "float32")
+    text = tb.jit(lambda x, y: tb.vjp(f, x, y)[1](x)[1]).lower(x, y).as_text()
+    assert CONVOLUTION not in text
+    assert "stablehlo.convolution" not in text
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
