@@ -286,6 +286,7 @@ QUICK_COMPILE: tuple[tuple[str, int | bool], ...] = (
 """Flags with which XLA compiles a program for the CPU in a third of the time; it runs slower."""
 
 
+# Fields of the build options, which users name beside the flags of XLA.
 _EFFORTS = frozenset(
     {
         "exec_time_optimization_effort",
@@ -294,7 +295,6 @@ _EFFORTS = frozenset(
         "optimization_level",
     }
 )
-# These are fields of the build options, not flags of XLA.
 
 
 def make_compile_options(

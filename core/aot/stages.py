@@ -454,7 +454,9 @@ class Compiled(Stage):
 
     def cost_analysis(self) -> dict[str, float]:
         """XLA's estimate of the compiled program: flops, bytes accessed, ..."""
-        return with_calls(self._program.executable.cost_analysis(), self.as_text())
+        executable = self._program.executable
+        costs = executable.cost_analysis()
+        return with_calls(costs, self.as_text()) if executable.client.platform == "cpu" else costs
 
     def memory_analysis(self) -> Any:
         """Sizes in bytes of arguments, results, temporary memory and code."""

@@ -13,8 +13,8 @@ from tracebridge.core.interpreters.staged_rules import (
     axis_of_types,
     batched_with,
     name_of_axis,
-    split_of,
     staged_batch,
+    type_split,
 )
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray, element_aval
@@ -138,7 +138,7 @@ def batch_flat(
 
     ``label``: what messages call the transformation.
     """
-    if any([split_of(v) is not None for v in values]):
+    if any([type_split(v) is not None for v in values]):
         axis = axis_of_types(axis, values, dims)
     trace = BatchTrace(current_trace(), size, axis)
     if wants_location(label):

@@ -311,7 +311,7 @@ class SpmdAxis:
         return f"SpmdAxis({self.name!r}, {self.spmd_name!r})"
 
 
-def split_of(value: Any) -> Any:
+def type_split(value: Any) -> Any:
     """How the type of a value is split over Explicit axes; NumPy's values and numbers are not."""
     return getattr(getattr(value, "aval", None), "split", None)
 
@@ -324,7 +324,7 @@ def axis_of_types(axis: Any, values: Sequence[Any], dims: Sequence[int | None]) 
     """
     found: list[Any] = []
     for value, dim in zip(values, dims, strict=True):
-        split = split_of(value)
+        split = type_split(value)
         if dim is not None and split is not None and split.spec[dim] is not None:
             found.append((split.mesh, entry_names(split.spec[dim])))
     if not found or (type(axis) is SpmdAxis and axis.mesh is not None):
@@ -359,12 +359,11 @@ def axis_inside(axis: Any, *, spread: bool) -> Any:
 def batched_with(aval: ShapedArray, size: object, dim: int | None, axis: object) -> ShapedArray:
     """The aval of a batch, whose new axis is split as ``axis`` says."""
     whole = batched_aval(aval, size, dim)
-    mesh = axis.mesh if type(axis) is SpmdAxis else None
-    if mesh is None or dim is None:
+    if type(axis) is not SpmdAxis or axis.mesh is None or dim is None:
         return whole
     entries = [*entries_of(whole)]
-    entries[dim] = axis.spmd_name  # type: ignore[attr-defined] - it is an SpmdAxis
-    sharding = NamedSharding(mesh, PartitionSpec(*entries))
+    entries[dim] = axis.spmd_name
+    sharding = NamedSharding(axis.mesh, PartitionSpec(*entries))
     return whole.with_split(explicit_split(sharding, whole.ndim))
 
 
