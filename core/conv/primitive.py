@@ -69,8 +69,9 @@ class ConvGeneralDilated(Primitive):
         (x, y), numbers = avals, params["dimension_numbers"]
         if y.split is not None or entries_of(x)[numbers.lhs_spec[1]] is not None:
             raise ShardingTypeError(
-                f"conv_general_dilated of {x.str_short()} and {y.str_short()}: Please specify the "
-                "output sharding via `out_sharding` parameter"
+                f"conv_general_dilated of {x.str_short()} and {y.str_short()}: features or kernels "
+                "are split, which leaves open how the result is",
+                hint="say it: out_sharding=",
             )
         order = [numbers.lhs_spec[numbers.out_spec.index(i)] for i in range(x.ndim)]
         if order == list(range(x.ndim)):

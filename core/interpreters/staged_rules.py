@@ -331,12 +331,13 @@ def axis_of_types(axis: Any, values: Sequence[Any], dims: Sequence[int | None]) 
         return axis
     if type(axis) is SpmdAxis:
         raise AxisSpecError(
-            "vmap: Only one of spmd_axis_name or arrays sharded on `Explicit` mesh axis type is "
-            f"allowed. Got spmd_axis_name={axis.spmd_name} and mapped axes over {found[0][1]}"
+            f"vmap: spmd_axis_name is {axis.spmd_name}, but the types of arrays say already that "
+            f"the mapped axis is split over {found[0][1]}",
+            hint="leave spmd_axis_name out",
         )
     if any([other != found[0] for other in found]):
         raise AxisSpecError(
-            "vmap: Mapped away dimension of inputs passed to vmap should be sharded the same. Got "
+            "vmap: the mapped axes of arguments are split in different ways: "
             f"{', '.join([str(names) for _, names in found])}",
             hint="reshard them first: tracebridge.sharding.reshard",
         )

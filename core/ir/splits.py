@@ -36,7 +36,7 @@ def mesh_of_types(name: str, avals: Sequence[ShapedArray]) -> Any:
     for other in meshes[1:]:
         if other != meshes[0]:
             raise ShardingTypeError(
-                f"{name}: Mesh for all inputs should be equal. Got {meshes[0]} and {other}"
+                f"{name}: operands are split over two meshes, {meshes[0]} and {other}"
             )
     return meshes[0]
 
@@ -53,8 +53,8 @@ def split_of(name: str, avals: Sequence[ShapedArray], entries: Entries) -> Named
     if len(set(names)) != len(names):
         got = ", ".join([a.str_short() for a in avals])
         raise ShardingTypeError(
-            f"{name} operation with inputs: {got} produces an illegally sharded result: "
-            f"{PartitionSpec(*entries)} names an axis twice",
+            f"{name} of {got}: the result would be split over an axis of the mesh twice, "
+            f"{PartitionSpec(*entries)}",
             hint="reshard an operand first: tracebridge.sharding.reshard",
         )
     mesh = mesh_of_types(name, avals)
@@ -74,7 +74,7 @@ def merged(name: str, avals: Sequence[ShapedArray], *, call: str = "") -> Entrie
         if any([entry != some[0] for entry in some[1:]]):
             shown = ", ".join([str(row) for row in rows])
             raise ShardingTypeError(
-                f"{call or name} got incompatible shardings for broadcasting: {shown}",
+                f"{call or name}: operands are split in different ways: {shown}",
                 hint="reshard an operand: tracebridge.sharding.reshard",
             )
         found.append(some[0] if some else None)
@@ -98,8 +98,8 @@ def same_along_others(
             parts *= sizes[axis]
         if old != new and parts > 1 and (type(new) is not int or new % parts):
             raise ShardingTypeError(
-                f"{word or name} on sharded dims where out dim ({new}) is not divisible by mesh "
-                f"axes ({parts}) is not possible: the operand is {x.str_short()}",
+                f"{word or name}: an axis of {x.str_short()} is split into {parts} equal parts, "
+                f"which {new} elements do not have",
                 hint="reshard it first: tracebridge.sharding.reshard",
             )
     return x.split
@@ -115,6 +115,6 @@ def whole_along(name: str, x: ShapedArray, axes: Sequence[int]) -> None:
     for axis in axes:
         if entries[axis] is not None:
             raise ShardingTypeError(
-                f"{name}: axis {axis} of {x.str_short()} must be unsharded",
+                f"{name}: axis {axis} of {x.str_short()} is split, and each result needs all of it",
                 hint="reshard it first: tracebridge.sharding.reshard",
             )

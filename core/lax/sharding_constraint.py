@@ -162,8 +162,8 @@ def _checked(value: Value, wanted: object) -> Any:
     ):
         return value
     raise ShardingAssertionError(
-        "`with_sharding_constraint` acts as an assert when all axes of mesh are of type `Explicit`."
-        f" The array has the type {value.aval.str_short()}, the constraint is {sharding.spec}",
+        f"with_sharding_constraint: the array is {value.aval.str_short()}, which is not split as "
+        f"{sharding.spec}; over axes of the type Explicit a constraint is a check",
         hint="use tracebridge.sharding.reshard to change how an array is split",
     )
 
@@ -216,17 +216,16 @@ def constrained_result(call: str, value: Operand, out_sharding: object) -> Any:
     context = get_abstract_mesh()
     if not context.empty and not _is_of_no_mesh(sharding) and _differ(sharding.mesh, context):
         raise AxisSpecError(
-            f"{call}: Context mesh {context} should match the mesh of sharding, "
-            f"{sharding.mesh.abstract_mesh}",
+            f"{call}: out_sharding is over {sharding.mesh.abstract_mesh}, but the mesh in force is "
+            f"{context}",
             hint="give a PartitionSpec",
         )
     types = dict(zip(sharding.mesh.axis_names, sharding.mesh.axis_types, strict=True))
     for name in [name for entry in sharding.spec for name in entry_names(entry)]:
         if types[name] is not AxisType.Explicit:
             raise AxisSpecError(
-                f"{call}: the PartitionSpec passed to {call} cannot contain axis names that are of "
-                f"type Auto or Manual: out_sharding is {sharding.spec}, and its axis {name!r} has "
-                f"the type {types[name]}",
+                f"{call}: out_sharding is {sharding.spec}, and its axis {name!r} has the type "
+                f"{types[name]}",
                 expected="axes of the type Explicit",
                 hint="use lax.with_sharding_constraint, or make the mesh with "
                 "axis_types=AxisType.Explicit",

@@ -138,8 +138,8 @@ def split_operand(call: str, ctx: LoweringContext, x: Any, sharding: NamedShardi
         taken = [n for n in named if n in ctx.manual]
         if taken and len(ctx.manual) < len(mesh.axis_names):
             raise AxisSpecError(
-                f"{call}: {sharding.spec} contains a manual axes, {taken[0]!r}, of mesh {mesh}: "
-                "each device has its own part along it inside this shard_map",
+                f"{call}: {sharding.spec} names the axis {taken[0]!r}, of which each device has "
+                "its own part inside this shard_map",
                 hint="name only axes that the shard_map leaves to the compiler",
             )
         if len(ctx.manual) == len(mesh.axis_names):

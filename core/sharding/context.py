@@ -165,8 +165,7 @@ def named_sharding(call: str, sharding: object) -> Any:
         mesh = mesh_in_force()
         if mesh is None:
             raise AxisSpecError(
-                f"{call}: got {sharding!r}, but no mesh is in force: Using PartitionSpec when not "
-                "under a mesh context is not allowed",
+                f"{call}: got {sharding!r}, but no mesh is in force, whose axes it could name",
                 hint="use set_mesh(mesh), or give a NamedSharding",
             )
         return NamedSharding(mesh, sharding)

@@ -209,8 +209,8 @@ def _check(mesh: object, spec: object) -> None:
     types: Any = mesh.axis_types
     if PartitionSpec.UNCONSTRAINED in tuple(spec) and types and AxisType.Auto not in types:
         raise AxisSpecError(
-            f"NamedSharding: {spec} cannot contain `P.UNCONSTRAINED` when no mesh axis_types are "
-            f"`Auto`, got {mesh}"
+            f"NamedSharding: {spec} leaves an axis to the compiler (UNCONSTRAINED), but {mesh} has "
+            "no axis of the type Auto that it could use"
         )
     named = [name for entry in spec for name in entry_names(entry)]
     for name in named:

@@ -41,8 +41,8 @@ def check_even(split: NamedSharding, shape: Sequence[Any]) -> None:
     for axis, (size, parts) in enumerate(zip(shape, split.parts_of(len(shape)), strict=True)):
         if type(size) is int and size % parts:
             raise AxisSizeError(
-                f"{split.spec} does not evenly divide the dimension size {size} of axis {axis} of "
-                f"the shape {tuple(shape)}: it asks for {parts} parts"
+                f"{split.spec} splits axis {axis} of the shape {tuple(shape)} into {parts} parts, "
+                f"and {size} elements have no equal ones"
             )
 
 

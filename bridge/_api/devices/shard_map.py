@@ -260,7 +260,7 @@ class _Specs:
             mesh = force if force.shape_tuple == mesh.shape_tuple else self.mesh
         if mesh is None or mesh.empty:
             raise AxisSpecError(
-                f"{self.call}: The context mesh cannot be empty where no mesh is given",
+                f"{self.call}: no mesh is given, and none is in force",
                 hint="give mesh=..., or call it inside of `with tracebridge.set_mesh(mesh):`",
             )
         taken: tuple[Any, ...] = ()
@@ -390,10 +390,9 @@ class _Specs:
         spec = PartitionSpec() if spec is None else spec
         if len(spec) > ndim:
             raise AxisSpecError(
-                f"{self.call}: {label} is {spec}, which has length {len(spec)}, for {what()}, "
-                f"which has rank {ndim}",
+                f"{self.call}: {label} is {spec} of {len(spec)} entries for {what()}, which has "
+                f"rank {ndim}",
                 expected=f"at most {ndim} entries, one for each axis",
-                hint=f"consider using an {label} entry of `P()`" if not ndim else "",
             )
         rows = [entry_names(entry) for entry in spec]
         flat = [name for row in rows for name in row]
@@ -407,8 +406,7 @@ class _Specs:
                 known = name in mesh.axis_names
                 left = "is not one that it splits by itself" if known else f"is no axis of {mesh}"
                 raise AxisSpecError(
-                    f"{self.call}: {label} refers to {name!r} in {spec} for {what()}, "
-                    f"but it {left}",
+                    f"{self.call}: {label} is {spec} for {what()}, but {name!r} {left}",
                     expected=f"names from {tuple(names)}",
                 )
         if len(set(flat)) != len(flat):

@@ -81,7 +81,7 @@ def export(
     if not isinstance(fun_jit, Wrapped):
         raise ArgumentSpecError(
             f"export: got {shown(fun_jit)} of type {type(fun_jit).__name__}",
-            expected="Function to be exported must be the result of `jit`",
+            expected="what jit returns",
             hint="tracebridge.export.export(tracebridge.jit(fun))",
         )
     wanted = _checked_platforms(platforms)

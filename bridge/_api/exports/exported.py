@@ -251,9 +251,8 @@ class Exported:
             found = equality_errors_of_structures(tree, self.in_tree)
             text = "; ".join([d.describe("given", "exported") for d in found[:3]])
             raise ShapeMismatchError(
-                f"{self.fun_name}: the arguments have another structure: {text}",
-                expected="The invocation args and kwargs must have the same pytree structure as "
-                "where the function was exported",
+                f"{self.fun_name}: the arguments (args, kwargs) of the exported program have "
+                f"another structure: {text}",
                 hint="leave static arguments out; give the others as where it was exported",
             )
         values = {i: as_value(leaves[i]) for i in self.module_kept_var_idx}
@@ -277,7 +276,7 @@ def _difference(aval: ShapedArray, wanted: ShapedArray, name: Callable[[], str])
         return f"Rank mismatch for {name()}"
     for axis, (d, w) in enumerate(zip(aval.shape, wanted.shape, strict=True)):
         if type(w) is int and d != w:
-            return f"Shape mismatch for {name()}.shape[{axis}] (expected same constant)"
+            return f"Shape mismatch for {name()}.shape[{axis}]"
     return ""
 
 

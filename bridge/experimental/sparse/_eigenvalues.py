@@ -66,9 +66,9 @@ def _check(A: Any, X: Value) -> None:
         raise ShapeMismatchError(f"lobpcg_standard: X has shape {X.shape}, expected (n, k)")
     n, k = X.shape
     if k == 0:
-        raise ArgumentValueError(f"lobpcg_standard: X has shape {X.shape}, expected search dim > 0")
+        raise ArgumentValueError(f"lobpcg_standard: X has shape {X.shape}, expected some columns")
     if 5 * k >= n:
-        msg = f"lobpcg_standard: X has shape {X.shape}, expected search dim * 5 < matrix dim"
+        msg = f"lobpcg_standard: X has shape {X.shape}, expected fewer columns than a fifth of {n}"
         raise ArgumentValueError(msg)
     product: Any = A(X) if callable(A) else A
     expected = (n, k) if callable(A) else (n, n)
@@ -77,7 +77,7 @@ def _check(A: Any, X: Value) -> None:
         msg = f"lobpcg_standard: {what} {expected}, got {tuple(product.shape)}"
         raise ShapeMismatchError(msg)
     if product.dtype != X.dtype:
-        msg = f"lobpcg_standard: A, X must have same dtypes, got {product.dtype}, {X.dtype}"
+        msg = f"lobpcg_standard: A has dtype {product.dtype}, X has {X.dtype}, expected one dtype"
         raise DtypeMismatchError(msg)
 
 

@@ -144,7 +144,7 @@ def _whole(call: str, aval: ShapedArray) -> ShapedArray:
     """
     if aval.split is not None and aval.split.spec[0] is not None:
         raise ShardingTypeError(
-            f"{call}: 0th dimension of all xs should be replicated, got {aval.str_short()}",
+            f"{call}: the first axis of xs, along which steps go, is split: {aval.str_short()}",
             hint="reshard it first: tracebridge.sharding.reshard",
         )
     return aval

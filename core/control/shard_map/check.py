@@ -36,8 +36,7 @@ def check_results(
         raise AxisSpecError(
             f"{call}: {name_of_result(i)} ({jaxpr.out_avals[i].str_short()} on each device) varies "
             f"over the axis {axes} of the mesh, but out_specs has {place.spec!r} for it: the same "
-            "on all devices of that axis. Specifications that leave out an axis require "
-            "replication over it, which could not be statically inferred",
+            "on all devices of that axis",
             hint=f"name {axes} in out_specs, combine the values of the devices with lax.psum, "
             f"lax.pmean, lax.pmax or lax.all_gather over {axes}, or, if they are equal for another "
             "reason, give check_vma=False",

@@ -87,8 +87,8 @@ class ShardMap(DevicesProgram):
         taken = [n for n in wanted if n in used or super(ShardMap, self).names_axis(n, params)]
         if taken:
             raise AxisSpecError(
-                f"vmap: spmd_axis_name cannot appear in what is inside: it names the axis "
-                f"{taken[0]!r}, which shard_map({params['name']}) splits by itself",
+                f"vmap: spmd_axis_name names the axis {taken[0]!r}, which "
+                f"shard_map({params['name']}) splits by itself",
                 expected="an axis of the mesh that no specification and no collective inside names",
             )
         parts = math.prod([sizes[n] for n in wanted])

@@ -21,17 +21,17 @@ def product_entries(x: ShapedArray, y: ShapedArray, numbers: Any) -> Entries:
     (xc, yc), (xb, yb) = numbers
     left, right = entries_of(x), entries_of(y)
     batch = _agreed(
-        "lhs batch dimensions and rhs batch dimensions to have the consistent",
+        "batch",
         [left[i] for i in xb],
         [right[i] for i in yb],
     )
     summed = [left[i] for i in xc], [right[i] for i in yc]
-    _agreed("contracting dimensions to have consistent", *summed)
+    _agreed("contracting", *summed)
     if any([a is not None and b is not None for a, b in zip(*summed, strict=True)]):
         raise ShardingTypeError(
-            "dot_general: Contracting dimensions are sharded and it is ambiguous how the output "
-            f"should be sharded: {tuple(summed[0])} and {tuple(summed[1])}",
-            hint="specify the output sharding via the `out_sharding` parameter",
+            f"dot_general: contracting axes are split, {tuple(summed[0])} and {tuple(summed[1])}, "
+            "which leaves open whether the sums are split too",
+            hint="say it: out_sharding=",
         )
     return (
         *batch,
@@ -45,7 +45,8 @@ def _agreed(kind: str, left: list[Any], right: list[Any]) -> list[Any]:
     pairs = list(zip(left, right, strict=True))
     if any([a is not None and b is not None and a != b for a, b in pairs]):
         raise ShardingTypeError(
-            f"dot_general requires {kind} sharding, got {tuple(left)} and {tuple(right)}",
+            f"dot_general: {kind} axes of the operands are split in different ways, "
+            f"{tuple(left)} and {tuple(right)}",
             hint="reshard an operand first: tracebridge.sharding.reshard",
         )
     return [b if a is None else a for a, b in pairs]

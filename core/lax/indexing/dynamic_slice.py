@@ -140,8 +140,8 @@ class DynamicUpdateSlice(Primitive):
         x, update = avals[0], avals[1]
         if update.split is not None and entries_of(x) != entries_of(update):
             raise ShardingTypeError(
-                "dynamic_update_slice operand sharding must be equal to update sharding, got "
-                f"{x.str_short()} and {update.str_short()}",
+                f"dynamic_update_slice: {update.str_short()} is split in another way than "
+                f"{x.str_short()}, into which it is written",
                 hint="reshard one first: tracebridge.sharding.reshard",
             )
         return [x.split]

@@ -83,6 +83,7 @@ def _one_of(a: Any, b: Any, name: str, way: str, avals: Sequence[ShapedArray]) -
 def _undecided(name: str, way: str, avals: Sequence[ShapedArray]) -> ShardingTypeError:
     got = ", ".join([a.str_short() for a in avals])
     return ShardingTypeError(
-        f"{name}: Use `{way}` to provide output PartitionSpec: how the result is split could not "
-        f"be resolved unambiguously (or would require collectives on inputs). Got {got}"
+        f"{name} of {got}: devices would have to exchange elements, or how the result is split "
+        "remains open",
+        hint=f"say it: {way}",
     )

@@ -67,8 +67,8 @@ class _Cumulative(Primitive):
         (x,) = avals
         if entries_of(x)[params["axis"]] is not None:
             raise ShardingTypeError(
-                f"{self.name}: Input should be unsharded over the axis being reduced, got "
-                f"{x.str_short()} and axis {params['axis']}",
+                f"{self.name}: axis {params['axis']} of {x.str_short()} is split, and each result "
+                "needs those before it",
                 hint="reshard it first: tracebridge.sharding.reshard",
             )
         return [x.split]

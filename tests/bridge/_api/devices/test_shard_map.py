@@ -176,8 +176,8 @@ SPECS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         {"in_specs": GRID, "x": X[0]},
         AxisSpecError,
         (
-            "shard_map(total): in_specs is PartitionSpec('x', 'y'), which has length 2, for "
-            "argument b, which has rank 1\n"
+            "shard_map(total): in_specs is PartitionSpec('x', 'y') of 2 entries for argument b, "
+            "which has rank 1\n"
             "    expected: at most 1 entries, one for each axis"
         ),
     ),
@@ -185,8 +185,8 @@ SPECS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         {"in_specs": P("z")},
         AxisSpecError,
         (
-            "shard_map(total): in_specs refers to 'z' in PartitionSpec('z') for argument b, but "
-            "it is no axis of "
+            "shard_map(total): in_specs is PartitionSpec('z') for argument b, but 'z' is no "
+            "axis of "
             "AbstractMesh('x': 2, 'y': 4, axis_types=(Auto, Auto))\n"
             "    expected: names from ('x', 'y')"
         ),
@@ -195,8 +195,8 @@ SPECS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         {"in_specs": P("x"), "axis_names": {"y"}},
         AxisSpecError,
         (
-            "shard_map(total): in_specs refers to 'x' in PartitionSpec('x') for argument b, but "
-            "it is not one that "
+            "shard_map(total): in_specs is PartitionSpec('x') for argument b, but 'x' is "
+            "not one that "
             "it splits by itself"
         ),
     ),
@@ -233,9 +233,7 @@ SPECS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         (
             "shard_map(total): the result (f32[4,2] on each device) varies over the axis "
             "'x' of the "
-            "mesh, but out_specs has PartitionSpec() for it: the same on all devices of that axis. "
-            "Specifications that leave out an axis require replication over it, which could not be "
-            "statically inferred\n"
+            "mesh, but out_specs has PartitionSpec() for it: the same on all devices of that axis\n"
             "    way out: name 'x' in out_specs, combine the values of the devices with lax.psum, "
             "lax.pmean, lax.pmax or lax.all_gather over 'x', or, if they are equal for "
             "another reason, "
@@ -246,7 +244,7 @@ SPECS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         {"in_specs": GRID, "mesh": None},
         AxisSpecError,
         (
-            "shard_map(total): The context mesh cannot be empty where no mesh is given\n"
+            "shard_map(total): no mesh is given, and none is in force\n"
             "    way out: give mesh=..., or call it inside of `with tracebridge.set_mesh(mesh):`"
         ),
     ),

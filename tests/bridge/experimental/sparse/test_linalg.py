@@ -47,10 +47,10 @@ def test_eigenvalues_of_a_function():
 @pytest.mark.parametrize(
     ("A", "X", "says"),
     [
-        (np.eye(30, dtype="f"), START[:, :0], "search dim > 0"),
-        (np.eye(15, dtype="f"), START[:15], r"search dim \* 5 < matrix dim"),
+        (np.eye(30, dtype="f"), START[:, :0], "expected some columns"),
+        (np.eye(15, dtype="f"), START[:15], "fewer columns than a fifth of 15"),
         (np.eye(30, 20, dtype="f"), START, r"A must be \(30, 30\)"),
-        (lambda x: x.astype("float16"), START, "must have same dtypes, got float16, float32"),
+        (lambda x: x.astype("float16"), START, "A has dtype float16, X has float32"),
     ],
 )
 def test_wrong_arguments_of_eigenvalues(A, X, says):
