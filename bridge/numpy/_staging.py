@@ -16,8 +16,8 @@ from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.accepted_dtypes import check_ordinary
 from tracebridge.core.lax.contract.precision import PrecisionLike, canonical_precision
-from tracebridge.core.lax.families import check_ordinary
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import DTypeLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction, binary, unary

@@ -17,7 +17,6 @@ from tracebridge.core.dtypes.canonicalize import (
     canonicalize,
     canonicalize_explicit,
     default_float,
-    default_int,
 )
 from tracebridge.core.dtypes.dtypes import float0, is_inexact, is_integer, real_of
 from tracebridge.core.dtypes.promotion import promote
@@ -41,9 +40,9 @@ from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.arrays.transfer import put_copies, put_made
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
-from tracebridge.core.symbolic.compare import at_least
 from tracebridge.numpy._promote import broadcast_operands, members, promote_inexact
 from tracebridge.numpy._staging import is_traced, settled
+from tracebridge.numpy._symbolic_ranges import symbolic_arange
 from tracebridge.numpy.conversion import asarray, on_device
 
 
@@ -305,7 +304,7 @@ def arange(
     if stop is None:
         start, stop = 0, start
     if any([getattr(v, "is_symbolic_dim", False) for v in (start, stop, step)]):
-        return _symbolic_arange(start, stop, step, dtype)
+        return symbolic_arange(start, stop, step, dtype)
     start, stop, step = settled(start), settled(stop), settled(step)
     for v in (start, stop, step):
         if isinstance(v, Tracer):
@@ -334,28 +333,6 @@ def _arange_dtype(bounds: list[Any]) -> Any:
         for g in bounds
     ]
     return promote(tuple(pairs))[0]
-
-
-def _symbolic_arange(start: Any, stop: Any, step: Any, dtype: DTypeLike | None) -> Any:
-    step = 1 if step is None else step
-    for v in (start, stop, step):
-        if not (getattr(v, "is_symbolic_dim", False) or isinstance(v, int | np.integer)):
-            msg = f"arange: got {start}, {stop}, {step}, which are sizes and numbers beside them"
-            raise ArgumentValueError(
-                msg, expected="numbers that must be either dimension expressions or integers"
-            )
-    if isinstance(step, int | np.integer) and step == 0:
-        msg = f"arange: the range {start}, {stop}, {step} has step == 0"
-        raise ArgumentValueError(msg)
-    kind = default_int() if dtype is None else canonicalize_explicit(dtype, "arange")
-    sign = 1 if step > 0 else -1  # the scope of the sizes must know
-    length = (sign * (stop - start) + sign * step - 1) // (sign * step)
-    numbers = lax.iota(kind, at_least(length, 0))
-    if not (isinstance(step, int) and step == 1):
-        numbers = lax.mul(numbers, lax.convert_dtype(as_value(step), kind))
-    if isinstance(start, int) and start == 0:
-        return numbers
-    return lax.add(numbers, lax.convert_dtype(as_value(start), kind))
 
 
 def spread(start: Value, stop: Value, num: int, endpoint: bool, axis: int) -> list[Any]:

@@ -12,7 +12,7 @@ from tracebridge.core.errors.argument_errors import IntegerRangeError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.ir.value import Value
-from tracebridge.core.lax.families import check_ordinary
+from tracebridge.core.lax.accepted_dtypes import check_ordinary
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction

@@ -23,8 +23,8 @@ from tracebridge.core.dtypes.dtypes import (
 from tracebridge.core.dtypes.finfo import finfo
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.accepted_dtypes import check_ordinary
 from tracebridge.core.lax.ad_util import full_of, zeros_of
-from tracebridge.core.lax.families import check_ordinary
 from tracebridge.core.runtime.arrays.argument_types import DType
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike

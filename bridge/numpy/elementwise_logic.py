@@ -25,8 +25,8 @@ from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.accepted_dtypes import check_ordinary
 from tracebridge.core.lax.ad_util import full_of, zeros_of
-from tracebridge.core.lax.families import check_ordinary
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.numpy._promote import (

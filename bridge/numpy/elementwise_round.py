@@ -14,7 +14,7 @@ from tracebridge.core.dtypes.canonicalize import default_float
 from tracebridge.core.dtypes.dtypes import is_complex, is_inexact, itemsize_bits
 from tracebridge.core.dtypes.finfo import finfo
 from tracebridge.core.ir.value import Value
-from tracebridge.core.lax.families import check_ordinary
+from tracebridge.core.lax.accepted_dtypes import check_ordinary
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction

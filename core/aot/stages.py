@@ -10,12 +10,7 @@ from typing import Any, Protocol, final, runtime_checkable
 import tracebridge.core.ir.pretty  # pyright: ignore[reportUnusedImport]  # noqa: F401 - Jaxprs print by it
 from tracebridge.core._jaxlib.xla import platform_of
 from tracebridge.core.aot.abstract import avals_of, signature_of, stand_in
-from tracebridge.core.aot.compiler_ir import (
-    checked_dialect,
-    costs_of,
-    hlo_of,
-    hlo_text,
-)
+from tracebridge.core.aot.compiler_ir import checked_dialect, costs_of, hlo_of, hlo_text
 from tracebridge.core.aot.ref_stages import (
     call_with_references,
     captured_signatures,

@@ -20,8 +20,8 @@ from tracebridge.core.ir.aval import ShapedArray, result_aval
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive, is_linear_input
 from tracebridge.core.ir.splits import entries_of, same_along_others, split_of
+from tracebridge.core.lax.accepted_dtypes import check_ordinary
 from tracebridge.core.lax.contract.precision import precision_attributes
-from tracebridge.core.lax.families import check_ordinary
 from tracebridge.core.lowering.context import register_platform_lowering
 from tracebridge.core.mlir.attrs import i64, i64_array
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from tracebridge.core import lax
-from tracebridge.core.dtypes.dtypes import is_bool, is_extended, is_float, is_inexact, is_integer
+from tracebridge.core.dtypes.dtypes import is_float, is_inexact, is_integer
 from tracebridge.core.errors.base import InternalError
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError, UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
@@ -24,6 +24,7 @@ from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.splits import entries_of, merged, split_of
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal, check_int_range, python_scalar
+from tracebridge.core.lax.accepted_dtypes import any_dtype
 from tracebridge.core.lax.batch_util import broadcast_batch, move_batch_axis
 from tracebridge.core.lax.elementwise.accuracy import accuracy_attributes
 
@@ -36,37 +37,7 @@ if TYPE_CHECKING:
 
 _BOOL = np.dtype(np.bool_)
 Accepts = Callable[[Any], bool]
-EXTENDED_HINT = "the words of keys are numbers: tracebridge.random.key_data"
 CONVERT_HINT = "convert with convert_element_type, or use tracebridge.numpy, which promotes dtypes"
-
-
-def any_dtype(dtype: DTypeLike) -> bool:
-    """Accepts every dtype."""
-    del dtype
-    return True
-
-
-def is_ordinary(dtype: DTypeLike) -> bool:
-    """Accepts booleans and numbers: every dtype but keys and other extended ones."""
-    return not is_extended(dtype)
-
-
-def is_numeric(dtype: DTypeLike) -> bool:
-    """Accepts integers, floats and complex numbers."""
-    return is_ordinary(dtype) and not is_bool(dtype)
-
-
-def check_ordinary(call: str, *avals: ShapedArray) -> None:
-    """Raise where an operand is an array of keys or of another extended dtype."""
-    for aval in avals:
-        if not is_ordinary(aval.dtype):
-            msg = f"{call} works on numbers and booleans, got {aval.str_short()}"
-            raise UnsupportedDtypeError(msg, hint=EXTENDED_HINT)
-
-
-def is_bits(dtype: DTypeLike) -> bool:
-    """Accepts integers and booleans."""
-    return is_integer(dtype) or is_bool(dtype)
 
 
 def scalar_like(x: Value, value: object) -> Literal:

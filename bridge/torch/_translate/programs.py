@@ -344,7 +344,8 @@ def _is_torch_result(x: object) -> bool:
 
 @functools.cache
 def _named_tuple_of(kind: Any) -> Any:
-    fields = kind.__match_args__  # known now only
+    # Its fields are known now only, so there is no class statement that could give them types.
+    fields = kind.__match_args__
     return namedtuple(kind.__name__, fields)  # noqa: PYI024 # pyright: ignore[reportUntypedNamedTuple]
 
 

@@ -93,5 +93,4 @@ def check_types(
     error: type[TracebridgeError] = ShapeMismatchError if shapes else DtypeMismatchError
     if all(["shardings" in note for note in wrong.values()]):
         error = ShardingTypeError
-        msg = f"{call}: carry input and carry output must have equal types; {msg}"
     raise error(msg, hint="convert or reshape what the body returns, or the initial value")

@@ -28,6 +28,7 @@ from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive, is_linear_input
 from tracebridge.core.ir.splits import split_of
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.accepted_dtypes import check_ordinary
 from tracebridge.core.lax.contract.leading import contracts_leading_axes, emit_smaller_first
 from tracebridge.core.lax.contract.precision import canonical_precision, precision_attributes
 from tracebridge.core.lax.contract.product_splits import product_entries
@@ -37,7 +38,6 @@ from tracebridge.core.lax.contract.small import (
     is_small_dot,
     is_tiny_dot,
 )
-from tracebridge.core.lax.families import check_ordinary
 from tracebridge.core.lax.sharding_constraint import constrained_result
 from tracebridge.core.lax.unsplit import unsplit
 from tracebridge.core.util.caching import BoundedCache

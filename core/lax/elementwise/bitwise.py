@@ -14,12 +14,8 @@ from typing import TYPE_CHECKING, Any, final
 from tracebridge.core.dtypes.dtypes import is_integer
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.typeof import as_value
-from tracebridge.core.lax.families import (
-    BinaryElementwise,
-    UnaryElementwise,
-    is_bits,
-    operands,
-)
+from tracebridge.core.lax.accepted_dtypes import is_bits
+from tracebridge.core.lax.families import BinaryElementwise, UnaryElementwise, operands
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.value import Operand

@@ -35,14 +35,9 @@ from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.splits import entries_of, split_of
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal, python_scalar
+from tracebridge.core.lax.accepted_dtypes import EXTENDED_HINT, check_ordinary, is_ordinary
 from tracebridge.core.lax.batch_util import move_batch_axis
-from tracebridge.core.lax.families import (
-    EXTENDED_HINT,
-    FloatUnary,
-    UnaryElementwise,
-    check_ordinary,
-    is_ordinary,
-)
+from tracebridge.core.lax.families import FloatUnary, UnaryElementwise
 from tracebridge.core.mlir.attrs import i32
 
 if TYPE_CHECKING:

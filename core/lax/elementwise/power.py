@@ -18,13 +18,13 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal
+from tracebridge.core.lax.accepted_dtypes import is_numeric
 from tracebridge.core.lax.elementwise.accuracy import accuracy_params
 from tracebridge.core.lax.families import (
     CONVERT_HINT,
     BinaryElementwise,
     InexactUnary,
     UnaryElementwise,
-    is_numeric,
     operands,
     scalar_like,
 )

@@ -19,11 +19,11 @@ from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import is_linear_input
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal
+from tracebridge.core.lax.accepted_dtypes import is_ordinary
 from tracebridge.core.lax.families import (
     Elementwise,
     common_shape,
     fit_tangent,
-    is_ordinary,
     operands,
     scalar_like,
     unbroadcast,

@@ -20,7 +20,7 @@ from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.splits import entries_of, split_of
 from tracebridge.core.ir.typeof import as_value
-from tracebridge.core.lax.families import is_ordinary
+from tracebridge.core.lax.accepted_dtypes import is_ordinary
 from tracebridge.core.lax.reduce.extremes import emit_extremes, largest, smallest
 from tracebridge.core.lax.shape.axes import as_axis
 from tracebridge.core.mlir.attrs import boolean, i64, i64_array

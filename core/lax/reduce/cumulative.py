@@ -20,8 +20,8 @@ from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.splits import entries_of
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.accepted_dtypes import is_numeric
 from tracebridge.core.lax.ad_util import full_of, zeros_of
-from tracebridge.core.lax.families import is_numeric
 from tracebridge.core.lax.reduce.extremes import emit_extremum, largest, smallest
 from tracebridge.core.lax.reduce.prefixes import emit_prefixes
 from tracebridge.core.lax.reduce.recurrence import shifted

@@ -23,9 +23,9 @@ from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.splits import merged, split_of
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.accepted_dtypes import check_ordinary
 from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.lax.batch_util import to_one_axis
-from tracebridge.core.lax.families import check_ordinary
 from tracebridge.core.mlir.attrs import boolean, i64
 
 if TYPE_CHECKING:

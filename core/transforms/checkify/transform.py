@@ -251,10 +251,7 @@ class Checker:
         in_axes, out_axes = (None, *params["in_axes"]), (*[0] * n, *params["out_axes"])
         derived = pmap_p.derived(params, new.jaxpr, in_axes, out_axes)
         outs = pmap_p.bind(literal(0, np.int32), *args, **derived)
-        first = first_failure(outs[0])
-        found = [lax.dynamic_index_in_dim(x, first, keepdims=False) for x in outs[:n]]
-        state.merge(found[0], found[1:], new.layout)
-        return outs[n:]
+        return _merge_first(state, outs, new.layout)
 
     def _shard_map(self, state: State, app: Application, args: list[Any], line: str) -> list[Any]:
         """Each device starts without an error; the first one that has one says it."""
@@ -269,10 +266,7 @@ class Checker:
         out_places = *own, *params["out_places"]
         derived = shard_map_p.derived(params, new.jaxpr, in_places, out_places)
         outs = shard_map_p.bind(literal(0, np.int32), *args, **derived)
-        first = first_failure(outs[0])
-        found = [lax.dynamic_index_in_dim(x, first, keepdims=False) for x in outs[:n]]
-        state.merge(found[0], found[1:], new.layout)
-        return outs[n:]
+        return _merge_first(state, outs, new.layout)
 
     def _while(self, state: State, app: Application, args: list[Any], line: str) -> list[Any]:
         params = app.params
@@ -351,6 +345,15 @@ class _LoopParts:
             inner.debug,
             locate=False,
         )
+
+
+def _merge_first(state: State, outs: Sequence[Any], layout: Any) -> list[Any]:
+    """Take the first failure among those of all elements or devices; gives the other results."""
+    n = 1 + len(layout)
+    first = first_failure(outs[0])
+    found = [lax.dynamic_index_in_dim(x, first, keepdims=False) for x in outs[:n]]
+    state.merge(found[0], found[1:], layout)
+    return list(outs[n:])
 
 
 def _as_before(checked: Checked, jaxpr: Jaxpr) -> bool:

@@ -46,8 +46,8 @@ def test_ranges() -> None:
 @pytest.mark.parametrize(
     ("args", "error", "says"),
     [
-        (lambda b: (0.0, b), ValueError, "must be either dimension expressions or integers"),
-        (lambda b: (0, b, 0.5), ValueError, "must be either dimension expressions or integers"),
+        (lambda b: (0.0, b), ValueError, "dimensions and integers only"),
+        (lambda b: (0, b, 0.5), ValueError, "dimensions and integers only"),
         (lambda b: (0, b, 0), ValueError, "step == 0"),
         (lambda b: (0, b, b - 2), InconclusiveDimensionError, "b - 2"),
     ],

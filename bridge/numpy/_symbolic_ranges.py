@@ -1,0 +1,41 @@
+"""Ranges of numbers as long as a symbolic size says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import tracebridge.core.lax as lax
+from tracebridge.core.dtypes.canonicalize import canonicalize_explicit, default_int
+from tracebridge.core.errors.argument_errors import ArgumentValueError
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.symbolic.compare import at_least
+
+if TYPE_CHECKING:
+    from tracebridge.core.runtime.arrays.array_like import DTypeLike
+
+
+def symbolic_arange(start: Any, stop: Any, step: Any, dtype: DTypeLike | None) -> Any:
+    """``arange`` of dimensions and integers; steps are 1 where ``step`` is None.
+
+    Raises:
+        ArgumentValueError: there are other numbers among them, or steps of 0.
+    """
+    step = 1 if step is None else step
+    for v in (start, stop, step):
+        if not (getattr(v, "is_symbolic_dim", False) or isinstance(v, int | np.integer)):
+            msg = f"arange: got {start}, {stop}, {step}, which are sizes and numbers beside them"
+            raise ArgumentValueError(msg, expected="dimensions and integers only")
+    if isinstance(step, int | np.integer) and step == 0:
+        msg = f"arange: the range {start}, {stop}, {step} has step == 0"
+        raise ArgumentValueError(msg)
+    kind = default_int() if dtype is None else canonicalize_explicit(dtype, "arange")
+    sign = 1 if step > 0 else -1  # the scope of the sizes must know
+    length = (sign * (stop - start) + sign * step - 1) // (sign * step)
+    numbers = lax.iota(kind, at_least(length, 0))
+    if not (isinstance(step, int) and step == 1):
+        numbers = lax.mul(numbers, lax.convert_dtype(as_value(step), kind))
+    if isinstance(start, int) and start == 0:
+        return numbers
+    return lax.add(numbers, lax.convert_dtype(as_value(start), kind))
