@@ -22,8 +22,8 @@ RULES = ("abstract_eval", "lower", "jvp", "transpose", "batch")
 OPTIONAL = (
     "by_blocks", "by_steps", "dce", "destination", "effects", "evaluate", "has_devices",
     "is_lowered_on", "staged_linearize", "linearize", "linearize_unstaged", "names_axis",
-    "prepare", "recipe", "replicas", "sharding_callback", "split_by_known", "staged_transpose",
-    "unknown_outs", "varying", "wanted_sharding",
+    "prepare", "recipe", "replicas", "sharding_callback", "split_by_known", "split_results",
+    "staged_transpose", "unknown_outs", "varying", "wanted_sharding",
 )  # fmt: skip
 # What every primitive does in the same way, or its family does.
 MACHINERY = {"application", "bind", "bind_with_trace", "fitted", "get_bind_params", "keep"}
@@ -37,7 +37,6 @@ AT_DEFAULT: dict[tuple[str, str], str] = {
     ("linearize", "it stages the rule itself"): "scan",
     ("linearize", "its tangents are computed by other operations"): "reduce reduce_window",
     ("linearize", "no derivative"): "select_and_scatter",
-    ("dce", "rules of users are given all results"): "custom_jvp_call custom_vjp_call",
     ("dce", "the results are computed together"): (
         "custom_linear_solve custom_transpose_call linear_call"
     ),
@@ -193,7 +192,9 @@ def test_rules_that_need_each_other_come_together(primitive: Primitive) -> None:
     # What moves arrays says where to; what computes on a mesh prepares its own program for it.
     moves = defines(primitive, "destination") or defines(primitive, "prepare")
     assert not defines(primitive, "wanted_sharding") or moves
-    assert not defines(primitive, "destination") or defines(primitive, "wanted_sharding")
+    # What changes the mesh in a type and nothing else wants no place in a program.
+    places = defines(primitive, "wanted_sharding") or defines(primitive, "split_results")
+    assert not defines(primitive, "destination") or places
     assert staged == [primitive.stages_when_repeated] * 3
     assert primitive.multiple_results or not defines(primitive, "dce")
     assert primitive.multiple_results or not defines(primitive, "unknown_outs")
