@@ -1,11 +1,15 @@
-"""What a module says that needs a framework which is not installed."""
+"""Frameworks that are not installed, and parts of them that are not imported yet."""
 
 from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Callable, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
-from typing import Any
+from types import ModuleType
+from typing import Any, final
 
 
 def needs(framework: str, module: str, way_out: str) -> None:
@@ -49,3 +53,61 @@ def look_at(module: str) -> Any:
         return importlib.import_module(module)
     finally:
         _LOOKING[0] -= 1
+
+
+def when_imported(module: str, then: Callable[[], None]) -> None:
+    """Call ``then`` when somebody has imported a module; at once if it is there.
+
+    For parts of frameworks that are slow to import and that few users need.
+    """
+    if module in sys.modules:
+        then()
+    else:
+        sys.meta_path.insert(0, _Watch(module, then))
+
+
+@final
+class _Watch(MetaPathFinder):
+    """Finds one module as others would, once, and has it say when it is loaded."""
+
+    def __init__(self, module: str, then: Callable[[], None]) -> None:
+        self.module = module
+        self.then = then
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != self.module or self not in sys.meta_path:
+            return None
+        sys.meta_path.remove(self)
+        spec = find_spec(fullname)
+        if spec is None or spec.loader is None:
+            # It is not there today.
+            sys.meta_path.insert(0, self)
+            return None
+        spec.loader = _Announced(spec.loader, self)
+        return spec
+
+
+@final
+class _Announced(Loader):
+    """Another loader, and a call when it has loaded."""
+
+    def __init__(self, loader: Loader, watch: _Watch) -> None:
+        self.loader = loader
+        self.watch = watch
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self.loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        # What asks the module for its loader, say for files beside it, finds the usual one.
+        module.__loader__ = self.loader
+        if module.__spec__ is not None:
+            module.__spec__.loader = self.loader
+        try:
+            self.loader.exec_module(module)
+        except BaseException:
+            sys.meta_path.insert(0, self.watch)  # somebody may try again
+            raise
+        self.watch.then()

@@ -11,7 +11,7 @@ import torch
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.transform_errors import ArgumentSpecError
 from tracebridge.core.tree.tree import flatten
-from tracebridge.torch._graphs.distributed import works_with_others
+from tracebridge.torch._graphs.dtensors import works_with_others
 from tracebridge.torch._training.losses import is_of_torch, translated
 from tracebridge.torch._training.models import MOST_PROGRAMS, is_plain, model_of
 from tracebridge.torch._training.optimizers import Flags, Update, update_of

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch._dynamo.comptime import comptime
 
 from tracebridge._api.args.argnums import check_callable, resolve
 from tracebridge._api.args.statics import Splitter, bind_statics, static_key
@@ -30,6 +29,7 @@ from tracebridge.numpy.conversion import asarray
 from tracebridge.torch._binding import Binding
 from tracebridge.torch._casting import Cast, LastCalls, cast, cast_of, is_channels_last
 from tracebridge.torch._crossing.dense import on_one_device, ready
+from tracebridge.torch._crossing.in_graphs import constant_in_graphs
 from tracebridge.torch._crossing.numbers import (
     converted,
     host_tensors,
@@ -45,7 +45,7 @@ from tracebridge.torch._eager.entry import MISSED, CallTable, TreeCalls, make_en
 from tracebridge.torch._eager.visible import call_seen, function_modes
 from tracebridge.torch._graphs.call_family import CallFamily
 from tracebridge.torch._graphs.calls import graph_call
-from tracebridge.torch._graphs.functions import note_function, noted_function
+from tracebridge.torch._graphs.noted import note_function, noted_function
 from tracebridge.torch._graphs.roots import call_structure
 from tracebridge.torch._sizes import SizedCalls, Varying, varying_of
 
@@ -135,7 +135,7 @@ def _wrap_in_graph(
     fun: Any, static_argnums: Any, static_argnames: Any, rng_argnames: Any, cast_inputs: Any
 ) -> Any:
     """``wrap`` in code that torch compiles. Dynamo reads these lines."""
-    comptime(note_function)
+    torch._dynamo.comptime.comptime(note_function)  # pyright: ignore[reportAttributeAccessIssue] - see in_graphs.py
     root = _wrapped_once(static_argnums, static_argnames, rng_argnames, cast_inputs)
     drawing = _drawing_of(root)
 
@@ -149,12 +149,12 @@ def _wrap_in_graph(
     return call
 
 
-@torch._dynamo.assume_constant_result
+@constant_in_graphs
 def _drawing_of(root: str) -> Any:
     return WRAPPED[root].more.drawing
 
 
-@torch._dynamo.assume_constant_result
+@constant_in_graphs
 def _wrapped_once(
     static_argnums: Any, static_argnames: Any, rng_argnames: Any, cast_inputs: Any
 ) -> str:

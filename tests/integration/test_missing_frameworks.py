@@ -52,6 +52,25 @@ print("all")
 """
 
 
+FIRST_GRADIENTS = """
+import sys
+import torch
+import tracebridge
+f = tracebridge.torch.wrap(lambda x: tracebridge.numpy.sin(x) * 2)
+x = torch.ones(4, requires_grad=True)
+f(x).sum().backward()
+module = tracebridge.torch.Module(lambda p, x: p * x, torch.ones(4))
+module(x).sum().backward()
+slow = ("torch._dynamo", "torch.distributed.tensor", "sympy")
+print([name for name in slow if name in sys.modules])
+from torch.distributed import HashStore, init_device_mesh, init_process_group
+init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
+from torch.distributed.tensor import DTensor, Shard, distribute_tensor
+x = distribute_tensor(torch.ones(4), init_device_mesh("cpu", (1,)), [Shard(0)])
+print([type(y) is DTensor for y in (f(x), torch.ops.tracebridge.snapshot(x))])
+"""
+
+
 def output(code: str, environment: dict[str, str]) -> str:
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
@@ -102,3 +121,13 @@ def test_an_import_statement_defines_the_operator(
     found = output(f"{imports}\nprint(torch.ops.tracebridge.call.default)", subprocess_environment)
 
     assert found == "tracebridge.call.default"
+
+
+@pytest.mark.torch
+def test_first_gradients_wait_for_no_compiler(subprocess_environment: dict[str, str]) -> None:
+    """Slow parts of torch are imported by who needs them; DTensors have their rules then."""
+    pytest.importorskip("torch")
+
+    found = output(FIRST_GRADIENTS, subprocess_environment).splitlines()
+
+    assert found == ["[]", "[True, True]"]

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.fx.experimental.symbolic_shapes import guard_or_false, statically_known_true
 
 from tracebridge.core.config.values import option
 from tracebridge.core.config.wide import INTEGERS, Width, at_least
@@ -21,6 +20,7 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.transfer import put_numpy
 from tracebridge.interop.torch_adapter import DTYPES, ROWS, torch_adapter
+from tracebridge.torch._crossing.in_graphs import constant_in_graphs
 from tracebridge.torch._crossing.structure import BOOL, COMPLEX, FLOAT, INT, TENSOR
 
 _INT32_MIN, _INT32_MAX = -(2**31), 2**31 - 1
@@ -51,7 +51,7 @@ def width_beside(dtypes: Sequence[torch.dtype]) -> Width:
     return INTEGERS if narrow_floats and _of_option() is not True else True
 
 
-@torch._dynamo.assume_constant_result
+@constant_in_graphs
 def _of_option() -> Width:
     return option("enable_x64")
 
@@ -101,10 +101,14 @@ def _number_dtype(kind: str, x: Any, wide: Width) -> torch.dtype:
 
 def _fits(x: Any) -> bool:
     """Whether 32 bits hold an int. What only the run knows may be of any size."""
+    low, high = x >= _INT32_MIN, x <= _INT32_MAX
+    if not (torch.compiler.is_dynamo_compiling() or isinstance(x, torch.SymInt)):
+        return low and high
+    shapes = torch.fx.experimental.symbolic_shapes  # pyright: ignore[reportAttributeAccessIssue] - see in_graphs.py
     if torch.compiler.is_exporting():
         # An exported program is for all values: it must not ask for some of them.
-        return statically_known_true(x >= _INT32_MIN) and statically_known_true(x <= _INT32_MAX)
-    return guard_or_false(x >= _INT32_MIN) and guard_or_false(x <= _INT32_MAX)
+        return shapes.statically_known_true(low) and shapes.statically_known_true(high)
+    return shapes.guard_or_false(low) and shapes.guard_or_false(high)
 
 
 def host_tensors(leaves: Sequence[Any]) -> list[Any]:

@@ -17,15 +17,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.fx.experimental.symbolic_shapes import guard_scalar
 
 from tracebridge._derived.names import by_import_path
 from tracebridge.core.errors.exchange_errors import ExchangeError
 from tracebridge.core.tree.registry import DATACLASSES, path_of_dataclass
+from tracebridge.torch._crossing.in_graphs import constant_in_graphs
 
 NONE = "None"
 # What stands for a leaf tells how it enters: as a tensor or as a Python number.
 TENSOR, BOOL, INT, FLOAT, COMPLEX = "*", "b", "i", "f", "c"
+_SYMBOLIC = torch.SymBool, torch.SymInt, torch.SymFloat
 
 
 def describe(x: Any, leaves: list[Any]) -> Any:
@@ -67,7 +68,7 @@ def describe(x: Any, leaves: list[Any]) -> Any:
     return ("dataclass", path, values, children)
 
 
-@torch._dynamo.assume_constant_result
+@constant_in_graphs
 def dataclass_fields(kind: type) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
     """Where a registered dataclass is in ``DATACLASSES``, its data fields and its meta fields."""
     path = path_of_dataclass(kind)
@@ -87,8 +88,9 @@ def constant(x: Any) -> Any:
     """A value that a graph is made for: numbers that torch would leave open become known."""
     if isinstance(x, enum.Enum | np.generic):
         return x  # numbers of other kinds, which torch takes as they are
-    if isinstance(x, bool | int | float | torch.SymInt | torch.SymFloat | torch.SymBool):
-        return guard_scalar(x)
+    in_graph = torch.compiler.is_dynamo_compiling()  # where sizes are of Python's types
+    if isinstance(x, _SYMBOLIC) or (in_graph and isinstance(x, bool | int | float)):
+        return torch.fx.experimental.symbolic_shapes.guard_scalar(x)  # pyright: ignore[reportAttributeAccessIssue] - see in_graphs.py
     if isinstance(x, tuple) and not hasattr(x, "_fields"):
         return tuple([constant(v) for v in x])
     return x
@@ -124,7 +126,7 @@ _PATHS: weakref.WeakKeyDictionary[type, tuple[str, str]] = weakref.WeakKeyDictio
 _NUMBERS = itertools.count(1)
 
 
-@torch._dynamo.assume_constant_result
+@constant_in_graphs
 def namedtuple_path(kind: type) -> tuple[str, str]:
     """Module and name of a class of named tuples; a name of this process if it has no path."""
     module, name = kind.__module__, kind.__qualname__
@@ -137,7 +139,7 @@ def namedtuple_path(kind: type) -> tuple[str, str]:
     return found
 
 
-@torch._dynamo.assume_constant_result
+@constant_in_graphs
 def namedtuple_class(module: str, name: str) -> Any:
     """The class of a named tuple that ``namedtuple_path`` tells.
 

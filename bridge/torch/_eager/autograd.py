@@ -28,6 +28,7 @@ from tracebridge.interop.torch_adapter import (
 )
 from tracebridge.torch._crossing.dense import Places, is_dense, make_dense, ready
 from tracebridge.torch._crossing.execute import placement_for
+from tracebridge.torch._crossing.in_graphs import constant_in_graphs
 from tracebridge.torch._crossing.numbers import aval_of, scalar_tensor
 from tracebridge.torch._crossing.symbolic import aval_of_text
 from tracebridge.torch._eager.late import late_leaves
@@ -230,7 +231,7 @@ def _graph_backward(
     return [next(results) if w else None for w in wanted]
 
 
-@torch._dynamo.assume_constant_result
+@constant_in_graphs
 def _captured(handle: str, types: tuple[str, ...]) -> str:
     """The handle for a graph that is kept: with the fingerprint of the program at these types."""
     return resolve(handle).captured(tuple([aval_of_text(text) for text in types]))

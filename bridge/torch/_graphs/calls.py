@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import torch
 from torch._C._functorch import TransformType, get_interpreter_stack
-from torch._dynamo.comptime import comptime
 
 from tracebridge._derived.names import WRAPPED
 from tracebridge.core.config.options import OPTIONS, TRACING_OPTIONS
 from tracebridge.core.config.values import global_value, on_global_change
 from tracebridge.core.errors.exchange_errors import ExchangeError
+from tracebridge.torch._crossing.in_graphs import constant_in_graphs
 from tracebridge.torch._crossing.numbers import host_tensor, number_tensors, width_beside
 from tracebridge.torch._crossing.structure import (
     BOOL,
@@ -63,7 +63,7 @@ def graph_call(root: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     numbers = [k for k in kinds if k != TENSOR]
     xs = leaves if leaves and not numbers else number_tensors(leaves, kinds)
     if torch.compiler.is_dynamo_compiling():
-        comptime(_note_traced)
+        torch._dynamo.comptime.comptime(_note_traced)  # pyright: ignore[reportAttributeAccessIssue] - see in_graphs.py
     else:
         _note(xs)
     handle, program, types = graph_handle(root, positional, keywords, _OPTIONS_OF_PROCESS[0])
@@ -74,11 +74,11 @@ def graph_call(root: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     structure = result_structure(handle, types, len(outs))
     results = outs[0] if structure == FLOAT else rebuild(structure, iter(outs))
     if torch.compiler.is_dynamo_compiling():
-        comptime(drop_own_guards)
+        torch._dynamo.comptime.comptime(drop_own_guards)  # pyright: ignore[reportAttributeAccessIssue] - see in_graphs.py
     return results
 
 
-@torch._dynamo.assume_constant_result
+@constant_in_graphs
 def _static_of(root: str) -> Any:
     """Which arguments are static: from attributes torch would make them numbers of any value."""
     return WRAPPED[root].static
@@ -122,7 +122,7 @@ def _option_changed(name: str, value: Any) -> None:
     del value
 
 
-@torch._dynamo.assume_constant_result
+@constant_in_graphs
 def graph_handle(
     root: str, positional: Sequence[Any], keywords: Sequence[Any], options: str
 ) -> tuple[str, str, tuple[Any, ...]]:
@@ -166,7 +166,7 @@ def _check_exportable(name: str) -> None:
         )
 
 
-@torch._dynamo.assume_constant_result
+@constant_in_graphs
 def result_structure(handle: str, types: tuple[Any, ...], n: int) -> Any:
     """The structure of the results, which the fake rule has found out just before."""
     family: Any = resolve(handle)  # of a wrapped function

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 
 from tracebridge._derived.families import Avals, Derived, Family, Jvp, Ruled, Vjp, Vmap
 from tracebridge._derived.flow import (
@@ -30,35 +31,6 @@ from tracebridge.core.tree.prefix import flatten_axes
 from tracebridge.torch._crossing.numbers import aval_of
 from tracebridge.torch._crossing.symbolic import has_symbolic
 from tracebridge.torch._graphs.call_family import CallFamily
-
-HAS_DTENSORS = torch.distributed.is_available()
-if TYPE_CHECKING or HAS_DTENSORS:
-    from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
-
-
-def is_distributed(xs: Sequence[Any]) -> bool:
-    """Whether some of the tensors are DTensors."""
-    return HAS_DTENSORS and any([isinstance(x, DTensor) for x in xs])
-
-
-def rule_for_dtensors(library: Any, operator: str, rule: Callable[..., Any]) -> None:
-    """Register ``rule(*args)`` for DTensors among the arguments of an operator."""
-    if HAS_DTENSORS:
-        torch.library.register_torch_dispatch(
-            operator,
-            DTensor,
-            lambda _cls, _op, _types, args, _kwargs: rule(*args),
-            lib=library,
-        )
-
-
-def works_with_others(module: torch.nn.Module) -> bool:
-    """Whether gradients of a module are those of several processes."""
-    if not HAS_DTENSORS:
-        return False
-    parallel = torch.nn.parallel.DistributedDataParallel
-    return isinstance(module, parallel) or is_distributed(list(module.parameters()))
-
 
 # How a family can be divided ---------------------------------------------------------------------
 

@@ -8,7 +8,6 @@ because it does not read the functions: graphs guard on their content.
 from __future__ import annotations
 
 import functools
-import threading
 import types
 from collections.abc import Callable
 from typing import Any, final
@@ -36,11 +35,9 @@ from tracebridge._api.vectorize.vmap import vmap
 from tracebridge.core.errors.exchange_errors import ExchangeError
 from tracebridge.torch._graphs.content import token
 
-_NOTED = threading.local()
 
-
-def note_function(context: Any) -> None:
-    """Called by Dynamo in the place of the line that names it, where ``fun`` is wrapped.
+def function_at(context: Any) -> Any:
+    """The function that the line in the place of which Dynamo calls this has as ``fun``.
 
     Raises:
         ExchangeError: ``fun`` closes over tensors, or other things that only the run knows.
@@ -52,12 +49,6 @@ def note_function(context: Any) -> None:
     # What is in functions of ours is not looked at, so that all parts are listed.
     parts = [fun, *values.made.values(), *values.found]
     install_guard(GlobalStateSource().make_guard(_content_guard(parts, _name(fun))))
-    _NOTED.fun = fun
-
-
-def noted_function() -> Any:
-    """The function of the last call of ``note_function``."""
-    fun, _NOTED.fun = _NOTED.fun, None
     return fun
 
 

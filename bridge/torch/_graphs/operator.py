@@ -12,6 +12,7 @@ asserts each of them.
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, final
 
@@ -41,6 +42,7 @@ from tracebridge._derived.settings import settings_of_graph
 from tracebridge.core.config.settings import NO_CHANGE, Settings
 from tracebridge.core.config.state import state
 from tracebridge.core.config.values import fast_path_allowed
+from tracebridge.interop.frameworks import when_imported
 from tracebridge.interop.torch_adapter import (
     TORCH_DTYPES,
     modes_active,
@@ -52,11 +54,7 @@ from tracebridge.torch._crossing.symbolic import has_symbolic
 from tracebridge.torch._eager import autograd
 from tracebridge.torch._eager.through_operator import avals_for_trace
 from tracebridge.torch._eager.visible import flops_of, named_apply, profiler, run_seen
-from tracebridge.torch._graphs.distributed import (
-    call_distributed,
-    is_distributed,
-    rule_for_dtensors,
-)
+from tracebridge.torch._graphs.dtensors import DTENSORS, dtensor_class, is_distributed
 from tracebridge.torch._graphs.known import KNOWN, guarded, shorten
 from tracebridge.torch._graphs.roots import resolve
 from tracebridge.torch._graphs.saved import ensure_known, program_for_graph
@@ -381,9 +379,10 @@ def _flops(xs: Sequence[torch.Tensor], h: str, *, out_val: Any = None) -> int:
 
 def _distributed(xs: Sequence[torch.Tensor], h: str) -> list[torch.Tensor]:
     """On DTensors: the operator on shards."""
+    distributed = importlib.import_module("tracebridge.torch._graphs.distributed")
     with settings_of_graph(h):
         family = resolve(h)
-        return call_distributed(
+        return distributed.call_distributed(
             family,
             xs,
             lambda local: CALL(local, h),
@@ -442,5 +441,17 @@ torch.library.register_fake("tracebridge::snapshot", torch.empty_like, lib=_libr
 torch.library.register_vmap(
     "tracebridge::snapshot", lambda _, in_dims, x: (x.clone(), in_dims[0]), lib=_library
 )
-rule_for_dtensors(_library, "tracebridge::call", _distributed)
-rule_for_dtensors(_library, "tracebridge::snapshot", torch.clone)
+
+
+def _add_rules_for_dtensors() -> None:
+    rules: dict[str, Callable[..., Any]] = {"call": _distributed, "snapshot": torch.clone}
+    for name, rule in rules.items():
+        torch.library.register_torch_dispatch(
+            f"tracebridge::{name}",
+            dtensor_class(),
+            lambda _cls, _op, _types, args, _kwargs, rule=rule: rule(*args),
+            lib=_library,
+        )
+
+
+when_imported(DTENSORS, _add_rules_for_dtensors)
