@@ -31,6 +31,7 @@ from tracebridge.torch._crossing.execute import placement_for
 from tracebridge.torch._crossing.in_graphs import constant_in_graphs
 from tracebridge.torch._crossing.numbers import aval_of, scalar_tensor
 from tracebridge.torch._crossing.symbolic import aval_of_text
+from tracebridge.torch._eager.guards import any_nested
 from tracebridge.torch._eager.late import late_leaves
 from tracebridge.torch._eager.levels import Levels
 from tracebridge.torch._eager.nodes import Compiled, Node, gradients
@@ -261,7 +262,7 @@ def call(family: Family, xs: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
     elif is_recorded():
         if xs:
             return apply_operator(xs, family)
-    elif state() is None and not profiler._is_profiler_enabled:
+    elif state() is None and not profiler._is_profiler_enabled and not any_nested(xs):
         for check, wanted, compiled in Levels.of(family, call).plain:
             if check(*xs):
                 if wanted is None or not grad_enabled():

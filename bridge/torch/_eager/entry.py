@@ -176,9 +176,10 @@ def _compile_factory(n: int) -> Any:
     names = [f"a{i}" for i in range(n)]
     tensors = " and ".join([f"type({a}) in EXACT" for a in names])
     key = ", ".join([f"{a}.dtype, {a}.shape" for a in names])
-    # Before anything else is asked: nested tensors have no shape, sparse ones no layout in memory.
+    # Before anything else is asked: sparse tensors have no layout in memory.
     plain = " and ".join([f"keys_of({a}).raw_repr() in PLAIN_KEYS" for a in names])
     dense = " and ".join([f"{a}.is_contiguous()" for a in names])
+    nested = " or ".join([f"{a}.is_nested" for a in names])
     wants = " or ".join([f"{a}.requires_grad" for a in names])
     arguments = ", ".join(names)
     mask = ", ".join([f"{a}.requires_grad" for a in names])
@@ -190,11 +191,12 @@ def factory(table, general):
     def entry({arguments}):
         if transforms_active():
             found = families.get({n})
-            if found is not None and {tensors} and is_quiet():
+            if found is not None and {tensors} and is_quiet() and not ({nested}):
                 return in_levels(*found, ({arguments},))
         elif (
             not modes_active() and not function_modes()
             and forward_ad._current_level < 0 and state() is None
+            and {tensors} and not ({nested})
         ):
             for check, wanted, compiled, unflatten in guarded:
                 if check({arguments}):
@@ -205,7 +207,7 @@ def factory(table, general):
                     else:
                         outs = compiled.run(({arguments},))
                     return outs[0] if unflatten is None else unflatten(outs)
-            if {tensors} and {plain}:
+            if {plain}:
                 found = calls.get(({key},))
                 if found is not None and {dense}:
                     guard({n}, ({arguments},), found)

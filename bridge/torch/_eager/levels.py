@@ -20,7 +20,8 @@ from tracebridge._derived.families import Family, Mask
 from tracebridge.core.config.state import state
 from tracebridge.interop.torch_adapter import modes_active
 from tracebridge.torch._crossing.dense import alive
-from tracebridge.torch._eager.guards import MAX_GUARDS, Check, guard_of
+from tracebridge.torch._eager.as_operations import Run
+from tracebridge.torch._eager.guards import MAX_GUARDS, Check, any_nested, guard_of
 from tracebridge.torch._eager.nodes import Compiled
 from tracebridge.torch._eager.visible import function_modes, profiler
 
@@ -70,7 +71,7 @@ class Levels:
     ``lowered(level, *xs)`` outside of the innermost level, one of grad, whose tensors are wrapped.
     """
 
-    __slots__ = ("anywhere", "grads", "lowered", "maps", "plain")
+    __slots__ = ("anywhere", "grads", "lowered", "maps", "plain", "small", "small_maps")
 
     def __init__(self, family: Family, miss: Apply) -> None:
         # Outside of all levels: check, which of the tensors want gradients (None: no one),
@@ -80,6 +81,10 @@ class Levels:
         self.maps: dict[tuple[int | None, ...], Callable[..., Tensors]] = {}
         # By the inputs that want gradients of a level: check, the node's apply.
         self.grads: dict[Mask, list[tuple[Check, Callable[..., Tensors]]]] = {}
+        # In the outermost level: check, and the function as operations of torch; for a map by the
+        # axes that are mapped over, with a check of the whole tensors.
+        self.small: list[tuple[Check, Run]] = []
+        self.small_maps: dict[tuple[int | None, ...], list[tuple[Check, Run]]] = {}
         self.anywhere = _anywhere(family, self, miss)
         self.lowered = _lowered(self)
 
@@ -110,21 +115,32 @@ class Levels:
 
     def recorded(self, wanted: Mask, xs: Tensors, apply: Callable[..., Tensors]) -> None:
         """Find the node for tensors such as ``xs``, of which ``wanted`` have gradients."""
-        known = self.grads.setdefault(wanted, [])
-        if len(known) < MAX_GUARDS:
-            check = guard_of(xs)
-            if check is not None:
-                known.append((check, apply))
+        _remember(self.grads.setdefault(wanted, []), xs, apply)
+
+    def operations(self, dims: tuple[int | None, ...] | None, xs: Tensors, run: Run) -> None:
+        """Find what runs the function on tensors such as ``xs``, ``dims`` of which are mapped."""
+        _remember(self.small if dims is None else self.small_maps.setdefault(dims, []), xs, run)
 
     def clear(self) -> None:
         """Forget all calls."""
         self.plain.clear()
         self.maps.clear()
         self.grads.clear()
+        self.small.clear()
+        self.small_maps.clear()
+
+
+def _remember(known: list[tuple[Check, Run]], xs: Tensors, run: Run) -> None:
+    """Find ``run`` by one look at tensors such as ``xs``, if there is room."""
+    if len(known) < MAX_GUARDS:
+        check = guard_of(xs)
+        if check is not None:
+            known.append((check, run))
 
 
 def _anywhere(family: Family, levels: Levels, miss: Apply) -> Callable[..., Tensors]:
     plain, maps, grads = levels.plain, levels.maps, levels.grads
+    small, small_maps = levels.small, levels.small_maps
 
     def anywhere(*xs: torch.Tensor) -> Tensors:
         if not transforms_active():
@@ -140,8 +156,14 @@ def _anywhere(family: Family, levels: Levels, miss: Apply) -> Callable[..., Tens
         levels_of = [level_of(x) for x in xs]
         if DEAD in levels_of:
             return miss(family, xs)  # the looks take wrappers for those of a level in force
-        if maps:
+        if maps or small_maps:
             inner, dims = zip(*map(unwrap_batched, xs, repeat(level)), strict=True)
+            if any_nested(inner):
+                return miss(family, xs)
+            if level == 1:
+                for check, run in small_maps.get(dims, ()):
+                    if check(*inner):
+                        return run(*xs)
             below = maps.get(dims)
             if below is not None:
                 layer = pop()
@@ -150,6 +172,10 @@ def _anywhere(family: Family, levels: Levels, miss: Apply) -> Callable[..., Tens
                 finally:
                     push(layer)
                 return [add_batch_dim(o, 0, level) for o in outs]
+        if level == 1:
+            for check, run in small:
+                if check(*xs):
+                    return run(*xs)
         if grads and grad_enabled():
             pairs = zip(levels_of, xs, strict=True)
             known = grads.get(tuple([here == level and x.requires_grad for here, x in pairs]))

@@ -22,6 +22,7 @@ from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.interop.torch_adapter import check_has_values
 from tracebridge.torch._crossing.dense import alive
 from tracebridge.torch._crossing.numbers import aval_of
+from tracebridge.torch._eager.as_operations import MAX_ELEMENTS, Run, as_operations
 from tracebridge.torch._eager.levels import (
     GRAD,
     VMAP,
@@ -74,7 +75,14 @@ def apply_transformed(family: Family, xs: Tensors, apply: Apply) -> Tensors:
 def _mapped(family: Family, xs: Tensors, level: int, apply: Apply) -> Tensors:
     """Under vmap: the batched family; all its results are batched in front."""
     inner, dims = zip(*[unwrap_batched(x, level) for x in xs], strict=True)
+    for x in inner:
+        if x.is_nested:
+            check_has_values(x)  # words the error
     is_mapped = dims.count(None) < len(dims)
+    if is_mapped:
+        run = _operations(family, xs, level, dims, inner, apply)
+        if run is not None:
+            return run(*xs)
     below = family.mapped(dims) if is_mapped else family
     layer = pop()
     try:
@@ -89,6 +97,9 @@ def _mapped(family: Family, xs: Tensors, level: int, apply: Apply) -> Tensors:
 
 def _recorded(family: Family, xs: Tensors, level: int, apply: Apply) -> Tensors:
     """Under grad: a node of autograd, where a tensor of this level wants a gradient."""
+    run = _operations(family, xs, level, None, xs, apply)
+    if run is not None:
+        return run(*xs)
     recording = grad_enabled()
     if recording:
         wanted = tuple([x.requires_grad and level_of(x) == level for x in xs])
@@ -103,6 +114,23 @@ def _recorded(family: Family, xs: Tensors, level: int, apply: Apply) -> Tensors:
     inner = [unwrap_for_grad(x, level) for x in xs]
     outs = outside(lambda *xs: apply(family, xs), inner, recording=recording)
     return [wrap_for_grad(o, level) for o in outs]
+
+
+def _operations(
+    family: Family,
+    xs: Tensors,
+    level: int,
+    dims: tuple[int | None, ...] | None,
+    whole: Tensors,
+    apply: Apply,
+) -> Run | None:
+    """The function as operations of torch, for few elements of ``whole``; None if it is large."""
+    if level > 1 or not is_quiet() or sum([x.numel() for x in whole]) > MAX_ELEMENTS:
+        return None
+    run = as_operations(family, xs)
+    if run is not None:
+        Levels.of(family, apply).operations(dims, whole, run)
+    return run
 
 
 @final

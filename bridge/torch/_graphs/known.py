@@ -17,6 +17,7 @@ from torch.autograd import forward_ad
 from tracebridge.core.config.state import state
 from tracebridge.interop.torch_adapter import modes_active
 from tracebridge.torch._eager.entry import CallTable
+from tracebridge.torch._eager.guards import any_nested
 from tracebridge.torch._eager.visible import function_modes, profiler
 
 # Executables of calls in graphs by handle, dtypes and shapes.
@@ -27,7 +28,7 @@ _guarded = KNOWN.guarded.get
 
 def guarded(xs: Sequence[torch.Tensor], h: str) -> Any:
     """What is known of a call of these plain tensors, by one look at them; or None."""
-    if state() is None and not profiler._is_profiler_enabled:
+    if state() is None and not profiler._is_profiler_enabled and not any_nested(xs):
         for found in _guarded(h, ()):
             if found[0](*xs):
                 return found
@@ -48,6 +49,7 @@ def shorten(operator: Any) -> None:
             and forward_ad._current_level < 0
             and state() is None
             and not profiler._is_profiler_enabled
+            and not any_nested(xs)
         ):
             for check, wanted, compiled, _ in _guarded(h, ()):
                 if check(*xs):

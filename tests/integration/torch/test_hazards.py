@@ -263,6 +263,30 @@ def test_tensors_that_are_not_dense_are_refused():
         assert [[2.0, 2.0], [2.0, 2.0]] == f(x).tolist()
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_nested_tensors_are_refused_where_calls_are_known():
+    """torch's look at tensors must not see them: it would end the process."""
+    from tracebridge.errors import ExchangeError
+
+    x = torch.ones(2, 2)
+    nested = torch.nested.nested_tensor([x, x[:1]])
+    for fun in (lambda x: x * 2, lambda x: tb.numpy.log1p(x).sum()):
+        f = wrap(fun)
+        tree = wrap(lambda p, fun=fun: fun(p["x"]))
+        calls = [
+            f,
+            lambda x, tree=tree: tree({"x": x}),
+            torch.func.vmap(f),
+            lambda x, f=f: torch.func.vmap(lambda y: f(x) + y)(torch.ones(2, 2)),
+            lambda x, f=f: torch.func.grad(lambda y: (f(x) * y).sum())(torch.ones(2)),
+        ]
+        for call in calls:
+            for _ in range(3):
+                call(x)
+                with pytest.raises(ExchangeError, match="to_padded_tensor"):
+                    call(nested)
+
+
 def _shrunk(elements, how):
     """A tensor of 2 rows whose storage was resized to some elements less than it needs."""
     base = torch.ones(elements + 16)

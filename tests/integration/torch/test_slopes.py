@@ -11,10 +11,17 @@ import torch
 import tracebridge as tb
 import tracebridge.numpy as tnp
 import tracebridge.torch as tbt
+from tracebridge.torch._eager import as_operations
 from tracebridge.torch._eager.slopes import Slopes
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 func = torch.func
+
+
+@pytest.fixture(autouse=True)
+def only_programs(monkeypatch):
+    """Functions as small as these would be torch's own operations: see test_as_operations.py."""
+    monkeypatch.setattr(as_operations, "MAX_OPERATIONS", 0)
 
 
 def wave(x, y):
