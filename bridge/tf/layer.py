@@ -163,6 +163,7 @@ class Layer(keras.layers.Layer):
 
     def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
         """Symbolic results of Keras, by a trace of the function."""
+        args, kwargs = keras.tree.map_structure(_dense, (args, kwargs))
         return super(keras.layers.Layer, self).compute_output_spec(*args, **kwargs)
 
     def compute_output_shape(self, *input_shapes: Any) -> Any:
@@ -250,6 +251,11 @@ class _Calls:
         self, weights: tuple[Any, ...], inputs: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         leaves, tree = flatten(inputs)
+        if any([isinstance(x, tf.SparseTensor) for x in leaves]):
+            leaves = [
+                tf.sparse.to_dense(x) if isinstance(x, tf.SparseTensor) else x for x in leaves
+            ]
+            inputs = tree.unflatten(leaves)
         specs = self._specs_of(leaves, tree)
         key = tree, specs
         converted = self._converted.get(key)
@@ -288,6 +294,11 @@ class _Calls:
 
         del flat.__wrapped__  # its signature is another one
         return flat
+
+
+def _dense(x: Any) -> Any:
+    """A symbolic tensor of Keras as one that is not sparse: the double of any one says it is."""
+    return keras.KerasTensor(x.shape, x.dtype) if getattr(x, "sparse", False) else x
 
 
 def _as_list(names: Sequence[str] | None) -> list[str] | str | None:

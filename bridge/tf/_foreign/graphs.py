@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, final
 
@@ -195,7 +196,7 @@ class Graph:
         """
         unknown = [i for i, y in enumerate(outs) if not y.shape.is_fully_defined()]
         try:
-            shapes = _result_shapes(self._program()(stage="hlo"))
+            shapes = _result_shapes(self._program()("hlo"))
         except Exception as error:
             raise _depends_on_values(self._name, unknown[0], outs[unknown[0]]) from error
         if len(shapes) != len(outs) or None in shapes:
@@ -207,11 +208,20 @@ class Graph:
             ]
         )
 
-    def _program(self) -> Any:
+    def _program(self) -> Callable[[str], Any]:
         """What TensorFlow makes of it for XLA: a function from a stage to a program."""
         with _tracing():
             whole = tf.function(self._concrete, jit_compile=True, autograph=False)
-            return whole.experimental_get_compiler_ir(*self.specs)
+            program = whole.experimental_get_compiler_ir(*self.specs)
+
+        def at(stage: str) -> Any:
+            # Without the name of a device TensorFlow draws a random number to find one: from the
+            # generator of the user, and in the graph that the user is making.
+            with _tracing(), warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "device_name is being deprecated")
+                return program(stage=stage, device_name=tf.constant(0.0).device)
+
+        return at
 
     def __call__(self, tensors: Sequence[Any]) -> list[Any]:
         """The results at eager tensors."""
@@ -255,10 +265,10 @@ class Graph:
             Exception: it cannot be compiled; TensorFlow raises errors of many kinds.
         """
         program = self._program()
-        if _BOUNDED.search(program(stage="hlo")):
+        if _BOUNDED.search(program("hlo")):
             # XLA fills up to the bound, and believes what is said of shapes.
             raise ValueError("shapes inside depend on values")
-        return program(stage="hlo_serialized")
+        return program("hlo_serialized")
 
     def operations(self) -> set[str]:
         """The names of all operations, also of those in functions inside."""

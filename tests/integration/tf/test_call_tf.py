@@ -172,6 +172,20 @@ def test_a_model_of_keras() -> None:
     assert_allclose(tb.jit(call_tf(model))(X), model(X).numpy(), rtol=1e-5, atol=1e-6)
 
 
+def test_compiling_it_draws_no_random_numbers() -> None:
+    """Neither from the generator of the user nor in the graph around the call."""
+    draw = lambda: tf.random.normal([2]).numpy()
+    tf.random.set_seed(0)
+    expected = draw()
+    tf.random.set_seed(0)
+    tb.jit(call_tf(smooth)).lower(X)
+
+    assert_allclose(draw(), expected)
+    around = tf.function(to_tf(tb.grad(lambda x: call_tf(smooth)(x).sum())))
+    nodes = around.get_concrete_function(tf.TensorSpec((2, 3))).graph.as_graph_def().node
+    assert not [node.op for node in nodes if "Random" in node.op]
+
+
 def test_inside_of_to_tf_it_is_a_part_of_the_program() -> None:
     """With tapes around, in a tf.function."""
     c = tf.constant(2.0)

@@ -84,6 +84,16 @@ def test_several_inputs_share_the_batch(tmp_path: Path) -> None:
     assert_allclose(loaded({"a": X, "b": X})["dot"].numpy(), (X * X).sum(-1), rtol=1e-6)
 
 
+def test_sparse_inputs_are_made_dense() -> None:
+    """Keras says of the double of any symbolic tensor that it may be sparse."""
+    layer = Layer(lambda p, x: x @ p, np.ones((3, 2), np.float32))
+    inputs = keras.Input((3,))
+    net = keras.Model(inputs, layer(inputs * 2.0))
+
+    assert_allclose(net(np.ones((4, 3), np.float32)), np.full((4, 2), 6.0, np.float32))
+    assert_allclose(layer(tf.sparse.eye(3)), np.ones((3, 2), np.float32))
+
+
 def test_what_is_trained() -> None:
     """A flag for all, a tree of flags, and Keras' own switch."""
     assert not Layer(dense, PARAMS, trainable=False).trainable_variables
