@@ -61,7 +61,7 @@ def call_tf(
             first argument, by which it can be differentiated. Others keep the value that they
             have when the program runs. ``None``: there must be no trainable ones.
         output_shape_dtype: tree of ``ShapeDtypeStruct``, the types of the results, where their
-            shapes depend on values.
+            shapes depend on values. Eager calls do not need it.
         has_side_effects: whether the function writes to variables, prints or draws random
             numbers. Then the program calls back into Python each time it gets there, and the
             function has no derivatives.
@@ -80,8 +80,8 @@ def call_tf(
             reads a variable that ``variables`` does not name, needs more than the value of one,
             or has results of other sizes.
         CallbackError: when called: the function raised, writes to a variable or draws random
-            numbers without ``has_side_effects``, returns strings, or shapes that depend on
-            values.
+            numbers without ``has_side_effects``, returns strings, or, in a traced call, shapes
+            that depend on values.
 
     >>> import tensorflow as tf
     >>> import tracebridge as tb
@@ -153,6 +153,8 @@ class _Calls:
             called = self._trace(avals, tree, places, leaves)
             if key is not None:
                 self._known.set(key, called)
+        if called.unsized is not None:
+            return called.result(called.at_once(operands))
         operands += called.constants
         if self._has_side_effects:
             structs = [ShapeDtypeStruct(a.shape, a.dtype) for a in called.avals]

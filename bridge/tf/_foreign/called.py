@@ -16,7 +16,10 @@ from tracebridge.core.errors.shown import shown
 from tracebridge.core.errors.transform_errors import ArgumentSpecError
 from tracebridge.core.errors.user_warnings import warn_user
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.trace import is_eager
 from tracebridge.core.lowering.module import MAX_EMBEDDED_BYTES
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.effects.host_callback import raise_callback_error
 from tracebridge.core.tree.tree import PyTreeDef, flatten
 from tracebridge.interop.tf_adapter import ROWS, tf_adapter
 from tracebridge.tf._foreign.functions import TensorFlowFunction
@@ -55,6 +58,7 @@ class Called(TensorFlowFunction):
         self.avals: tuple[ShapedArray, ...] = ()
         self.constants: list[Any] = []  # operands behind those of the caller
         self.vectorized = True
+        self.unsized: CallbackError | None = None  # why programs cannot have it
         self._has_said = False
         self._graph: Graph | None = None
 
@@ -85,7 +89,11 @@ class Called(TensorFlowFunction):
         elif is_dynamic(avals):
             trace = functools.partial(Graph, self.name, self.call)
             expected = types_at_any_size(self.name, trace, self.tensors_of(avals))
-        graph = Graph(self.name, self.call, self.tensors_of(avals), expected)
+        graph = Graph(self.name, self.call, self.tensors_of(avals), expected, runs_now=is_eager())
+        self._graph = graph
+        self.unsized = graph.unsized
+        if graph.unsized is not None:
+            return graph
         self.avals = graph.out_avals
         self.inexact = tuple([is_inexact(a.dtype) for a in self.avals])
         large = [t for t in graph.captured if _is_large(t)]
@@ -93,12 +101,26 @@ class Called(TensorFlowFunction):
         self.slots = (*self.slots, *large)
         self.n_in = len(self.slots)
         self.remember([*avals, *[c.aval for c in self.constants]], graph)
-        self._graph = graph
         if declared_tree is not None:
             self._out_leaves = [None] * len(expected)
             self._out_places = list(range(len(expected)))
             self._out_tree = declared_tree
         return graph
+
+    def at_once(self, operands: Sequence[Any]) -> list[Any]:
+        """The results of a call now, whose shapes depend on values.
+
+        Raises:
+            CallbackError: it is no call of now: an operand is traced, or there is a trace.
+        """
+        if self.unsized is None or self._graph is None:
+            raise RuntimeError(f"{self.name} has results of known shapes")
+        if not is_eager() or not all([type(x) is Array for x in operands]):
+            raise self.unsized
+        try:
+            return self._evaluated(self._graph, operands)
+        except Exception as error:  # noqa: BLE001 - a function of the user may fail in any way
+            raise_callback_error(self.name, error)
 
     def call(self, *tensors: Any) -> Tensors:
         leaves = list(self._statics)

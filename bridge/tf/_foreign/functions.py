@@ -99,13 +99,15 @@ class TensorFlowFunction(FlatFunction):
             if is_spread(placement):
                 results = self.from_host(avals, *[np.asarray(a) for a in arrays])
                 return [put_host(r, placement.replicated) for r in results]
-            graph = self.graph([a.aval for a in arrays], avals)
-            with alone():
-                outs = self._run(graph, [tf_adapter.export(a) for a in arrays])
-                # A result may be a constant of the function, or an argument.
-                return [tf_adapter.import_(y, copy=True) for y in outs]
+            return self._evaluated(self.graph([a.aval for a in arrays], avals), arrays)
         except Exception as error:  # noqa: BLE001 - a function of the user may fail in any way
             raise_callback_error(self.name, error)
+
+    def _evaluated(self, graph: Graph, arrays: Sequence[Any]) -> list[Any]:
+        with alone():
+            outs = self._run(graph, [tf_adapter.export(a) for a in arrays])
+            # A result may be a constant of the function, or an argument.
+            return [tf_adapter.import_(y, copy=True) for y in outs]
 
     def embedded(
         self, avals_in: Sequence[ShapedArray], avals_out: Sequence[ShapedArray]

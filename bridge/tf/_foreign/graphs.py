@@ -120,11 +120,13 @@ class Graph:
     """``call`` at tensors of types ``avals``, as a graph of TensorFlow.
 
     ``expected``: the types of the results; by default those that it has, without 64 bits where
-    they are off. ``for_xla``: whether it is only compiled.
+    they are off. ``for_xla``: whether it is only compiled. ``runs_now``: whether shapes may depend
+    on values; ``unsized`` then is the error that programs with it get.
     """
 
     __slots__ = (
-        "_call", "_concrete", "_for_xla", "_name", "avals", "captured", "out_avals", "specs"
+        "_call", "_concrete", "_for_xla", "_name", "avals", "captured", "out_avals", "specs",
+        "unsized",
     )  # fmt: skip
 
     def __init__(
@@ -135,7 +137,9 @@ class Graph:
         expected: Sequence[ShapedArray] | None = None,
         *,
         for_xla: bool = False,
+        runs_now: bool = False,
     ) -> None:
+        self.unsized: CallbackError | None = None
         self._name = name
         self._call = call
         self._for_xla = for_xla
@@ -148,8 +152,7 @@ class Graph:
             self._concrete = self._traced(lambda *tensors: self._first(found, tensors))
             if len(found) != len(self.out_avals):
                 # Functions inside that were made for any size say nothing of the shapes.
-                self.out_avals = self._compiled_types(found)
-                expected = self.out_avals
+                expected = self._types_behind(found, runs_now)
         if expected is not None:
             self._concrete = self._traced(lambda *tensors: self._fitted(call(*tensors)))
         self.captured: list[Any] = list(self._concrete.captured_inputs)
@@ -187,6 +190,17 @@ class Graph:
             raise CallbackError(msg, expected=str(len(self.out_avals)))
         pairs = enumerate(zip(outs, self.out_avals, strict=True))
         return [_fitted(self._name, i, y, a) for i, (y, a) in pairs]
+
+    def _types_behind(self, outs: Sequence[Any], runs_now: bool) -> tuple[ShapedArray, ...] | None:
+        """The types of the results ``outs`` as compiled, None where only values tell them."""
+        try:
+            self.out_avals = self._compiled_types(outs)
+        except CallbackError as error:
+            if not runs_now:
+                raise
+            self.unsized = error
+            return None
+        return self.out_avals
 
     def _compiled_types(self, outs: Sequence[Any]) -> tuple[ShapedArray, ...]:
         """The types of the results ``outs``, as TensorFlow compiles them for XLA.
