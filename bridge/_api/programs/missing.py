@@ -57,6 +57,7 @@ _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
         ("todense_p", "tracebridge.experimental.sparse.todense"),
     ),
     "tracebridge.experimental": (
+        ("jax2tf", "tracebridge.tf: to_tf converts, call_tf, eval_polymorphic_shape, PolyShape"),
         ("pallas", "tracebridge.jit of plain operations, which XLA fuses"),
     ),
 }  # fmt: skip
