@@ -21,7 +21,7 @@ from tracebridge.core.ir.values import Literal
 from tracebridge.core.lax.annotations import to_memory_p
 from tracebridge.core.lax.device_put import device_put_p
 from tracebridge.core.runtime.arrays.array import Array, living_arrays
-from tracebridge.core.runtime.arrays.transfer import move, put_host, put_numpy
+from tracebridge.core.runtime.arrays.transfer import copied, move, put_host, put_numpy
 from tracebridge.core.runtime.backends.clients import default_placement, get_backend
 from tracebridge.core.runtime.backends.guards import explicit_transfers
 from tracebridge.core.runtime.processes.messages import check_same
@@ -149,6 +149,8 @@ def _put(
     if isinstance(value, Tracer):
         if place is None:
             return value
+        if source is None:
+            source = _source_of(value)
         return device_put_p.bind(value, placement=place, source=source)
     if type(value) is Literal:
         # Literals share one device scalar; what users hold may be deleted.
@@ -159,14 +161,16 @@ def _put(
     value._check_alive()
     target = value._sig.sharding if place is None else place
     if may_alias is False and value._sig.sharding is target:
-        weak = value.aval.weak_type
-        if type(target) is not SingleDeviceSharding:
-            return put_host(value._to_numpy(), target, weak_type=weak)
-        committed = place is not None or value.committed
-        return put_numpy(value._to_numpy(), target, committed=committed, weak_type=weak)
+        return copied(value, committed=place is not None or value.committed)
     if place is None:
         return value
     return move(value, place, committed=True)  # type: ignore[arg-type] - the third kind of value
+
+
+def _source_of(value: Tracer) -> Sharding | None:
+    """Where the array is that is differentiated: its cotangents go back there."""
+    known = value.known()
+    return known.sharding if type(known) is Array else None
 
 
 def _put_host(host: Any, place: Sharding, *, weak_type: bool = False) -> Any:

@@ -159,6 +159,8 @@ def move(array: Array, placement: Sharding, *, committed: bool) -> Array:
         return new_array(array._buf, signature(sig.aval, placement, committed, sig.borrowed))
     array._check_alive()
     _check_reachable(sig.aval, placement)
+    if is_extended(sig.aval.dtype):
+        return _by_elements(array, lambda words: move(words, placement, committed=committed))
     if (
         type(placement) is not SingleDeviceSharding
         or type(sig.sharding) is not SingleDeviceSharding
@@ -187,11 +189,7 @@ def reshard(array: Array, placement: Sharding, *, committed: bool) -> Array:
     """
     aval, source = array.aval, array._sig.sharding
     if is_extended(aval.dtype):
-        # What stores the elements has more axes, which stay whole.
-        sig = array._sig
-        kept = signature(stored(aval), source, sig.committed, sig.borrowed)
-        moved = reshard(new_array(array._buf, kept), placement, committed=committed)
-        return new_array(moved._buf, signature(aval, placement, committed, moved._sig.borrowed))
+        return _by_elements(array, lambda words: reshard(words, placement, committed=committed))
     ndim = aval.ndim
     if guards_in_force[0]:
         check_transfer("device_to_device", f"{aval.str_short()} at {source}", placement)
@@ -218,6 +216,29 @@ def reshard(array: Array, placement: Sharding, *, committed: bool) -> Array:
         )
         parts.append(array._to_numpy()[index] if local_part is None else local_part)
     return assemble(_on_devices(parts, aval, placement), aval, placement, committed=committed)
+
+
+def copied(array: Array, *, committed: bool) -> Array:
+    """``array`` in memory of its own, where it is."""
+    aval, place = array.aval, array._sig.sharding
+    if is_extended(aval.dtype):
+        return _by_elements(array, lambda words: copied(words, committed=committed))
+    weak = aval.weak_type
+    if type(place) is not SingleDeviceSharding:
+        return put_host(array._to_numpy(), place, weak_type=weak)
+    return put_numpy(array._to_numpy(), place, committed=committed, weak_type=weak)
+
+
+def _by_elements(array: Array, change: Callable[[Array], Array]) -> Array:
+    """``change`` of an array of an extended dtype, by what stores the elements.
+
+    That has more axes, which stay whole.
+    """
+    sig = array._sig
+    kept = signature(stored(sig.aval), sig.sharding, sig.committed, sig.borrowed)
+    changed = change(new_array(array._buf, kept))
+    new = changed._sig
+    return new_array(changed._buf, signature(sig.aval, new.sharding, new.committed, new.borrowed))
 
 
 def _check_reachable(what: Any, placement: Sharding) -> None:

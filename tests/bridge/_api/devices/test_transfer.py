@@ -72,6 +72,16 @@ def test_arrays_are_not_copied_without_need() -> None:
     assert x.tolist() == copy.tolist()
 
 
+def test_copies_of_keys() -> None:
+    """A copy that is asked for has memory of its own, of arrays of keys too."""
+    keys = tb.random.split(tb.random.key(0))
+    copy = tb.device_put(keys, may_alias=False)
+
+    assert bool((keys == copy).all())
+    keys.delete()
+    assert (2,) == tb.random.uniform(copy[0], (2,)).shape
+
+
 def test_donation_frees_what_was_copied() -> None:
     """The argument ends if the result has memory of its own."""
     x, y = tb.device_put(X), tb.device_put(X)
@@ -104,8 +114,9 @@ def test_transformations() -> None:
 
 
 def test_derivatives_go_back_to_the_source() -> None:
-    """With src the cotangent is put there."""
+    """The cotangent is put to src, by default to where the array is."""
     _, pullback = tb.vjp(lambda x: tb.device_put(x, CPU, src=CPU), 1.0)
+    assert tb.grad(lambda x: tb.device_put(x, CPU))(tnp.float32(1.0)).committed
 
     (x_bar,) = pullback(1.0)
     assert x_bar.committed
@@ -176,6 +187,13 @@ compiled = tb.jit(tnp.sin, device=second).lower(1.0).compile()
 assert compiled(y[0]).device == second
 g = tb.grad(lambda x: tnp.sum(tb.device_put(x, second, src=first) ** 2))(tb.device_put(y, first))
 assert g.device == first and g.tolist() == [0.0, 2.0, 4.0]
+g = tb.grad(lambda x: tb.device_put(x, first).sum())(x)
+assert g.device == second and g.committed
+for keys in tb.random.key(0), tb.random.split(tb.random.key(0, impl="rbg"), 3):
+    there = tb.device_put(keys, second)
+    assert there.device == second and (there == tb.device_put(keys, second)).all()
+    assert tb.random.key_data(there).tolist() == tb.random.key_data(keys).tolist()
+    assert tb.device_put(there, first).device == first
 """
 
 
