@@ -58,7 +58,7 @@ def from_dlpack(external_array: Any, device: Any = None, copy: bool | None = Non
     dtype('float64')
     """
     if type(external_array) is Array:
-        array = placed(external_array, device)
+        array = placed(external_array, device, copy)
         return copied(array) if copy else array
     array = import_tensor(external_array, device=device, copy=copy)
     if array is None:

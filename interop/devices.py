@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from tracebridge.core.errors.argument_errors import ArgumentTypeError, kind_of
 from tracebridge.core.errors.exchange_errors import ExchangeError
 from tracebridge.core.runtime.backends.clients import default_placement, get_backend
+from tracebridge.core.sharding.sharding import Sharding
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
 
 
@@ -57,7 +59,14 @@ def placement_of(kind: int, ordinal: int) -> SingleDeviceSharding:
 
 
 def wanted_placement(device: object) -> Any:
-    """The placement that a caller asked for by a device, a sharding, or None."""
-    if device is None or hasattr(device, "backend_sharding"):
+    """The placement that a caller asked for by a device, a sharding, or None.
+
+    Raises:
+        ArgumentTypeError: it is something else.
+    """
+    if device is None or isinstance(device, Sharding):
         return device
+    if not hasattr(device, "client"):
+        msg = f"device is {kind_of(device)}, expected a device or a sharding"
+        raise ArgumentTypeError(msg, hint="take one of tracebridge.devices()")
     return SingleDeviceSharding(device)

@@ -39,8 +39,8 @@ def import_dlpack(x: Any, *, device: object = None, copy: bool | None = None) ->
             what = f"the {type(x).__name__}"
             if producer.says_read_only or (view is x and not view.flags.writeable):
                 copy = copy_of_read_only(what, copy)
-            return placed(take_host(view, where, copy=copy, what=what), device)
-    return placed(_import_capsule(x, where, copy), device)
+            return placed(take_host(view, where, copy=copy, what=what), device, copy)
+    return placed(_import_capsule(x, where, copy), device, copy)
 
 
 @final

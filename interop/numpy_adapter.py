@@ -30,7 +30,7 @@ class NumpyAdapter(TensorAdapter):
             raise refuse_copy("it is a scalar object", "the NumPy scalar")
         copy = copy if host.flags.writeable else copy_of_read_only("ndarray", copy)
         array = take_host(host, placement_of(CPU, 0), copy=copy, what="the ndarray")
-        return placed(array, device)
+        return placed(array, device, copy)
 
     def export(self, array: Array, *, copy: bool | None = None) -> np.ndarray[Any, Any]:
         return array.__array__(copy=copy)

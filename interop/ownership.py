@@ -14,6 +14,7 @@ import numpy as np
 from tracebridge.core._jaxlib.xla import rewrap
 from tracebridge.core.errors.exchange_errors import ExchangeError, OwnershipError
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.runtime.arrays import transfer
 from tracebridge.core.runtime.arrays.array import Array, new_array
 from tracebridge.core.runtime.arrays.signature import signature
 from tracebridge.core.runtime.arrays.transfer import move, put_numpy
@@ -57,10 +58,18 @@ def is_chosen(where: SingleDeviceSharding) -> bool:
     return where is not default_placement()
 
 
-def placed(array: Array, device: object) -> Array:
-    """``array`` committed to a device or sharding; itself for None."""
+def placed(array: Array, device: object, copy: bool | None = None) -> Array:
+    """``array`` committed to a device or sharding; itself for None.
+
+    Raises:
+        LayoutError: ``copy=False``, and it is somewhere else.
+    """
     wanted = wanted_placement(device)
-    return array if wanted is None else move(array, wanted, committed=True)
+    if wanted is None:
+        return array
+    if copy is False and not wanted.is_equivalent_to(array.sharding, array.ndim):
+        raise refuse_copy(f"it is at {array.sharding}, and is to go to {wanted}", "the tensor")
+    return move(array, wanted, committed=True)
 
 
 def on_its_device(array: Array) -> Array:
@@ -100,10 +109,7 @@ def exportable(array: Array, copy: bool | None, framework: str) -> Array:
 
 def copied(array: Array) -> Array:
     """An Array with the same elements and memory of its own, at the same place."""
-    sig = array._sig
-    return put_numpy(
-        array._to_numpy(), sig.sharding, committed=sig.committed, weak_type=sig.aval.weak_type
-    )
+    return transfer.copied(array, committed=array._sig.committed)
 
 
 def export_buffer(array: Array) -> Any:

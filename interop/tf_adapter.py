@@ -54,10 +54,10 @@ class TensorFlowAdapter(TensorAdapter):
         tensor = _eager(x)
         ours = ROWS.ours(tensor.dtype.name)
         if "GPU" in tensor.device:
-            return placed(_import_device(tensor, copy), device)
+            return placed(_import_device(tensor, copy), device, copy)
         view = _host_view(tensor, plain=is_plain(ours))
         where = placement_of(CPU, 0)
-        return placed(take_host(view, where, copy=copy, what="the TensorFlow tensor"), device)
+        return placed(take_host(view, where, copy=copy, what="the TensorFlow tensor"), device, copy)
 
     def export(self, array: Array, *, copy: bool | None = None) -> Any:
         dtype = ROWS.name(array.dtype)

@@ -179,10 +179,12 @@ class TorchAdapter(TensorAdapter):
             if tensor.device.type == "cpu":
                 view = pinned_view(tensor)
                 where = placement_of(CPU, 0)
-                return placed(take_host(view, where, copy=copy, what="the torch tensor"), device)
+                return placed(
+                    take_host(view, where, copy=copy, what="the torch tensor"), device, copy
+                )
             if ours.kind == "b":
                 tensor = tensor.view(torch.uint8) != 0
-            return placed(_import_device(tensor, copy), device)
+            return placed(_import_device(tensor, copy), device, copy)
 
     def export(self, array: Array, *, copy: bool | None = None) -> torch.Tensor:
         ROWS.name(array.dtype)  # or its error

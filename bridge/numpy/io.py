@@ -24,6 +24,7 @@ from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.arrays.transfer import check_host_dtype, put_numpy
 from tracebridge.interop.dlpack import import_dlpack
+from tracebridge.interop.ownership import copied, placed
 from tracebridge.numpy._staging import concrete
 from tracebridge.numpy.conversion import asarray, on_device
 
@@ -98,11 +99,15 @@ def from_dlpack(
 
     Raises:
         ExchangeError: ``x`` does not speak DLPack.
+        LayoutError: ``copy=False``, and the memory cannot be shared.
 
     >>> import numpy, tracebridge.numpy as tnp
     >>> tnp.from_dlpack(numpy.array([1, 2], dtype="int32")).tolist()
     [1, 2]
     """
+    if type(x) is Array:
+        array = placed(x, device, copy)
+        return copied(array) if copy else array
     if isinstance(x, ArrayOperators):
         return on_device(x, device)
     if not hasattr(x, "__dlpack__") or not hasattr(x, "__dlpack_device__"):

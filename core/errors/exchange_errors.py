@@ -5,7 +5,7 @@ from __future__ import annotations
 from tracebridge.core.errors.base import TracebridgeError
 
 
-class ExchangeError(TracebridgeError, TypeError):
+class ExchangeError(TracebridgeError, TypeError, BufferError):
     """An object cannot be taken as, or given as, a tensor of another library.
 
     An object is not a tensor that can be taken over, or an array cannot be handed to the other
@@ -70,7 +70,7 @@ class ProgramMismatchError(ExchangeError):
     """
 
 
-class LayoutError(TracebridgeError, ValueError):
+class LayoutError(TracebridgeError, ValueError, BufferError):
     """The memory layout (strides, alignment, negative steps) cannot be shared.
 
     The memory of a tensor cannot be shared as it is: negative or overlapping strides, or an

@@ -191,8 +191,9 @@ def test_an_array_is_given_back():
     """from_dlpack of an Array is that Array, or a copy of it."""
     array = put_numpy(np.arange(3.0))
 
-    assert from_dlpack(array) is array
-    assert address(from_dlpack(array, copy=True)) != address(array)
+    for take in from_dlpack, tnp.from_dlpack:
+        assert take(array) is array
+        assert address(take(array, copy=True)) != address(array)
 
 
 @pytest.mark.parametrize(
@@ -215,6 +216,14 @@ def test_narrow_dtypes_cannot_leave(dtype):
         to_dlpack(array)
 
 
+def test_what_cannot_leave_is_a_buffer_error():
+    """That is the error of the protocol: consumers ask for it."""
+    with pytest.raises(BufferError, match="key_data"):
+        tb.random.key(0).__dlpack__()
+    with pytest.raises(BufferError, match="not at"):
+        tnp.ones(2).__dlpack__(dl_device=(2, 0))
+
+
 def test_objects_that_are_no_tensors():
     """The message says what is expected."""
     with pytest.raises(ExchangeError, match="got an object of type str"):
@@ -224,7 +233,9 @@ def test_objects_that_are_no_tensors():
 
 
 def test_devices_that_do_not_exist_here():
-    """A tensor on a kind of device that the engine has not."""
+    """A tensor on a kind of device that the engine has not, and what is no device."""
+    with pytest.raises(TypeError, match="expected a device or a sharding"):
+        from_dlpack(np.ones(2), device="cpu")
     with pytest.raises(ExchangeError, match="DLPack device type 7"):
         from_dlpack(Producer(np.ones(2), device=(7, 0)))
 

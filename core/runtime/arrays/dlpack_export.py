@@ -13,7 +13,7 @@ from tracebridge.core._jaxlib.xla import (
     copy_to_devices,
     rewrap,
 )
-from tracebridge.core.dtypes.dtypes import itemsize_bits
+from tracebridge.core.dtypes.dtypes import is_extended, itemsize_bits
 from tracebridge.core.errors.argument_errors import ArgumentTypeError
 from tracebridge.core.errors.exchange_errors import (
     ExchangeError,
@@ -72,6 +72,9 @@ def export_capsule(
     if copy is not None and not isinstance(copy, bool | np.bool_):
         msg = f"__dlpack__: copy is {copy!r} of type {type(copy).__name__}"
         raise ArgumentTypeError(msg, expected="True, False or None")
+    if is_extended(array.dtype):
+        msg = f"an array of dtype {array.dtype} cannot be exported by DLPack"
+        raise UnsupportedExchangeDtypeError(msg, hint="take its words: random.key_data(keys)")
     if itemsize_bits(array.dtype) < BYTE:
         msg = f"an array of dtype {array.dtype} cannot be exported by DLPack"
         raise UnsupportedExchangeDtypeError(

@@ -167,7 +167,7 @@ def test_leaves_must_be_arrays() -> None:
 
 
 SEVERAL = """
-import numpy as np, tracebridge as tb, tracebridge.numpy as tnp
+import numpy as np, tracebridge as tb, tracebridge.dlpack, tracebridge.numpy as tnp
 first, second = tb.devices()
 assert tb.local_devices() == [first, second] and tb.device_count() == 2
 x = tb.device_put(np.arange(3.0), second)
@@ -194,6 +194,12 @@ for keys in tb.random.key(0), tb.random.split(tb.random.key(0, impl="rbg"), 3):
     assert there.device == second and (there == tb.device_put(keys, second)).all()
     assert tb.random.key_data(there).tolist() == tb.random.key_data(keys).tolist()
     assert tb.device_put(there, first).device == first
+try:
+    tb.dlpack.from_dlpack(y, device=second, copy=False)
+except ValueError as error:
+    assert "copy=False forbids" in str(error)
+else:
+    raise AssertionError
 """
 
 
