@@ -348,10 +348,9 @@ class Array(ArrayOperators, ArrayMethods, metaclass=ArrayMeta):
     def __format__(self, spec: str) -> str:
         if self.ndim == 0 and not is_extended(self.aval.dtype):
             return format(self._to_numpy()[()], spec)
-        try:
-            return format(str(self), spec)
-        except ValueError:
-            pass
+        if not spec:
+            return str(self)
+        # As of an ndarray: the specification of a string would cut its text, as in f"{x:.2}".
         raise ArgumentTypeError(
             call=f"format(x, {spec!r})",
             got=f"an array {self.aval.str_short()}",

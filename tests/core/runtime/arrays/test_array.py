@@ -62,6 +62,16 @@ def test_python_scalars_come_out():
     assert tnp.arange(4).item(3) == 3
 
 
+def test_formats_are_those_of_ndarrays():
+    """A specification is for arrays without axes: it would cut the text of others."""
+    x = tnp.arange(3.0)
+
+    assert str(x) == f"{x}"
+    for spec in ".2", ">20":
+        with pytest.raises(TypeError, match="without axes"):
+            format(x, spec)
+
+
 def test_repr_shows_elements_dtype_and_weak_type():
     """The printed form is that of NumPy with the dtype always there."""
     assert repr(tnp.arange(2.0).astype("float32")) == "Array([0., 1.], dtype=float32)"
