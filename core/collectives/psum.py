@@ -211,12 +211,17 @@ def psum(x: object, axis_name: object, *, axis_index_groups: object = None) -> A
     """
     names, positions = _split_axes("psum", axis_name)
     if axis_index_groups is None and not positions:
-        leaves = tree.leaves(x)
-        if leaves and all(is_python_scalar(leaf) for leaf in leaves):
-            total: Any = 1
-            for name in names:
-                total = total * size_of_axis("psum", name)
-            return tree.map(lambda leaf: leaf * total, x)
+        leaves, structure = tree.flatten(x)
+        if any([is_python_scalar(leaf) for leaf in leaves]):
+            total = axis_size(names)
+            return structure.unflatten(
+                [
+                    leaf * total
+                    if is_python_scalar(leaf)
+                    else _all_reduce(psum_p, leaf, axis_name, None)
+                    for leaf in leaves
+                ]
+            )
     return _all_reduce(psum_p, x, axis_name, axis_index_groups)
 
 

@@ -109,6 +109,7 @@ def trace_call(
     known: Sequence[Any] | None = None,
     static_nums: Sequence[int] | None = None,
     counts: Counts | None = None,
+    parts: bool = False,
 ) -> TracedCall:
     """Trace ``args.fun`` at ``avals``; remembered on ``cache_on`` while that function lives.
 
@@ -116,11 +117,11 @@ def trace_call(
     ``known``: the arrays of the arguments, if Python code may ask for numbers; such a trace holds
     for these numbers only and is not remembered.
     ``static_nums``: positions of static arguments of a jitted function, whose traces are explained;
-    ``counts``: what it counts.
+    ``counts``: what it counts. ``parts``: whether results are parts of larger arrays.
     """
     current = state()
     axes = () if current is None else current.axis_env
-    key = (avals, args.tree, args.static_key, tracing_key(), axes, args.refs)
+    key = (avals, args.tree, args.static_key, tracing_key(), axes, args.refs, parts)
     cached = _TRACED.get(cache_on, key) if known is None else None
     if cached is not None:
         if cached.refs is not None and not refs:
@@ -136,7 +137,7 @@ def trace_call(
     # Must not refer to the function: the remembered trace would keep it alive.
     names = functools.partial(argument_names, args.tree, args.parameters)
     debug = DebugInfo(name, where_is(fun), names)
-    flat_fun = FlatFun(args.fun, args.tree, name)
+    flat_fun = FlatFun(args.fun, args.tree, name, parts=parts)
     trees: list[Any] = []
     captures = Captures()
     uses = RefUses(captures, args.refs) if args.refs else None

@@ -103,7 +103,7 @@ class BlockCalls:
         inside = mesh_inside(params)
         blocks = tuple([p.part(a, sizes, inside) for a, p in pairs])
         with axes_scope(params):
-            traced = trace_call(self.fun, call, blocks, self.fun)
+            traced = trace_call(self.fun, call, blocks, self.fun, parts=True)
         jaxpr, tree = traced.jaxpr, traced.out_tree
         check_effects_in_body(self.specs.call, jaxpr)
         whole = tuple([Place(((),) * h.aval.ndim) for h in traced.hoisted])

@@ -126,6 +126,16 @@ def test_arguments_of_mapped_functions(axis: int | None, per_element: tuple[int,
     assert np.zeros((n, *per_element)).tolist() == of_float.tolist()
 
 
+def test_parts_of_larger_float0_arrays() -> None:
+    """Maps over devices give the whole arrays, of which each device has a part."""
+    slope = tb.grad(lambda n: n.sum() * 1.0, allow_int=True)
+    n = np.ones((tb.device_count(), 2), np.int32)
+
+    assert is_zero(tb.pmap(slope)(n), *n.shape)
+    assert is_zero(tb.pmap(slope, out_axes=1)(n), *n.T.shape)
+    assert is_zero(tb.jit(tb.pmap(slope))(n), *n.shape)
+
+
 def test_sizes_of_mapped_float0_arrays_count() -> None:
     """A float0 array of another size is named like any other argument."""
     with pytest.raises(tb.errors.AxisSizeError, match=r"argument t has size 2 at axis 0"):

@@ -75,9 +75,10 @@ def test_sum_of_a_python_number_is_a_python_number() -> None:
     """psum(1, name) is the size of the axis, known while tracing."""
     seen: list[Any] = []
     tb.vmap(lambda x: (seen.append(lax.psum(1, "i")), x)[1], axis_name="i")(np.zeros(3, np.float32))
+    tb.vmap(lambda x: seen.append(lax.psum((x, 1), "i")[1]), axis_name="i")(np.zeros(3, np.float32))
 
-    assert [3] == seen
-    assert int is type(seen[0])
+    assert [3, 3] == seen
+    assert [int, int] == [type(n) for n in seen]
 
 
 def test_axis_size() -> None:
