@@ -14,6 +14,7 @@ from tracebridge.core.dtypes.dtypes import float0
 from tracebridge.core.errors.shape_errors import RankError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.float0 import is_float0
+from tracebridge.core.ir.trace import is_eager
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lax.ad_util import copies_of, float0_of
@@ -105,9 +106,17 @@ def full_like(
         out = copies_of(value, dims, canonicalize_explicit(dtype, "full_like"))
     if sharding is not None:
         return at_sharding("full_like", out, sharding)
+    place = _place_of(x) if dtype is not None or not like.weak_type else None
+    if place is not None and (dims == like.shape or place.num_devices == 1):
+        return at_sharding("full_like", out, place)
     if like.split is not None and dims == like.shape:
         return lax.sharding_constraint_p.bind(out, sharding=like.split)
     return out
+
+
+def _place_of(x: Any) -> Any:
+    """Where an array is that the user has put there, outside of traces; else None."""
+    return x.sharding if is_eager() and getattr(x, "_sig", None) and x.committed else None
 
 
 def zeros_like(x: Any, dtype: Any = None, shape: Any = None) -> Any:

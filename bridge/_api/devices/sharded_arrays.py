@@ -10,6 +10,7 @@ import numpy as np
 
 from tracebridge._api.args.values import value_of
 from tracebridge.core.dtypes.canonicalize import canonicalize
+from tracebridge.core.dtypes.dtypes import is_extended
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.runtime_errors import DevicePlacementError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
@@ -211,7 +212,10 @@ def make_array_from_callback(
         key = str(index)
         piece = known.pop(key, None)
         if piece is None:
-            data = np.asarray(data_callback(index))
+            data = data_callback(index)
+            if is_extended(getattr(data, "dtype", None)):
+                return data
+            data = np.asarray(data)
             kind = canonicalize(data.dtype if dtype is None else np.dtype(dtype))
             piece = data.astype(kind, copy=False)
         if piece.shape != part_shape:
@@ -224,7 +228,21 @@ def make_array_from_callback(
     if kind is None:
         known[str(indices[0])] = first = part(indices[0])
         kind = first.dtype
+    if is_extended(kind):
+        return _of_keys(part, whole, sharding)
     return put_parts(_of_dtype(part, kind), ShapedArray(whole, kind, False), sharding)
+
+
+def _of_keys(part: Callable[[Any], Any], whole: tuple[int, ...], sharding: Sharding) -> Array:
+    """An array of an extended dtype, which NumPy does not have, from its parts."""
+    found: dict[str, Any] = {}
+    parts: list[Array] = []
+    for device, index in sharding.addressable_devices_indices_map(whole).items():
+        piece = found.get(str(index))
+        if piece is None:
+            piece = found[str(index)] = part(index)
+        parts.append(move(to_array(piece), SingleDeviceSharding(device), committed=True))
+    return make_array_from_single_device_arrays(whole, sharding, parts)
 
 
 def _of_dtype(part: Callable[[Any], Any], dtype: Any) -> Callable[[Any], Any]:
@@ -280,6 +298,9 @@ def make_array_from_single_device_arrays(
         msg = f"{call}: the parts are on {[a.device for a in arrays]}"
         raise DevicePlacementError(msg, expected=f"one part on each of {mine}")
     kind = arrays[0].dtype if arrays else np.dtype(dtype)
+    if dtype is not None and canonicalize(np.dtype(dtype)) != kind:
+        msg = f"{call}: dtype is {np.dtype(dtype)}, and the parts have {kind}"
+        raise ShapeMismatchError(msg, hint="leave dtype out, or convert the parts")
     weak = all([a.aval.weak_type for a in arrays])
     aval = ShapedArray(whole, kind, weak)
     return assemble([by_device[d]._buf for d in mine], aval, sharding)

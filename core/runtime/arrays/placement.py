@@ -134,6 +134,8 @@ def choose_placement(
         DevicePlacementError: two arguments are committed to different devices, or one elsewhere
             than the user wishes.
     """
+    if device is not None:
+        return device, True
     chosen: Any = None
     first = -1
     for i, sig in enumerate(signatures):
@@ -147,8 +149,6 @@ def choose_placement(
                 f"{chosen}, argument {i} to {sig.sharding}"
             )
             raise DevicePlacementError(msg, hint="move one with device_put(x, device)")
-    if device is not None:
-        return device, True
     source = ""
     if wishes is None:
         mesh = mesh_of_computations()

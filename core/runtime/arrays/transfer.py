@@ -313,7 +313,8 @@ def assemble(
     if type(placement) is SingleDeviceSharding:
         (buf,) = buffers
     else:
-        buf = array_from_shards(aval, placement.backend_for(aval.ndim), buffers, committed)
+        kept = stored(aval)
+        buf = array_from_shards(kept, placement.backend_for(kept.ndim), buffers, committed)
     return new_array(buf, signature(aval, placement, committed))
 
 

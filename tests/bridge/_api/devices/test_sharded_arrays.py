@@ -241,6 +241,36 @@ def test_make_array_from_single_device_arrays() -> None:
         make((6, 8), sharding, [tb.device_put(X, sharding)])
 
 
+def test_arrays_of_keys_from_parts() -> None:
+    """Keys, which NumPy does not have, are parts of arrays like numbers."""
+    keys = tb.random.split(tb.random.key(0), 6)
+    over = NamedSharding(Mesh(np.array(tb.devices()[:6]).reshape(2, 3), ("x", "y")), P("x"))
+    whole = tb.make_array_from_callback((6,), over, lambda index: keys[index])
+    parts = [s.data for s in whole.addressable_shards]
+
+    for made in whole, tb.make_array_from_single_device_arrays((6,), over, parts):
+        assert over == made.sharding
+        assert bool((made == keys).all())
+
+
+def test_arrays_of_parts_are_not_converted() -> None:
+    """A dtype that is given is that of the parts; without parts there is no other."""
+    over = NamedSharding(Mesh(tb.devices()[:2], "x"), P("x"))
+    parts = [s.data for s in tb.device_put(np.ones(6, "f4"), over).addressable_shards]
+    with pytest.raises(ValueError, match="dtype"):
+        tb.make_array_from_single_device_arrays((6,), over, parts, dtype="i4")
+
+
+def test_full_like_stays_where_the_array_is() -> None:
+    """Unless it is told where to go, or nobody has placed the array."""
+    over = NamedSharding(Mesh(tb.devices()[:2], "x"), P("x"))
+    x = tb.device_put(np.ones(6, "f4"), over)
+
+    assert over == tb.lax.full_like(x, 2.0).sharding
+    assert not tb.lax.full_like(tnp.ones(3), 2.0).committed
+    assert () == tb.lax.full_like(x, 2.0, shape=()).shape
+
+
 def test_make_array_from_process_local_data() -> None:
     """With one process the data is the whole array."""
     for sharding in shardings():

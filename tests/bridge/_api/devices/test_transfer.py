@@ -181,6 +181,9 @@ except tb.errors.DevicePlacementError as error:
 else:
     raise AssertionError
 assert tb.jit(lambda x: x, device=second)(1.0).device == second
+assert tb.jit(lambda x, y: x + y, device=second)(x, tb.device_put(y, first)).device == second
+full = tb.lax.full_like(x, 2.0)
+assert full.device == second and full.committed and full.tolist() == [2.0] * 3
 with tb.default_device(second):
     assert tnp.ones(3).device == second
 compiled = tb.jit(tnp.sin, device=second).lower(1.0).compile()
