@@ -161,7 +161,8 @@ def _put(
     value._check_alive()
     target = value._sig.sharding if place is None else place
     if may_alias is False and value._sig.sharding is target:
-        return copied(value, committed=place is not None or value.committed)
+        committed = place is not None or value.committed
+        return copied(value, committed=committed)  # type: ignore[arg-type] - likewise
     if place is None:
         return value
     return move(value, place, committed=True)  # type: ignore[arg-type] - the third kind of value
