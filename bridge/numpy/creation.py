@@ -28,6 +28,7 @@ from tracebridge.core.ir.float0 import is_float0
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.value import Value
+from tracebridge.core.ir.varied import varied
 from tracebridge.core.lax.ad_util import copies_of, float0_of, full_of
 from tracebridge.core.runtime.arrays.argument_types import (
     DeviceLike,
@@ -200,10 +201,12 @@ def _filled_like(
         if type(part) is Array:
             return put_copies(part, ShapedArray(sizes, kind, weak), place)
     filled = _full_staged((value,), (sizes, kind, weak))
-    split = getattr(getattr(a, "aval", None), "split", None)
-    if is_free and split is not None:
-        return lax.sharding_constraint_p.bind(filled, sharding=split)
-    return on_device(filled, device, out_sharding, name)
+    aval = getattr(a, "aval", None)
+    if not isinstance(aval, ShapedArray):
+        return on_device(filled, device, out_sharding, name)
+    if is_free and aval.split is not None:
+        filled = lax.sharding_constraint_p.bind(filled, sharding=aval.split)
+    return varied(on_device(filled, device, out_sharding, name), aval.vma)
 
 
 def zeros_like(

@@ -16,12 +16,14 @@ from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import literal
+from tracebridge.core.ir.varied import joined, typed_axes, varied
 from tracebridge.core.lax.batch_util import to_front
 from tracebridge.core.tree import tree
 
 if TYPE_CHECKING:
     from tracebridge.core._jaxlib.mlir import IrValue
     from tracebridge.core.ir.application import Application, Params
+    from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
     from tracebridge.core.ir.value import Operand, Value
 
@@ -99,6 +101,24 @@ class Collective(Primitive):
 
     # Whether all elements get the same.
     unites: ClassVar[bool] = False
+    # Whether types say so: derivatives of what follows are summed then.
+    unites_types: ClassVar[bool] = False
+
+    def bind(self, *args: Value, **params: Any) -> Any:
+        """Apply it to a value, which along the named axes has to vary in the sense of types."""
+        own = typed_axes()
+        if own:
+            own = own.intersection(params["axes"])
+            args = tuple([varied(a, own) for a in args])
+        return super().bind(*args, **params)
+
+    def vary_results(
+        self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: Any
+    ) -> Sequence[frozenset[Any]]:
+        found = joined(avals)
+        if self.unites_types and params.get("axis_index_groups") is None:
+            found = found.difference(params["axes"])
+        return [found] * len(outs)
 
     def varying(self, app: Application, ins: Sequence[Any], walk: Any) -> Sequence[Any]:
         own = walk.names.intersection(app.params["axes"])

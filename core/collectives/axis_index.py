@@ -11,6 +11,7 @@ from tracebridge.core import lax
 from tracebridge.core.collectives.axes import Collective, axis_names, size_of_axis, size_value
 from tracebridge.core.collectives.replicas import axis_position
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.varied import typed_axes, varied
 
 if TYPE_CHECKING:
     from tracebridge.core._jaxlib.mlir import IrValue
@@ -64,7 +65,7 @@ def axis_index(axis_name: object) -> Any:
     position = None
     for name in axis_names(axis_name):
         size = size_of_axis("axis_index", name)
-        index = axis_index_p.bind(axes=(name,))
+        index = varied(axis_index_p.bind(axes=(name,)), typed_axes().intersection((name,)))
         if position is None:
             position = index
         else:

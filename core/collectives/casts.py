@@ -6,12 +6,15 @@ from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core.collectives.axes import bound_names, map_leaves
+from tracebridge.core.collectives.psum import psum_p
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.transform_errors import AxisSpecError
+from tracebridge.core.ir.varied import CAST, typed_axes
 from tracebridge.core.lax.annotations import Annotation
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Application
+    from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.rule_contexts import BatchContext
     from tracebridge.core.ir.value import Value
 
@@ -22,13 +25,18 @@ KINDS = ("varying", "reduced", "unreduced")
 class Pcast(Annotation):
     """Parameters ``axes``, names, and ``to``: whether the value is to vary along them.
 
-    No communication: it names no axis in the sense of ``names_axis``.
+    No communication: it names no axis in the sense of ``names_axis``. The cotangent of a value that
+    is let to vary is the sum of those of the devices, also where another operand varies and nobody
+    asks ("joined"); where it counts as reduced, each device keeps its part of that sum.
     """
 
     name = "pcast"
+    decides_varying = True
     makes_nan = False
 
     def varying(self, app: Application, ins: Sequence[Any], walk: Any) -> Sequence[Any]:
+        if app.params["to"] == "joined":
+            return ins
         named = walk.names.intersection(app.params["axes"])
         if app.params["to"] != "reduced":
             return [ins[0] | named]
@@ -42,6 +50,20 @@ class Pcast(Annotation):
                 "check_vma=False leaves this check out",
             )
         return ins
+
+    def vary_results(
+        self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: Any
+    ) -> Sequence[frozenset[Any]]:
+        vma = avals[0].vma
+        del outs
+        return [vma if params["to"] == "unreduced" else vma.union(params["axes"])]
+
+    def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
+        """The operand was given to all devices along the axes: their cotangents are summed."""
+        if params["to"] not in ("varying", "joined"):
+            return [ct]
+        names = tuple([n for n in params["axes"] if n not in args[0].aval.vma])
+        return [psum_p.bind(ct, axes=names, axis_index_groups=None) if names else ct]
 
     def batch(
         self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
@@ -58,25 +80,33 @@ class Pcast(Annotation):
 pcast_p = Pcast()
 
 
+def _let_vary(value: Value, names: tuple[Any, ...]) -> Value:
+    return pcast_p.bind(value, axes=names, to="joined")
+
+
+CAST.bind = _let_vary
+
+
 def pcast(x: object, axis_name: Hashable, *, to: str) -> Any:
     """``x``, of which is said whether it varies along named axes.
 
-    What ``shard_map`` checks follows it; values and derivatives are those of ``x``: those of a
-    device inside of the function, those of the function of whole arrays outside of it.
+    Types of values inside of ``shard_map`` say it (``typeof(x).vma``), and derivatives follow: the
+    cotangent of a value that is let to vary is the sum of those of the devices. Along axes of
+    ``vmap``, and with ``check_vma=False``, nothing changes.
 
     Args:
         x: pytree of arrays.
         axis_name: a bound axis name, or a tuple of them.
         to: ``"varying"``: the value may differ from device to device, whatever it is made of;
-            ``"unreduced"``: likewise, as it is a part of a sum over them; ``"reduced"``: it is the
-            same on all of them, which is checked.
+            ``"unreduced"``: it is a part of a sum over them; ``"reduced"``: it is the same on all
+            of them, which is checked, and the devices keep their parts of its cotangent.
 
     Returns:
         Pytree like ``x``.
 
     Raises:
         UnboundAxisNameError: no surrounding transformation binds a name.
-        ArgumentValueError: another ``to``.
+        ArgumentValueError: another ``to``; ``x`` varies along the axes already.
 
     >>> import tracebridge as tb
     >>> f = tb.vmap(lambda x: tb.lax.pcast(x, "i", to="varying"), axis_name="i")
@@ -87,4 +117,19 @@ def pcast(x: object, axis_name: Hashable, *, to: str) -> Any:
     if to not in KINDS:
         msg = f"pcast: to={to!r}, expected one of {', '.join(map(repr, KINDS))}"
         raise ArgumentValueError(msg)
-    return map_leaves(lambda value: pcast_p.bind(value, axes=names, to=to), x)
+    own = typed_axes().intersection(names)
+
+    def cast(value: Value) -> Value:
+        vma = value.aval.vma
+        if to == "varying":
+            if own and own <= vma and len(own) == len(names):
+                raise ArgumentValueError(
+                    f"pcast: {value.aval.str_short()} varies over {axis_name!r} already",
+                    expected="a value that is the same on all devices of an axis",
+                )
+            axes = tuple(sorted(own - vma, key=repr))
+            return pcast_p.bind(value, axes=axes, to=to) if axes else value
+        axes = tuple(sorted(own, key=repr))
+        return pcast_p.bind(value, axes=axes, to=to) if axes else value
+
+    return map_leaves(cast, x)

@@ -30,6 +30,7 @@ from tracebridge.core.dtypes.weak_type import is_python_scalar
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import AxisError
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.varied import NOWHERE, varied
 from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.lax.batch_util import to_front
 from tracebridge.core.lax.shape.axes import as_axes
@@ -44,6 +45,7 @@ class _AllReduce(Collective):
     """Parameters ``axes`` and ``axis_index_groups`` (a tuple of tuples, or None)."""
 
     unites = True
+    unites_types = True
     # The StableHLO operation that combines two elements.
     combine: ClassVar[str]
     # Whether complex numbers have it: a sum of them, no maximum.
@@ -117,8 +119,14 @@ class Psum(_AllReduce):
         return self.bind(*primals, **params), self.bind(*tangents, **params)
 
     def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
-        """Every element took part in every sum."""
-        return [self.bind(ct, **params)]
+        """Every element took part in every sum; where types know it, its cotangent is shared."""
+        (x,) = args
+        names, groups = params["axes"], params["axis_index_groups"]
+        own = x.aval.vma.intersection(names) if groups is None else NOWHERE
+        rest = tuple([name for name in names if name not in own])
+        if rest:
+            ct = self.bind(ct, axes=rest, axis_index_groups=groups)
+        return [varied(ct, own)]
 
 
 class _Extremum(_AllReduce):

@@ -27,6 +27,13 @@ class _BesideValue(Collective):
     Parameter ``axes`` holds one name.
     """
 
+    joins = False
+
+    def vary_results(
+        self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: object
+    ) -> Sequence[frozenset[Any]]:
+        return [avals[0].vma]
+
     def abstract_eval(self, *avals: ShapedArray, **params: object) -> ShapedArray:
         return avals[0]
 

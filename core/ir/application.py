@@ -55,6 +55,11 @@ class Application:
             if splits is not None:
                 pairs = zip(self.outs, splits, strict=True)
                 self.outs = tuple([out.with_split(split) for out, split in pairs])
+        if primitive.decides_varying or any([a.vma for a in avals]):
+            vary = primitive.vary_results(avals, self.outs, **params)
+            if vary is not None:
+                found = zip(self.outs, vary, strict=True)
+                self.outs = tuple([out.with_vma(vma) for out, vma in found])
         self.out: Any = None if self.multiple else self.outs[0]
         self.effects: Effects = primitive.effects(*avals, **params)
         self.recipe: Any = None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from tracebridge.core.dtypes.dtypes import is_extended, short_name, tangent_dtype
+from tracebridge.core.sharding.axis_types import WHOLLY_SHARED, ManualAxisType
 from tracebridge.core.sharding.context import get_abstract_mesh
 from tracebridge.core.sharding.named import NamedSharding
 from tracebridge.core.sharding.partition_spec import PartitionSpec, entry_names
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
 
 
 Shape = tuple[Any, ...]
+NOWHERE: frozenset[Any] = frozenset()
 
-# One object per (shape, dtype, weak_type, split): equality is identity, hashing is the default.
+# One object per (shape, dtype, weak_type, split, vma): equality is identity, hashes are as usual.
 # Entries are weak, so that a program that sees ever new shapes does not grow the table for ever.
 _INTERNED: dict[tuple[Any, ...], weakref.ReferenceType[ShapedArray]] = {}
 
@@ -33,8 +35,9 @@ class ShapedArray:
 
     ``mlir_type``, ``strong`` and ``tangent`` memoise what other layers derive from an aval.
     ``split`` is how it is divided over axes of type Explicit, a ``NamedSharding`` over an abstract
-    mesh with an entry for each axis; None if over none. The constructor and ``update`` take
-    ``manual_axis_type`` and ``memory_space`` without effect.
+    mesh with an entry for each axis; None if over none. ``vma`` are the axes of ``shard_map``
+    along which the devices may have different values. The constructor and ``update`` take
+    ``memory_space`` without effect.
     """
 
     __slots__ = (
@@ -47,6 +50,7 @@ class ShapedArray:
         "split",
         "strong",
         "tangent",
+        "vma",
         "weak_type",
     )
 
@@ -56,6 +60,7 @@ class ShapedArray:
     ndim: int
     size: Any
     split: NamedSharding | None
+    vma: frozenset[Any]
     mlir_type: Any
     strong: ShapedArray
     tangent: ShapedArray
@@ -67,10 +72,10 @@ class ShapedArray:
         weak_type: bool = False,
         *,
         sharding: object = None,
-        manual_axis_type: object = None,
+        manual_axis_type: ManualAxisType | None = None,
         memory_space: object = None,
     ) -> ShapedArray:
-        del manual_axis_type, memory_space
+        del memory_space
         if type(shape) is not tuple:
             shape = tuple(shape)
         if not isinstance(dtype, np.dtype) and not is_extended(dtype):
@@ -78,7 +83,8 @@ class ShapedArray:
         split = None if sharding is None else explicit_split(sharding, len(shape))
         if split is not None:
             check_even(split, shape)
-        key = (shape, dtype, weak_type, split)
+        vma = NOWHERE if manual_axis_type is None else manual_axis_type.varying
+        key = (shape, dtype, weak_type, split, vma)
         reference = _INTERNED.get(key)
         if reference is not None:
             found = reference()
@@ -87,7 +93,8 @@ class ShapedArray:
         return _make(*key)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (self.shape, self.dtype, self.weak_type, self.split)
+        fields = (self.shape, self.dtype, self.weak_type, self.split)
+        return _restored, ((*fields, tuple(self.vma)) if self.vma else fields)
 
     def __copy__(self) -> ShapedArray:
         return self
@@ -102,15 +109,15 @@ class ShapedArray:
         weak_type: bool | None = None,
         *,
         sharding: object = None,
-        manual_axis_type: object = None,
+        manual_axis_type: ManualAxisType | None = None,
         memory_space: object = None,
     ) -> ShapedArray:
         """The aval with some of its fields replaced; another shape is split over no axis.
 
         The lookup of `__new__` is repeated here: each result of a rule is made by this method.
         """
-        del manual_axis_type, memory_space
-        split = self.split
+        del memory_space
+        split, vma = self.split, self.vma
         if shape is None:
             shape = self.shape
         else:
@@ -120,27 +127,39 @@ class ShapedArray:
                 split = None
         if sharding is not None:
             split = explicit_split(sharding, len(shape))
+        if manual_axis_type is not None:
+            vma = manual_axis_type.varying
         if dtype is None:
             dtype = self.dtype
         elif not isinstance(dtype, np.dtype) and not is_extended(dtype):
             dtype = np.dtype(dtype)
         if weak_type is None:
             weak_type = self.weak_type
-        reference = _INTERNED.get((shape, dtype, weak_type, split))
+        reference = _INTERNED.get((shape, dtype, weak_type, split, vma))
         if reference is not None:
             interned = reference()
             if interned is not None:
                 return interned
-        return _make(shape, dtype, weak_type, split)
+        return _make(shape, dtype, weak_type, split, vma)
 
     def with_split(self, split: NamedSharding | None) -> ShapedArray:
         """The same, divided over axes of type Explicit as ``split`` says, which has normal form."""
         if split is self.split:
             return self
-        key = (self.shape, self.dtype, self.weak_type, split)
-        reference = _INTERNED.get(key)
-        found = None if reference is None else reference()
-        return found if found is not None else _make(*key)
+        return _found((self.shape, self.dtype, self.weak_type, split, self.vma))
+
+    def with_vma(self, vma: frozenset[Any]) -> ShapedArray:
+        """The same, of which devices along the axes ``vma`` may have different values."""
+        if vma == self.vma:
+            return self
+        return _found((self.shape, self.dtype, self.weak_type, self.split, vma))
+
+    @property
+    def manual_axis_type(self) -> ManualAxisType:
+        """Along which axes of ``shard_map`` the devices may have different values."""
+        return ManualAxisType(varying=self.vma) if self.vma else WHOLLY_SHARED
+
+    mat = manual_axis_type
 
     @property
     def sharding(self) -> NamedSharding:
@@ -169,7 +188,13 @@ class ShapedArray:
 
     def str_short(self) -> str:
         """The form of printed Jaxprs, such as ``f32[2,3]``, or ``f32[2@x,3]`` if it is split."""
-        return f"{short_name(self.dtype)}[{self._sizes()}]"
+        return f"{short_name(self.dtype)}[{self._sizes()}]{self._varies()}"
+
+    def _varies(self) -> str:
+        if not self.vma:
+            return ""
+        names = sorted(map(str, self.vma))
+        return f"{{V:{names[0] if len(names) == 1 else '(' + ','.join(names) + ')'}}}"
 
     def _sizes(self) -> str:
         if self.split is None:
@@ -179,7 +204,7 @@ class ShapedArray:
 
     def __repr__(self) -> str:
         weak = ", weak_type=True" if self.weak_type else ""
-        return f"ShapedArray({self.dtype.name}[{self._sizes()}]{weak})"
+        return f"ShapedArray({self.dtype.name}[{self._sizes()}]{self._varies()}{weak})"
 
     __str__ = str_short
 
@@ -258,13 +283,27 @@ def _split_size(size: object, names: tuple[Any, ...]) -> str:
 
 
 def _restored(
-    shape: Shape, dtype: np.dtype[Any], weak_type: bool, split: NamedSharding | None
+    shape: Shape,
+    dtype: np.dtype[Any],
+    weak_type: bool,
+    split: NamedSharding | None,
+    vma: tuple[Any, ...] = (),
 ) -> ShapedArray:
-    return ShapedArray(shape, dtype, weak_type, sharding=split)
+    return ShapedArray(shape, dtype, weak_type, sharding=split).with_vma(frozenset(vma))
+
+
+def _found(key: tuple[Any, ...]) -> ShapedArray:
+    reference = _INTERNED.get(key)
+    found = None if reference is None else reference()
+    return found if found is not None else _make(*key)
 
 
 def _make(
-    shape: Shape, dtype: np.dtype[Any], weak_type: bool, split: NamedSharding | None
+    shape: Shape,
+    dtype: np.dtype[Any],
+    weak_type: bool,
+    split: NamedSharding | None,
+    vma: frozenset[Any] = NOWHERE,
 ) -> ShapedArray:
     """Make and intern a new aval; dims are normalised so that ``np.int64(3)`` and 3 are one key."""
     shape = tuple([d if type(d) is int else _as_dim(d) for d in shape])
@@ -274,12 +313,13 @@ def _make(
     aval.dtype = dtype
     aval.weak_type = weak_type
     aval.split = split
+    aval.vma = vma
     aval.ndim = len(shape)
     size: Any = 1
     for d in shape:
         size = size * d
     aval.size = size
-    return interned(_INTERNED, (shape, dtype, weak_type, split), aval)
+    return interned(_INTERNED, (shape, dtype, weak_type, split, vma), aval)
 
 
 def _as_dim(d: Any) -> Any:

@@ -16,6 +16,7 @@ from tracebridge.core.ir.jaxpr import jaxprs_in_params, open_params
 from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.trace import current_trace, scoped, use_trace
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.ir.varied import differ, joined, together
 from tracebridge.core.util.caching import BoundedCache
 from tracebridge.core.util.public_path import public_path
 
@@ -81,6 +82,10 @@ class Primitive(abc.ABC):
     has_rules_of_users: ClassVar[bool] = False
     # Whether results may be split where no operand is: ``split_results`` is always asked.
     decides_splits: ClassVar[bool] = False
+    # Whether results may vary along axes of a shard_map where no operand does.
+    decides_varying: ClassVar[bool] = False
+    # Whether operands have to vary along the same axes of a shard_map (ir/varied.py).
+    joins: ClassVar[bool] = True
 
     @property
     def is_only_evaluated(self) -> bool:
@@ -118,6 +123,8 @@ class Primitive(abc.ABC):
                     # Of another library: what it calls ``aval`` is none of ours.
                     args = tuple([as_value(a, self.name) for a in args])
                     key = (tuple([a.aval for a in args]), *params.items())
+                if self.joins and differ(key[0]):
+                    return self.bind(*together(args), **params)
                 args, app = self.fitted(args, key[0], params)
             return current_trace().process(app, args)
         except Exception as error:
@@ -176,6 +183,16 @@ class Primitive(abc.ABC):
         """
         del avals, params
         return [None] * len(outs)
+
+    def vary_results(
+        self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: Any
+    ) -> Sequence[frozenset[Any]] | None:
+        """The axes of a shard_map along which each result varies, where an operand does.
+
+        None instead of a sequence: the avals ``outs`` say it. By default those of all operands.
+        """
+        del params
+        return [joined(avals)] * len(outs)
 
     def recipe(self, *avals: ShapedArray, **params: Any) -> tuple[str, Any] | None:
         """Name and attributes of the operation that is all of ``lower``; None: it is more.
@@ -355,6 +372,7 @@ class HigherOrderPrimitive(Primitive):
     cost = Cost.OTHER
     # What is inside is looked at on its own.
     makes_nan = False
+    joins = False
     # The attribute of Effect that effects inside must have.
     effect_place: ClassVar[str] = ""
 
@@ -364,6 +382,12 @@ class HigherOrderPrimitive(Primitive):
         """As the results of what is inside are."""
         del avals, outs, params
         return None
+
+    def vary_results(
+        self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: Any
+    ) -> Sequence[frozenset[Any]] | None:
+        """As the results of what is inside do, unless all operands are joined."""
+        return super().vary_results(avals, outs, **params) if self.joins else None
 
     def effects(self, *avals: ShapedArray, **params: Any) -> Effects:
         """The effects of the Jaxprs inside."""
@@ -385,6 +409,9 @@ class HigherOrderPrimitive(Primitive):
         if not _are_of_engine(args):
             args = tuple([as_value(a) for a in args])
         avals = tuple([a.aval for a in args])
+        if self.joins and differ(avals):
+            args = together(args)
+            avals = tuple([a.aval for a in args])
         app = self.application(avals, params)
         return current_trace().process(app, args)
 

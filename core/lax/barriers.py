@@ -29,9 +29,15 @@ class OptimizationBarrier(Primitive):
     makes_nan = False
     may_merge = False
     multiple_results = True
+    joins = False
 
     def abstract_eval(self, *avals: ShapedArray, **params: object) -> list[ShapedArray]:
         return list(avals)
+
+    def vary_results(
+        self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: object
+    ) -> Sequence[frozenset[Any]]:
+        return [a.vma for a in avals]
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: object) -> Any:
         if not operands:

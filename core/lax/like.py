@@ -17,6 +17,7 @@ from tracebridge.core.ir.float0 import is_float0
 from tracebridge.core.ir.trace import is_eager
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal
+from tracebridge.core.ir.varied import varied
 from tracebridge.core.lax.ad_util import copies_of, float0_of
 from tracebridge.core.lax.device_put import at_sharding
 from tracebridge.core.lax.shape.axes import as_shape
@@ -110,8 +111,8 @@ def full_like(
     if place is not None and (dims == like.shape or place.num_devices == 1):
         return at_sharding("full_like", out, place)
     if like.split is not None and dims == like.shape:
-        return lax.sharding_constraint_p.bind(out, sharding=like.split)
-    return out
+        out = lax.sharding_constraint_p.bind(out, sharding=like.split)
+    return varied(out, like.vma)
 
 
 def _place_of(x: Any) -> Any:

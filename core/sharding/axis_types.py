@@ -113,6 +113,16 @@ class ManualAxisType:
         """Names of axes along which it is the sum of parts."""
         return self._key[2]
 
+    @property
+    def empty(self) -> bool:
+        """Whether it names no axis."""
+        return not any(self._key)
+
+    def update(self, **roles: Any) -> ManualAxisType:
+        """The same with other names in some roles."""
+        fields = {"varying": self.varying, "unreduced": self.unreduced, "reduced": self.reduced}
+        return ManualAxisType(**{**fields, **roles})
+
     def __eq__(self, other: object) -> bool:
         return self._key == other._key if isinstance(other, ManualAxisType) else NotImplemented
 
@@ -122,6 +132,9 @@ class ManualAxisType:
     def __repr__(self) -> str:
         varying, unreduced, reduced = self._key
         return f"ManualAxisType(varying={varying}, unreduced={unreduced}, reduced={reduced})"
+
+
+WHOLLY_SHARED = ManualAxisType()
 
 
 def axis_names_of(call: str, axis_names: Any) -> tuple[Any, ...]:

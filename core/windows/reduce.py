@@ -38,6 +38,7 @@ class Reduce(HigherOrderPrimitive):
     """n operands and n initial values; ``jaxpr``: (n accumulators, n elements) -> n results."""
 
     name = "reduce"
+    joins = True
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
         axes = params["dimensions"]

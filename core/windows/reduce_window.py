@@ -48,6 +48,7 @@ class ReduceWindow(HigherOrderPrimitive):
     """n operands and n initial values; ``jaxpr``: (n accumulators, n elements) -> n results."""
 
     name = "reduce_window"
+    joins = True
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
         windows = windows_of(params)

@@ -149,6 +149,7 @@ class SelectAndScatter(HigherOrderPrimitive):
     """
 
     name = "select_and_scatter"
+    joins = True
     multiple_results = False
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:

@@ -30,6 +30,7 @@ from tracebridge.core.ir.primitive import (
     largest_jaxpr,
 )
 from tracebridge.core.ir.trace import current_trace
+from tracebridge.core.ir.varied import joined
 from tracebridge.core.lax.ad_util import full_of, unchosen_p
 from tracebridge.core.lax.batch_util import move_batch_axis
 from tracebridge.core.lowering import tokens
@@ -54,6 +55,7 @@ class Choice(HigherOrderPrimitive):
     """
 
     n_lead: ClassVar[int]
+    decides_varying = True
     effect_place = "in_control_flow"
     runs_one = True
 
@@ -62,6 +64,13 @@ class Choice(HigherOrderPrimitive):
         # that only raises, or asks the host, leaves the type of the value as it is.
         del avals
         return list(params["branches"][0].out_avals)
+
+    def vary_results(
+        self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: Any
+    ) -> Sequence[frozenset[Any]]:
+        """As the results of any branch, and as the choice does."""
+        columns = zip(*[b.out_avals for b in params["branches"]], strict=True)
+        return [joined([*avals[: self.n_lead], *column]) for column in columns]
 
     # differentiation -----------------------------------------------------------------------------
 

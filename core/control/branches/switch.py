@@ -11,6 +11,7 @@ from tracebridge.core.control.branches.cond import cond_p
 from tracebridge.core.control.calls.bodies import Body, flatten_values, leaf_values, trace_body
 from tracebridge.core.control.calls.inline_rules import describe
 from tracebridge.core.control.calls.permute import permute_jaxpr
+from tracebridge.core.control.calls.varied_calls import branches_alike
 from tracebridge.core.control.refs.cells import note_custom
 from tracebridge.core.control.refs.ref import (
     Ref,
@@ -266,7 +267,8 @@ def _call(
     operands: Sequence[Any],
 ) -> Any:
     found = traced_branches(call, functions, names, operands)
-    return found.finish(cond_p.bind(index, *found.operands, branches=found.jaxprs))
+    jaxprs, values = branches_alike(index.aval.vma, found.jaxprs, found.operands)
+    return found.finish(cond_p.bind(index, *values, branches=jaxprs))
 
 
 def _same_constants(

@@ -14,6 +14,7 @@ from tracebridge.core.errors.transform_errors import ShardingTypeError, TreeMism
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.trace import is_eager
 from tracebridge.core.ir.values import Literal
+from tracebridge.core.ir.varied import varied
 from tracebridge.core.lax.elementwise.convert import convert_element_type
 from tracebridge.core.runtime.calls.dispatch import to_array
 from tracebridge.core.tree.prefix import equality_errors_of_structures
@@ -44,13 +45,17 @@ def check_structure(call: str, before: Any, returned: Any) -> None:
 def promoted(
     init: Sequence[object], before: Sequence[ShapedArray], returned: Sequence[ShapedArray]
 ) -> list[Any] | None:
-    """``init`` with weakly typed values converted to what a step returns; None if all fits.
+    """``init`` with values of the types of a step; None if all fits.
 
-    A Python number as start of a carry takes the dtype that the loop computes with.
+    A Python number as start of a carry takes the dtype that the loop computes with; a start that is
+    the same on all devices varies along the axes of a shard_map along which a step does.
     """
     values = list(init)
     changed = False
     for i, (a, b) in enumerate(zip(before, returned, strict=True)):
+        if not b.vma <= a.vma:
+            values[i] = varied(values[i], b.vma)
+            changed = True
         if not a.weak_type or a.dtype == b.dtype:
             continue
         try:

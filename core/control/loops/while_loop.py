@@ -179,8 +179,7 @@ def _traced_body(
 
     body = trace()
     n = len(init)
-    fitted = promoted(init, [v.aval for v in init], body.jaxpr.out_avals[:n])
-    if fitted is not None:
+    while fitted := promoted(init, [v.aval for v in init], body.jaxpr.out_avals[:n]):
         init = fitted
         body = trace()
     if body.custom:

@@ -65,6 +65,14 @@ class While(HigherOrderPrimitive):
         del avals
         return list(params["body_jaxpr"].out_avals)
 
+    def vary_results(
+        self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: Any
+    ) -> Sequence[frozenset[Any]]:
+        """As the carries do at the start and after a step, and as the end of the loop does."""
+        end = params["cond_jaxpr"].out_avals[0].vma
+        pairs = zip(groups(params, avals)[2], outs, strict=True)
+        return [end | a.vma | o.vma for a, o in pairs]
+
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         cond_consts, body_consts, carry = groups(params, operands)
         avals = groups(params, ctx.avals_in)[2]

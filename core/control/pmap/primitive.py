@@ -45,7 +45,7 @@ class Pmap(DevicesProgram):
     def whole(self, aval: ShapedArray, place: Any, params: Params) -> ShapedArray:
         return batched_aval(aval, params["axis_size"], place)
 
-    def shared(self, place: Any, params: Params) -> NamedSizes:
+    def shared(self, aval: ShapedArray, place: Any, params: Params) -> NamedSizes:
         return ((params["axis_name"], total_size(params)),) if place is None else ()
 
     def own_names(self, params: Params) -> Sequence[Any]:

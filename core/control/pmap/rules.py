@@ -51,9 +51,17 @@ class DevicesProgram(HigherOrderPrimitive):
         """The aval of the whole array of which one device has a part of the aval ``aval``."""
         raise TypeError(self.name)
 
-    def shared(self, place: Any, params: Params) -> NamedSizes:
-        """The named axes all whose devices have the same part."""
+    def shared(self, aval: ShapedArray, place: Any, params: Params) -> NamedSizes:
+        """The named axes along which whole arrays have one part, devices cotangents of their own.
+
+        Cotangents of such an argument have to be summed, that of such a result divided.
+        """
         raise TypeError(self.name)
+
+    def untyped(self, params: Params, names: Sequence[object]) -> dict[str, Any]:
+        """Parameters of a program whose types say nothing of more named axes."""
+        del params, names
+        return {}
 
     def own_names(self, params: Params) -> Sequence[Any]:
         """The named axes over which the devices are."""
@@ -150,11 +158,17 @@ class DevicesProgram(HigherOrderPrimitive):
         value_places = [p for p, is_linear in zip(ins, linear, strict=True) if not is_linear]
         ct_places = _chosen(outs, ct_in)
         result_places = _chosen(_chosen(ins, linear), present)
+
+        def shared(avals: Sequence[ShapedArray], places: Sequence[Any]) -> Any:
+            pairs = zip(avals, places, strict=True)
+            return tuple([self.shared(a, place, params) for a, place in pairs])
+
+        ct_avals = _chosen(params["jaxpr"].out_avals, ct_in)
         jaxpr = summed(
             jaxpr,
             len(values),
-            tuple([self.shared(p, params) for p in ct_places]),
-            tuple([self.shared(p, params) for p in result_places]),
+            shared(ct_avals, ct_places),
+            shared(jaxpr.out_avals, result_places),
         )
         derived = self.derived(params, jaxpr, [*value_places, *ct_places], result_places)
         results = iter(self.bind(*values, *cts, **derived))
@@ -181,6 +195,7 @@ class DevicesProgram(HigherOrderPrimitive):
             pairs = zip(places, dims, strict=True)
             return [p if d is None else self.behind(p, names) for p, d in pairs]
 
+        params = {**params, **self.untyped(params, names)}
         derived = self.derived(params, jaxpr, behind(ins, in_dims), behind(outs, out_dims))
         return self.bind(*moved, **derived), list(out_dims)
 

@@ -249,8 +249,7 @@ def _traced(
 
     n_carry = len(init)
     body = trace()
-    fitted = promoted(init, [v.aval for v in init], body.jaxpr.out_avals[:n_carry])
-    if fitted is not None:
+    while fitted := promoted(init, [v.aval for v in init], body.jaxpr.out_avals[:n_carry]):
         init = fitted
         body = trace()
     check_types(call, init_tree, [v.aval for v in init], body.jaxpr.out_avals[:n_carry])

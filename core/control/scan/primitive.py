@@ -64,6 +64,14 @@ class Scan(HigherOrderPrimitive):
             return list(outs)
         return [*outs[:n_carry], *[batched_aval(a, length) for a in outs[n_carry:]]]
 
+    def vary_results(
+        self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: Any
+    ) -> Sequence[frozenset[Any]]:
+        """As what a step gives; carries also as they do at the start."""
+        first, n = params["num_consts"], params["num_carry"]
+        carry = [a.vma | o.vma for a, o in zip(avals[first : first + n], outs[:n], strict=True)]
+        return [*carry, *[o.vma for o in outs[n:]]]
+
     def effects(self, *avals: ShapedArray, **params: Any) -> Effects:
         """Those of the body."""
         found = params["jaxpr"].effects

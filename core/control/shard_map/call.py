@@ -16,7 +16,7 @@ from tracebridge.core.control.calls.traced_call import (
 from tracebridge.core.control.shard_map.check import check_effects_in_body, check_results
 from tracebridge.core.control.shard_map.places import Place
 from tracebridge.core.control.shard_map.primitive import shard_map_p
-from tracebridge.core.control.shard_map.rules import axes_scope, mesh_inside
+from tracebridge.core.control.shard_map.rules import axes_scope, mesh_inside, spread
 from tracebridge.core.runtime.calls.fastpath import MAX_ENTRIES
 from tracebridge.core.util.caching import BoundedCache
 
@@ -97,11 +97,13 @@ class BlockCalls:
         names: tuple[Any, ...],
     ) -> tuple[Params, TracedCall]:
         """The parameters of the equation for these arguments, and the function of blocks."""
+        typed = frozenset(names if self.check else ())
         params: Params = {"jaxpr": None, "mesh": mesh, "names": names, "name": self.name}
+        params["typed"] = typed
         sizes = mesh.shape
         pairs = zip(avals, ins, strict=True)
         inside = mesh_inside(params)
-        blocks = tuple([p.part(a, sizes, inside) for a, p in pairs])
+        blocks = tuple([p.part(a, sizes, inside, typed) for a, p in pairs])
         with axes_scope(params):
             traced = trace_call(self.fun, call, blocks, self.fun, parts=True)
         jaxpr, tree = traced.jaxpr, traced.out_tree
@@ -114,7 +116,7 @@ class BlockCalls:
                 return self.specs.name_of_result(tree, index)
 
             check_results(self.specs.call, jaxpr, names, (*whole, *ins), outs, name_of)
-        params["jaxpr"] = jaxpr
+        params["jaxpr"] = spread(jaxpr, outs, typed)
         params["in_places"] = (*whole, *ins)
         params["out_places"] = outs
         return params, traced

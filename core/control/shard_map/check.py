@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tracebridge.core.errors.transform_errors import AxisSpecError, EffectError
 from tracebridge.core.interpreters.varying import Varying
 from tracebridge.core.ir.effects import ordered_effects
+from tracebridge.core.ir.varied import NOWHERE
 
 if TYPE_CHECKING:
     from tracebridge.core.control.shard_map.places import Place
@@ -33,8 +34,9 @@ def check_results(
         if not extra:
             continue
         axes = repr(extra[0]) if len(extra) == 1 else repr(tuple(extra))
+        block = jaxpr.out_avals[i].with_vma(NOWHERE).str_short()
         raise AxisSpecError(
-            f"{call}: {name_of_result(i)} ({jaxpr.out_avals[i].str_short()} on each device) varies "
+            f"{call}: {name_of_result(i)} ({block} on each device) varies "
             f"over the axis {axes} of the mesh, but out_specs has {place.spec!r} for it: the same "
             "on all devices of that axis",
             hint=f"name {axes} in out_specs, combine the values of the devices with lax.psum, "

@@ -48,15 +48,22 @@ class Place(NamedTuple):
         part = block if self.stacked is None else batched_aval(block, 1, self.stacked)
         pairs = zip(part.shape, self.axes, strict=True)
         whole = part.update(shape=tuple([n * count(axes, sizes) for n, axes in pairs]))
+        whole = whole.with_vma(whole.vma.difference(sizes))
         if mesh is None or not mesh.explicit_axes:
             return whole.with_split(None)
         rows = zip(self.axes, entries_of(part), strict=True)
         spec = PartitionSpec(*[(*axes, *entry_names(entry)) for axes, entry in rows])
         return whole.with_split(explicit_split(NamedSharding(mesh, spec), whole.ndim))
 
-    def part(self, whole: ShapedArray, sizes: Mapping[Any, int], mesh: Any) -> ShapedArray:
-        """The aval of a block; ``mesh`` has the axes of blocks as Manual ones."""
+    def part(
+        self, whole: ShapedArray, sizes: Mapping[Any, int], mesh: Any, typed: frozenset[Any]
+    ) -> ShapedArray:
+        """The aval of a block; ``mesh`` has the axes of blocks as Manual ones.
+
+        Along axes ``typed`` it says whether blocks differ.
+        """
         block = whole.update(shape=self.part_shape(whole.shape, sizes)).with_split(None)
+        block = block.with_vma(block.vma | (self.names & typed))
         if whole.split is None:
             return block
         split = explicit_split(NamedSharding(mesh, whole.split.spec), whole.ndim)

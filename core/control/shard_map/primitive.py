@@ -21,6 +21,7 @@ from tracebridge.core.control.shard_map.rules import (
     axes_scope,
     on_one_device,
     sizes_of,
+    spread,
 )
 from tracebridge.core.errors.runtime_errors import DevicePlacementError
 from tracebridge.core.errors.transform_errors import AxisSizeError, AxisSpecError
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     from tracebridge.core._jaxlib.mlir import IrValue
     from tracebridge.core.ir.application import Application, Params
+    from tracebridge.core.ir.jaxpr import Jaxpr
     from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
 
 
@@ -50,6 +52,7 @@ _I32 = np.dtype(np.int32)
 class ShardMap(DevicesProgram):
     """Parameters: ``jaxpr`` of blocks; ``mesh``; ``names`` of the axes whose devices have blocks.
 
+    ``typed`` are those of them along which types say what varies (``check_vma``).
     ``in_places`` and ``out_places`` say how whole arrays are spread over these axes; the other
     axes of the mesh are left to XLA. ``name`` is what messages call it.
     """
@@ -63,14 +66,27 @@ class ShardMap(DevicesProgram):
     def whole(self, aval: ShapedArray, place: Place, params: Params) -> ShapedArray:
         return place.whole(aval, sizes_of(params), params["mesh"])
 
-    def shared(self, place: Place, params: Params) -> NamedSizes:
-        return tuple([pair for pair in sizes_of(params).items() if pair[0] not in place.names])
+    def shared(self, aval: ShapedArray, place: Place, params: Params) -> NamedSizes:
+        """Where types know it, cotangents of what devices share are shared already."""
+        known = params["typed"] - aval.vma
+        found = [n for n in params["names"] if n not in place.names and n not in known]
+        sizes = sizes_of(params)
+        return tuple([(name, sizes[name]) for name in found])
 
     def own_names(self, params: Params) -> Sequence[Any]:
         return params["names"]
 
     def own(self, aval: ShapedArray, params: Params) -> Place:
-        return stacked_over(params["names"], aval)
+        same = params["typed"] - aval.vma
+        return stacked_over([name for name in params["names"] if name not in same], aval)
+
+    def derived(
+        self, params: Params, jaxpr: Jaxpr, ins: Sequence[Any], outs: Sequence[Any]
+    ) -> dict[str, Any]:
+        return super().derived(params, spread(jaxpr, outs, params["typed"]), ins, outs)
+
+    def untyped(self, params: Params, names: Sequence[object]) -> dict[str, Any]:
+        return {"typed": params["typed"].difference(names)}
 
     def behind(self, place: Place, names: Sequence[object]) -> Place:
         return place.behind(names)

@@ -14,10 +14,12 @@ from tracebridge.core.collectives.axis_index import axis_index_p
 from tracebridge.core.config.state import enter_scope, leave_scope, with_axes, with_entered_mesh
 from tracebridge.core.config.values import mesh_in_force
 from tracebridge.core.control.shard_map.places import Place, count
+from tracebridge.core.control.shard_map.untyped import untyped
 from tracebridge.core.interpreters.batching import batch_jaxpr
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr, jaxprs_in_params
 from tracebridge.core.ir.trace import current_trace
+from tracebridge.core.ir.varied import NOWHERE, typed_axes, varied, with_typed_axes
 from tracebridge.core.lax.batch_util import broadcast_batch
 from tracebridge.core.sharding.axis_types import with_types
 
@@ -46,9 +48,12 @@ def axes_scope(params: Params) -> Iterator[None]:
     """Where programs of one device are traced and derived: with names of axes, and the mesh."""
     mesh = enter_scope(with_entered_mesh, mesh_inside(params))
     axes = enter_scope(with_axes, tuple(sizes_of(params).items()))
+    around = typed_axes().difference(params["names"])
+    typed = enter_scope(with_typed_axes, around | params["typed"])
     try:
         yield
     finally:
+        leave_scope(typed)
         leave_scope(axes)
         leave_scope(mesh)
 
@@ -74,9 +79,29 @@ def whole_avals(params: Params) -> list[ShapedArray]:
     return [place.whole(aval, sizes, mesh) for aval, place in pairs]
 
 
+def spread(jaxpr: Jaxpr, outs: Sequence[Place], typed: frozenset[Any]) -> Jaxpr:
+    """``jaxpr`` with results that vary, in the sense of types, along the axes of their places.
+
+    A result that all devices have is given by each of them then, and gets the cotangents of all.
+    """
+    wanted = [place.names & typed for place in outs]
+    if all([w <= a.vma for w, a in zip(wanted, jaxpr.out_avals, strict=True)]):
+        return jaxpr
+    key = ("spread", tuple(wanted))
+    cached = jaxpr.cache.get(key)
+    if cached is None:
+
+        def run(*xs: Any) -> list[Any]:
+            results = eval_jaxpr(jaxpr, current_trace().process, xs)
+            return [varied(r, names) for r, names in zip(results, wanted, strict=True)]
+
+        cached = jaxpr.cache[key] = stage(run, jaxpr.in_avals, jaxpr.debug, locate=False)
+    return cached
+
+
 def as_parts(params: Params) -> Jaxpr:
     """What one device runs: of parts, whose axes are those of whole arrays."""
-    jaxpr, ins, outs = params["jaxpr"], params["in_places"], params["out_places"]
+    jaxpr, ins, outs = untyped(params["jaxpr"]), params["in_places"], params["out_places"]
     if all([place.stacked is None for place in (*ins, *outs)]):
         return jaxpr
     key = ("shard_map as parts", ins, outs)
@@ -123,9 +148,9 @@ def on_one_device(params: Params) -> Jaxpr:
 
 def _batched(params: Params, sizes: dict[Any, int]) -> tuple[Jaxpr, list[list[Any]]]:
     """The program of all blocks, and the axes that each result has in front."""
-    body: Jaxpr = params["jaxpr"]
+    body = untyped(params["jaxpr"])
     batched: list[list[Any]] = [[] for _ in body.outs]
-    with axes_scope(params):
+    with axes_scope({**params, "typed": NOWHERE}):
         for name in reversed(sizes):
             dims = tuple([0 if name in place.names else None for place in params["in_places"]])
             body, out_dims = batch_jaxpr(body, sizes[name], name, dims)

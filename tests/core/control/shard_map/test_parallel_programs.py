@@ -49,10 +49,13 @@ def test_gradient_of_a_data_parallel_loss() -> None:
 
 
 def test_data_parallel_training() -> None:
-    """Steps with the mean of the gradients of the devices are steps with the whole gradient."""
+    """The gradient inside of the mean of the losses of all devices is the whole gradient."""
+
+    def mean(w: Any, x: Any, y: Any) -> Any:
+        return lax.pmean(loss(w, x, y), "x")
 
     def step(w: Any, x: Any, y: Any) -> Any:
-        gradient = lax.pmean(tb.grad(loss)(w, x, y), "x")
+        gradient = tb.grad(mean)(w, x, y)
         return tb.tree.map(lambda a, g: a - 0.1 * g, w, gradient)
 
     parallel = tb.jit(over(step, (P(), P("x"), P("x")), P(), (8,)))
@@ -133,10 +136,11 @@ def test_pipeline_of_halves_of_exchanges() -> None:
 
 
 def test_gradients_of_casted_weights_are_those_of_a_device() -> None:
-    """What pcast says changes no derivative: a psum of the parts is the whole gradient."""
+    """Weights that are let to vary have a gradient on each device; a psum gives the whole one."""
 
     def f(w: Any, b: Any) -> Any:
-        parts = tb.grad(lambda v: tnp.sum(tnp.sin(lax.pcast(v, "x", to="varying") * b)))(w)
+        own = lax.pcast(w, "x", to="varying")
+        parts = tb.grad(lambda v: tnp.sum(tnp.sin(v * b)))(own)
         return lax.pcast(lax.psum(parts, "x"), "x", to="reduced")
 
     mapped = over(f, (P(), P("x")), P(), (8,))
