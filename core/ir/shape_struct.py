@@ -9,6 +9,7 @@ from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentV
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.sharding.axis_types import ManualAxisType
 from tracebridge.core.sharding.context import named_sharding
 from tracebridge.core.sharding.partition_spec import PartitionSpec
 from tracebridge.core.sharding.sharding import Sharding
@@ -30,6 +31,7 @@ class ShapeDtypeStruct:
         sharding: where the array would live, or None. A ``PartitionSpec`` is one of the mesh that
             is in force when ``sharding`` is asked for.
         weak_type: whether the dtype yields to that of other operands.
+        manual_axis_type: along which axes of ``shard_map`` devices may have different values.
         is_ref: whether it stands for a mutable reference with such a content, where a function
             is lowered.
 
@@ -42,11 +44,14 @@ class ShapeDtypeStruct:
     ShapeDtypeStruct(shape=(2, 3), dtype=float32)
     """
 
-    __slots__ = ("_exact", "_sharding", "dtype", "is_ref", "shape", "weak_type")
+    __slots__ = (
+        "_exact", "_sharding", "dtype", "is_ref", "manual_axis_type", "shape", "weak_type",
+    )  # fmt: skip
     shape: tuple[Any, ...]
     dtype: Any
     _sharding: Any
     weak_type: bool
+    manual_axis_type: ManualAxisType | None
     is_ref: bool
     # Whether the dtype is that of an array that exists: it is never narrowed.
     _exact: bool
@@ -58,6 +63,7 @@ class ShapeDtypeStruct:
         *,
         sharding: Any = None,
         weak_type: bool = False,
+        manual_axis_type: ManualAxisType | None = None,
         is_ref: bool = False,
     ) -> None:
         if dtype is None:
@@ -71,6 +77,7 @@ class ShapeDtypeStruct:
             _check_sharding(sharding, self.shape)
         put(self, "_sharding", sharding)
         put(self, "weak_type", bool(weak_type))
+        put(self, "manual_axis_type", manual_axis_type)
         put(self, "is_ref", bool(is_ref))
 
     @classmethod
@@ -91,7 +98,9 @@ class ShapeDtypeStruct:
         where = None if type(x) is ShapedArray else getattr(x, "sharding", None)
         if where is not None and not getattr(x, "committed", True):
             where = None
-        struct = cls(aval.shape, aval.dtype, sharding=where, weak_type=weak)
+        vma = getattr(aval, "vma", None)
+        kind = ManualAxisType(varying=vma) if vma else None
+        struct = cls(aval.shape, aval.dtype, sharding=where, weak_type=weak, manual_axis_type=kind)
         object.__setattr__(struct, "_exact", not plain)
         return struct
 
@@ -129,7 +138,10 @@ class ShapeDtypeStruct:
     def to_aval(self) -> ShapedArray:
         """The abstract value of such an array."""
         dtype = self.dtype if self._exact else canonicalize(self.dtype)
-        return ShapedArray(self.shape, dtype, self.weak_type, sharding=self.sharding)
+        kind = self.manual_axis_type
+        return ShapedArray(
+            self.shape, dtype, self.weak_type, sharding=self.sharding, manual_axis_type=kind
+        )
 
     @property
     def __tracebridge_typeof__(self) -> ShapedArray:
@@ -142,6 +154,7 @@ class ShapeDtypeStruct:
             "dtype": self.dtype,
             "sharding": self._sharding,
             "weak_type": self.weak_type,
+            "manual_axis_type": self.manual_axis_type,
             "is_ref": self.is_ref,
         }
         unknown = sorted(changes.keys() - fields.keys())
@@ -167,7 +180,8 @@ class ShapeDtypeStruct:
         return hash(self._key())
 
     def _key(self) -> tuple[Any, ...]:
-        return (self.shape, self.dtype, self._sharding, self.weak_type, self.is_ref)
+        kind = self.manual_axis_type
+        return (self.shape, self.dtype, self._sharding, self.weak_type, kind, self.is_ref)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (*self._key(), self._exact)
@@ -175,8 +189,11 @@ class ShapeDtypeStruct:
     def __repr__(self) -> str:
         weak = ", weak_type=True" if self.weak_type else ""
         where = "" if self._sharding is None else f", sharding={self._sharding}"
+        kind = self.manual_axis_type
+        varies = "" if kind is None else f", manual_axis_type={kind}"
         ref = ", is_ref=True" if self.is_ref else ""
-        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{weak}{where}{ref})"
+        end = f"{weak}{where}{varies}{ref}"
+        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{end})"
 
 
 def _check_sharding(sharding: Any, shape: tuple[Any, ...]) -> None:
@@ -189,9 +206,17 @@ def _check_sharding(sharding: Any, shape: tuple[Any, ...]) -> None:
 
 
 def _rebuild(
-    shape: object, dtype: DTypeLike, sharding: object, weak_type: bool, is_ref: bool, exact: bool
+    shape: object,
+    dtype: DTypeLike,
+    sharding: object,
+    weak_type: bool,
+    kind: ManualAxisType | None,
+    is_ref: bool,
+    exact: bool,
 ) -> ShapeDtypeStruct:
-    struct = ShapeDtypeStruct(shape, dtype, sharding=sharding, weak_type=weak_type, is_ref=is_ref)
+    struct = ShapeDtypeStruct(
+        shape, dtype, sharding=sharding, weak_type=weak_type, manual_axis_type=kind, is_ref=is_ref
+    )
     object.__setattr__(struct, "_exact", exact)
     return struct
 
@@ -204,6 +229,8 @@ def struct_of(aval: ShapedArray, sharding: object = None) -> ShapeDtypeStruct:
     put(struct, "dtype", aval.dtype)
     put(struct, "_sharding", sharding)
     put(struct, "weak_type", aval.weak_type)
+    kind = ManualAxisType(varying=aval.vma) if aval.vma else None
+    put(struct, "manual_axis_type", kind)
     put(struct, "is_ref", False)
     put(struct, "_exact", True)
     return struct

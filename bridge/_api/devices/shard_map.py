@@ -63,10 +63,11 @@ def shard_map(
     whole results.
 
     Derivatives of the function are those of a function of whole arrays: the gradient of an
-    argument that all devices get whole is the sum of what they contribute. Derivatives that ``f``
-    takes inside itself are those of one device, where a ``psum`` passes on the sum of all
-    cotangents; sum gradients of values that all devices share with ``lax.psum``, or average them
-    with ``lax.pmean``.
+    argument that all devices get whole is the sum of what they contribute. So is, inside of ``f``,
+    the gradient of a value that all devices share: types say along which axes values vary
+    (``typeof(x).vma``), and ``lax.pcast`` lets a value vary whose gradient each device is to have
+    for itself. With ``check_vma=False`` derivatives that ``f`` takes are those of one device, where
+    a ``psum`` passes on the sum of all cotangents.
 
     In programs for one device the blocks are elements of batches, as in ``vmap``.
 
@@ -82,8 +83,8 @@ def shard_map(
         mesh: the devices; by default the mesh that is in force (``set_mesh``, ``with mesh``).
         axis_names: the axes of the mesh whose devices have blocks of their own; the others are
             left to the compiler, as in ``jit``. By default all.
-        check_vma: check that results are the same along axes that ``out_specs`` does not name,
-            and that no devices wait for others in vain.
+        check_vma: let types say what varies, check that results are the same along axes that
+            ``out_specs`` does not name, and that no devices wait for others in vain.
 
     Returns:
         A function of whole arrays with the positional arguments of ``f``.

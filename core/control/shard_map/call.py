@@ -97,7 +97,7 @@ class BlockCalls:
         names: tuple[Any, ...],
     ) -> tuple[Params, TracedCall]:
         """The parameters of the equation for these arguments, and the function of blocks."""
-        typed = frozenset(names if self.check else ())
+        typed = names if self.check else ()
         params: Params = {"jaxpr": None, "mesh": mesh, "names": names, "name": self.name}
         params["typed"] = typed
         sizes = mesh.shape

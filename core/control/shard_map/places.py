@@ -56,14 +56,14 @@ class Place(NamedTuple):
         return whole.with_split(explicit_split(NamedSharding(mesh, spec), whole.ndim))
 
     def part(
-        self, whole: ShapedArray, sizes: Mapping[Any, int], mesh: Any, typed: frozenset[Any]
+        self, whole: ShapedArray, sizes: Mapping[Any, int], mesh: Any, typed: Sequence[Any]
     ) -> ShapedArray:
         """The aval of a block; ``mesh`` has the axes of blocks as Manual ones.
 
         Along axes ``typed`` it says whether blocks differ.
         """
         block = whole.update(shape=self.part_shape(whole.shape, sizes)).with_split(None)
-        block = block.with_vma(block.vma | (self.names & typed))
+        block = block.with_vma(block.vma | self.names.intersection(typed))
         if whole.split is None:
             return block
         split = explicit_split(NamedSharding(mesh, whole.split.spec), whole.ndim)

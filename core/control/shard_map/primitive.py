@@ -68,7 +68,7 @@ class ShardMap(DevicesProgram):
 
     def shared(self, aval: ShapedArray, place: Place, params: Params) -> NamedSizes:
         """Where types know it, cotangents of what devices share are shared already."""
-        known = params["typed"] - aval.vma
+        known = frozenset(params["typed"]) - aval.vma
         found = [n for n in params["names"] if n not in place.names and n not in known]
         sizes = sizes_of(params)
         return tuple([(name, sizes[name]) for name in found])
@@ -77,7 +77,7 @@ class ShardMap(DevicesProgram):
         return params["names"]
 
     def own(self, aval: ShapedArray, params: Params) -> Place:
-        same = params["typed"] - aval.vma
+        same = frozenset(params["typed"]) - aval.vma
         return stacked_over([name for name in params["names"] if name not in same], aval)
 
     def derived(
@@ -86,7 +86,7 @@ class ShardMap(DevicesProgram):
         return super().derived(params, spread(jaxpr, outs, params["typed"]), ins, outs)
 
     def untyped(self, params: Params, names: Sequence[object]) -> dict[str, Any]:
-        return {"typed": params["typed"].difference(names)}
+        return {"typed": tuple([name for name in params["typed"] if name not in names])}
 
     def behind(self, place: Place, names: Sequence[object]) -> Place:
         return place.behind(names)

@@ -19,7 +19,7 @@ from tracebridge.core.interpreters.batching import batch_jaxpr
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr, jaxprs_in_params
 from tracebridge.core.ir.trace import current_trace
-from tracebridge.core.ir.varied import NOWHERE, typed_axes, varied, with_typed_axes
+from tracebridge.core.ir.varied import typed_axes, varied, with_typed_axes
 from tracebridge.core.lax.batch_util import broadcast_batch
 from tracebridge.core.sharding.axis_types import with_types
 
@@ -49,7 +49,7 @@ def axes_scope(params: Params) -> Iterator[None]:
     mesh = enter_scope(with_entered_mesh, mesh_inside(params))
     axes = enter_scope(with_axes, tuple(sizes_of(params).items()))
     around = typed_axes().difference(params["names"])
-    typed = enter_scope(with_typed_axes, around | params["typed"])
+    typed = enter_scope(with_typed_axes, around.union(params["typed"]))
     try:
         yield
     finally:
@@ -79,12 +79,12 @@ def whole_avals(params: Params) -> list[ShapedArray]:
     return [place.whole(aval, sizes, mesh) for aval, place in pairs]
 
 
-def spread(jaxpr: Jaxpr, outs: Sequence[Place], typed: frozenset[Any]) -> Jaxpr:
+def spread(jaxpr: Jaxpr, outs: Sequence[Place], typed: Sequence[Any]) -> Jaxpr:
     """``jaxpr`` with results that vary, in the sense of types, along the axes of their places.
 
     A result that all devices have is given by each of them then, and gets the cotangents of all.
     """
-    wanted = [place.names & typed for place in outs]
+    wanted = [place.names.intersection(typed) for place in outs]
     if all([w <= a.vma for w, a in zip(wanted, jaxpr.out_avals, strict=True)]):
         return jaxpr
     key = ("spread", tuple(wanted))
@@ -150,7 +150,7 @@ def _batched(params: Params, sizes: dict[Any, int]) -> tuple[Jaxpr, list[list[An
     """The program of all blocks, and the axes that each result has in front."""
     body = untyped(params["jaxpr"])
     batched: list[list[Any]] = [[] for _ in body.outs]
-    with axes_scope({**params, "typed": NOWHERE}):
+    with axes_scope({**params, "typed": ()}):
         for name in reversed(sizes):
             dims = tuple([0 if name in place.names else None for place in params["in_places"]])
             body, out_dims = batch_jaxpr(body, sizes[name], name, dims)

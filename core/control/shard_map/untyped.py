@@ -25,13 +25,12 @@ def untyped(jaxpr: Jaxpr) -> Jaxpr:
     """
     cached = jaxpr.cache.get("untyped")
     if cached is None:
-        if not _is_typed(jaxpr):
-            cached = jaxpr
-        else:
+        cached = ()
+        if _is_typed(jaxpr):
             avals = [a.with_vma(NOWHERE) for a in jaxpr.in_avals]
-            cached = stage(lambda *xs: _run(jaxpr, xs), avals, jaxpr.debug, locate=False)
+            cached = (stage(lambda *xs: _run(jaxpr, xs), avals, jaxpr.debug, locate=False),)
         jaxpr.cache["untyped"] = cached
-    return cached
+    return cached[0] if cached else jaxpr
 
 
 def _is_typed(jaxpr: Jaxpr) -> bool:
