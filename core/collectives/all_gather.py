@@ -156,13 +156,18 @@ def _split(x: Value, axis: int, size: object) -> Any:
     return lax.reshape(x, (*shape[:axis], size, shape[axis] // size, *shape[axis + 1 :]))
 
 
-def _sizes(call: str, axis_name: object, groups: object) -> tuple[tuple[Any, ...], list[Any], Any]:
-    """Names of axes, their sizes (those of groups, where there are some), the checked groups."""
+def _sizes(
+    call: str, axis_name: object, groups: object
+) -> tuple[list[tuple[Any, ...]], list[Any], Any]:
+    """Axes of each step, their sizes (those of groups, if there are some), the checked groups."""
     names = bound_names(call, axis_name)
     if not names:
         raise AxisSpecError(f"{call}: got no axis name", expected="a name, or a tuple of names")
     found = checked_groups(call, names, groups)
-    return names, [size_of_axis(call, n) if found is None else len(found[0]) for n in names], found
+    if found is not None:
+        # Groups are of positions along all axes together.
+        return [names], [len(found[0])], found
+    return [(name,) for name in names], [size_of_axis(call, name) for name in names], found
 
 
 def all_gather(
@@ -179,7 +184,7 @@ def all_gather(
     Args:
         x: pytree of arrays.
         axis_name: a bound axis name, or a tuple of them, of which the last runs fastest.
-        axis_index_groups: groups of positions of one named axis, of one length; each group
+        axis_index_groups: groups of positions along the axes, of one length; each group
             is on its own.
         axis: where the new axis goes.
         tiled: concatenate along the existing axis ``axis`` instead.
@@ -208,7 +213,7 @@ def all_gather(
         joined = bool(tiled)
         for name, size in zip(names[::-1], sizes[::-1], strict=True):
             value = all_gather_p.bind(
-                value, axes=(name,), size=size, axis=at, tiled=joined, axis_index_groups=groups
+                value, axes=name, size=size, axis=at, tiled=joined, axis_index_groups=groups
             )
             joined = True
         return value
@@ -230,7 +235,7 @@ def psum_scatter(
         x: pytree of arrays.
         axis_name: a bound axis name, or a tuple of them, of which the last runs fastest.
         scatter_dimension: the array axis to split; its size is that of the named axis.
-        axis_index_groups: groups of positions of one named axis, of one length; each group
+        axis_index_groups: groups of positions along the axes, of one length; each group
             is on its own.
         tiled: keep the array axis; its size is then a multiple of that of the named axis.
 
@@ -252,7 +257,7 @@ def psum_scatter(
             # The array axis goes when the last name has taken its part.
             value = reduce_scatter_p.bind(
                 value,
-                axes=(name,),
+                axes=name,
                 size=size,
                 axis=at,
                 tiled=bool(tiled) or i < last,

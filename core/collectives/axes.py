@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -138,6 +139,12 @@ class Collective(Primitive):
         (x,), (d,) = args, dims
         if not self.names_axis(ctx.axis_name, params):
             return self.along(x, d, **params)
+        if params.get("axis_index_groups") is not None and len(params["axes"]) > 1:
+            raise AxisSpecError(
+                f"{self.name}: axis_index_groups of the axes {params['axes']}, of which vmap maps "
+                f"over {ctx.axis_name!r}",
+                expected="groups of one axis, or of axes of a mesh",
+            )
         return self.resolve(x, d, ctx, **params)
 
     def along(self, x: Any, d: int | None, **params: Any) -> tuple[Any, Any]:
@@ -154,24 +161,27 @@ class Collective(Primitive):
 def checked_groups(
     call: str, names: Sequence[object], groups: object, *, equal: bool = True
 ) -> Any:
-    """``axis_index_groups`` as tuples: a partition of the one named axis, into ``equal`` parts.
+    """``axis_index_groups`` as tuples: a partition of positions along the axes ``names``.
+
+    The last name runs fastest. ``equal``: all groups have one length.
 
     Raises:
         AxisSpecError: they are not.
     """
     if groups is None:
         return None
-    if len(names) != 1:
-        msg = f"{call}: axis_index_groups needs exactly one axis name, got {tuple(names)}"
+    if not names:
+        msg = f"{call}: axis_index_groups needs an axis name, got none"
         raise AxisSpecError(msg)
     if not isinstance(groups, tuple | list | np.ndarray):
         msg = f"{call}: axis_index_groups is {shown(groups)} of type {type(groups).__name__}"
         raise AxisSpecError(msg, expected="a list of lists of positions, or None")
     index_groups = tuple([tuple([int(i) for i in g]) for g in groups])
     members = sorted([i for g in index_groups for i in g])
-    size = size_of_axis(call, names[0])
+    size = math.prod([size_of_axis(call, name) for name in names])
     if members != list(range(size)) or (equal and len({len(g) for g in index_groups}) != 1):
-        axis = f"the axis {names[0]!r} of size {size}"
+        several = f"the axes {tuple(names)}"
+        axis = f"{several if len(names) > 1 else f'the axis {names[0]!r}'} of size {size}"
         msg = f"{call}: axis_index_groups {index_groups} do not split {axis}"
         what = "groups of one length" if equal else "groups"
         raise AxisSpecError(msg, expected=f"{what} that hold each index once")

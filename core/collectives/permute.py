@@ -227,7 +227,7 @@ def all_to_all(
         axis_name: a bound axis name, or a tuple of them, of which the last runs fastest.
         split_axis: array axis whose part j goes to element j.
         concat_axis: array axis of the result along which the received parts lie.
-        axis_index_groups: groups of positions of one named axis, of one length; each group
+        axis_index_groups: groups of positions along the axes, of one length; each group
             exchanges on its own.
         tiled: split and concatenate existing axes, instead of removing and adding one.
 
@@ -242,7 +242,7 @@ def all_to_all(
     """
     names = bound_names("all_to_all", axis_name)
     groups = checked_groups("all_to_all", names, axis_index_groups)
-    sizes = [size_of_axis("all_to_all", n) if groups is None else len(groups[0]) for n in names]
+    sizes = [size_of_axis("all_to_all", n) for n in names] if groups is None else [len(groups[0])]
     size = math.prod(sizes)
 
     def exchange(value: Value) -> Any:
@@ -283,7 +283,7 @@ def _exchange(
     groups: object,
 ) -> Any:
     """The exchange over the product of the axes, one axis after the other."""
-    if len(names) == 1:
+    if len(names) == 1 or groups is not None:
         return all_to_all_p.bind(
             value,
             axes=tuple(names),

@@ -204,7 +204,7 @@ def psum(x: object, axis_name: object, *, axis_index_groups: object = None) -> A
     Args:
         x: pytree of arrays. A Python number is multiplied by the size of the axes.
         axis_name: a bound axis name, or a tuple of them; ints in it are axes of the arrays.
-        axis_index_groups: groups of indices of one named axis, which together hold each index
+        axis_index_groups: groups of positions along the axes, which together hold each position
             once; each group is summed on its own.
 
     Returns:

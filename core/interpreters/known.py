@@ -18,15 +18,9 @@ def number_of(tracer: Any, equations: Sequence[tuple[Any, ...]], known: Sequence
     effect is not computed here: it would happen twice.
     """
     trace = tracer._trace
-    needed = {id(tracer)}
-    kept: list[tuple[Any, ...]] = []
-    for equation in reversed(equations):
-        app, args, outs, _ = equation
-        if any([id(o) in needed for o in (outs if app.multiple else (outs,))]):
-            if app.effects:
-                return None
-            kept.append(equation)
-            needed.update([id(a) for a in args if a._trace is trace])
+    kept = needed_equations(tracer, equations)
+    if kept is None:
+        return None
     values: dict[int, Any] = {}
 
     def value_of(a: Any) -> Any:
@@ -36,7 +30,7 @@ def number_of(tracer: Any, equations: Sequence[tuple[Any, ...]], known: Sequence
 
     with use_trace(None):
         process = current_trace().process
-        for app, args, outs, _ in reversed(kept):
+        for app, args, outs, _ in kept:
             operands = [value_of(a) for a in args]
             if any([o is None for o in operands]):
                 return None
@@ -46,3 +40,20 @@ def number_of(tracer: Any, equations: Sequence[tuple[Any, ...]], known: Sequence
             else:
                 values[id(outs)] = result
     return value_of(tracer)
+
+
+def needed_equations(
+    tracer: Any, equations: Sequence[tuple[Any, ...]]
+) -> list[tuple[Any, ...]] | None:
+    """The equations that a staged value needs, in order; None if one has an effect."""
+    trace = tracer._trace
+    needed = {id(tracer)}
+    kept: list[tuple[Any, ...]] = []
+    for equation in reversed(equations):
+        app, args, outs, _ = equation
+        if any([id(o) in needed for o in (outs if app.multiple else (outs,))]):
+            if app.effects:
+                return None
+            kept.append(equation)
+            needed.update([id(a) for a in args if a._trace is trace])
+    return kept[::-1]

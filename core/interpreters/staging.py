@@ -64,7 +64,13 @@ class StagedTracer(Tracer):
     def known(self) -> Any:
         trace: StagingTrace = self._trace  # type: ignore[assignment]  # no other trace makes these
         known = trace.known
-        return None if known is None else number_of(self, trace.equations, known)
+        if known is None:
+            return None
+        # A program of devices computes numbers in a way of its own.
+        compute = getattr(known, "number_of", None)
+        if compute is not None:
+            return compute(self, trace.equations)
+        return number_of(self, trace.equations, known)
 
     def details(self) -> str:
         source = getattr(self, "source", None)

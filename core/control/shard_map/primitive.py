@@ -14,6 +14,7 @@ import numpy as np
 
 from tracebridge.core.collectives.replicas import position_name
 from tracebridge.core.control.pmap.rules import DevicesProgram, NamedSizes
+from tracebridge.core.control.shard_map.callbacks import called_once
 from tracebridge.core.control.shard_map.places import Place, stacked_over
 from tracebridge.core.control.shard_map.rules import (
     as_parts,
@@ -150,6 +151,9 @@ class ShardMap(DevicesProgram):
         if mesh is None or mesh.size == 1:
             return ctx.inline_jaxpr(on_one_device(params), operands)
         _check_mesh(ctx, params)
+        if not ctx.manual:
+            left = [name for name in mesh.axis_names if name not in params["names"]]
+            params = called_once(self, params, left)
         jaxpr = as_parts(params)
         outer = ctx.axis_env, ctx.n_replicas, ctx.manual
         dims: list[Any] = [(name, value, ()) for name, value in sorted(ctx.dims_by_name().items())]
