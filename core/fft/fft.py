@@ -22,6 +22,7 @@ from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.cost import Cost
+from tracebridge.core.ir.splits import same_along_others
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.lax.batch_util import move_batch_axis
@@ -93,6 +94,13 @@ class Fft(Linear):
         if kind is FftType.IRFFT:
             return x.update(shape=(*batch, *lengths), dtype=real_of(x.dtype))
         return x
+
+    def split_results(
+        self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: Any
+    ) -> Sequence[Any]:
+        """As the operand is; XLA gathers what it transforms."""
+        del params
+        return [same_along_others(self.name, avals[0], outs[0].shape)]
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         kind, lengths = params["fft_type"], params["fft_lengths"]
