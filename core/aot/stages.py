@@ -38,7 +38,13 @@ from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lowering.module import LoweredModule, lower_module
 from tracebridge.core.mlir.context import building
 from tracebridge.core.mlir.onednn import with_calls
-from tracebridge.core.runtime.arrays.placement import choose_placement, is_spread, mesh_of
+from tracebridge.core.runtime.arrays.placement import (
+    MeshPlacement,
+    choose_placement,
+    is_spread,
+    mesh_of,
+    splits_values,
+)
 from tracebridge.core.runtime.arrays.signature import signature
 from tracebridge.core.runtime.arrays.transfer import move
 from tracebridge.core.runtime.backends.clients import (
@@ -310,25 +316,28 @@ def check_assignment(call: str, devices: Sequence[Any] | None, placement: Any) -
         )
 
 
-def program_for_export(traced: Traced) -> Jaxpr:
-    """The program of a traced function, if it is one of one device, and of values alone.
+def program_for_export(traced: Traced) -> tuple[Jaxpr, MeshPlacement | None]:
+    """The program of a traced function, if it is one of values alone, and its mesh, if it has one.
 
     Raises:
-        ExportError: it runs on several devices, or reads or writes references.
+        ExportError: it reads or writes references.
         UnexpectedTracerError: the function closes over values of a trace that is running.
     """
     name = traced.fun_name
     if traced._traced.refs is not None:
         msg = f"export of {name}: the program reads or writes references (Ref)"
         raise ExportError(msg, hint="pass their contents, and return what they become")
-    # What is inside has its say when it is lowered: shard_map computes all blocks on one device.
-    if is_spread(traced._place("export", inside=False)[0]):
-        raise ExportError(
-            f"export of {name}: the arguments or shardings of jit split the program over several "
-            "devices, but exported programs run on one",
-            hint="export it with arguments and shardings of one device",
-        )
-    return traced._traced.whole
+    program = traced._traced.whole
+    # Of what is inside only constraints need devices: shard_map computes all blocks on one.
+    placement = traced._place("export", inside=False)[0]
+    says = splits_values(program)
+    if says and not is_spread(placement):
+        placement = traced._place("export")[0]
+    if not is_spread(placement):
+        return program, None
+    given = [*placement.in_shardings, *[s for s in placement.out_shardings or () if s is not None]]
+    says = says or placement.mesh.size > 1 or any([any(s.axes) for s in given])
+    return program, placement if says else None
 
 
 @public_path("tracebridge.stages")

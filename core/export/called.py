@@ -15,6 +15,7 @@ from tracebridge.core.errors.export_errors import ExportError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.errors.transform_errors import MissingRuleError
 from tracebridge.core.export.portable import PLATFORM, PORTABLE_TARGETS, custom_call_targets
+from tracebridge.core.export.spread import Spread
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
@@ -40,10 +41,11 @@ class Artifact:
     arrays and the inputs, ``least`` is what each dimension variable in them is at least, ``order``
     how many orders of derivatives were saved. ``allowed`` are custom calls that may be in it
     besides those that every process knows. Without ``checks_platform`` it runs anywhere.
+    ``spread`` is how it is split over devices, if it is for several.
     """
 
     __slots__ = ("allowed", "checks_platform", "data", "in_avals", "least", "n_constants", "name",
-                 "order", "out_avals", "platforms", "solution")  # fmt: skip
+                 "order", "out_avals", "platforms", "solution", "spread")  # fmt: skip
 
     def __init__(
         self,
@@ -57,8 +59,10 @@ class Artifact:
         order: int = 1,
         allowed: Collection[str] = (),
         checks_platform: bool = True,
+        spread: Spread | None = None,
     ) -> None:
         self.allowed = frozenset(allowed)
+        self.spread = spread
         self.checks_platform = checks_platform
         self.name = name
         self.data = data
@@ -276,6 +280,9 @@ class ExportedCall(Primitive):
         """The functions of the program become functions of the module."""
         ir = mlir.ir
         number = _number_for(ctx, artifact)
+        spread = None if ctx.platform == PLATFORM else artifact.spread
+        if spread is not None:
+            operands = tuple(spread.constrain(artifact.name, ctx, operands, spread.ins))
         module = artifact.module_at(ctx.avals_in)
         functions = list(module.body.operations)
         main = ""
@@ -294,7 +301,10 @@ class ExportedCall(Primitive):
             operands=[*number, *operands],
             attributes={"callee": ir.FlatSymbolRefAttr.get(main)},
         )
-        return list(call.results)
+        results = list(call.results)
+        if spread is None:
+            return results
+        return spread.constrain(artifact.name, ctx, results, spread.outs)
 
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         del primals, tangents

@@ -91,6 +91,7 @@ def portable_program(
     allowed: Collection[str] = (),
     located: bool = False,
     embed_constants: bool = False,
+    spread: bool = False,
 ) -> PortableProgram:
     """Lower and serialise ``jaxpr`` for consumers of StableHLO version ``target`` or later.
 
@@ -105,6 +106,8 @@ def portable_program(
         allowed: targets of custom calls that the consumer knows besides ``PORTABLE_TARGETS``.
         located: operations keep the lines of the user's code that made them. Equal functions of
             different lines are then different programs.
+        spread: whether the consumer knows how arguments and results are split over devices; what
+            is inside is left to it.
         embed_constants: the artifact holds all constants, and main takes the inputs alone.
 
     Raises:
@@ -113,7 +116,8 @@ def portable_program(
     """
     # Options of a compiler say nothing to the consumers.
     jaxpr, _ = lifted_options(jaxpr)
-    _check_whole(jaxpr, name)
+    if not spread:
+        _check_whole(jaxpr, name)
     served = _platforms_of(jaxpr, name, platforms)
     lowered = lower_module(
         jaxpr,

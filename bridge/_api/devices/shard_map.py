@@ -419,7 +419,9 @@ class _Specs:
         sizes = mesh.shape
         for axis, (n, names) in enumerate(zip(aval.shape, place.axes, strict=True)):
             parts = count(names, sizes)
-            if parts == 1 or (type(n) is int and n % parts == 0):
+            rest = 0 if parts == 1 else n % parts
+            # Of a symbolic size it is a number, where it follows from the expression.
+            if type(rest) is int and not rest:
                 continue
             over = ", ".join([f"{name!r} of size {sizes[name]}" for name in names])
             raise AxisSizeError(

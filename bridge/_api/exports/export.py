@@ -6,18 +6,19 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tracebridge._api.exports.checks import DisabledSafetyCheck
-from tracebridge._api.exports.exported import Exported, input_names
+from tracebridge._api.exports.exported import Exported, described, input_names
 from tracebridge._api.exports.gradients import pullback_of, types_of_pullback
 from tracebridge.core._jaxlib.mlir import current_stablehlo_version, stablehlo_for_weeks
 from tracebridge.core._jaxlib.xla import platform_of
 from tracebridge.core.aot.stages import Traced, Wrapped, program_for_export
-from tracebridge.core.dtypes.dtypes import float0
+from tracebridge.core.dtypes.dtypes import float0, is_inexact
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.export_errors import ExportError
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.shown import shown
 from tracebridge.core.errors.transform_errors import ArgumentSpecError
 from tracebridge.core.export.portable import portable_program, smaller_version
+from tracebridge.core.export.spread import Spread, spread_of
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.lowering.symbolic import has_symbolic_dims
@@ -52,6 +53,10 @@ def export(
     The program holds all arrays that the function closes over. Dense linear algebra is written in
     plain operations, because the library functions that ``jit`` calls are those of one process.
 
+    Arguments or shardings over a mesh make it a program for as many devices: it is called with
+    arguments that are spread over so many, of any mesh, and splits arguments and results as here.
+    What is inside, such as ``with_sharding_constraint``, is left to the compiler then.
+
     Args:
         fun_jit: what ``jit`` returns.
         platforms: what the program is for, of "cpu", "cuda", "rocm" and "tpu"; None is the
@@ -65,8 +70,8 @@ def export(
     Raises:
         ArgumentSpecError: ``fun_jit`` is not a jitted function.
         ArgumentValueError: a platform is unknown.
-        ExportError: the program calls Python or library functions of this process, runs on
-            several devices, or not on one of the platforms. Raised by the returned function.
+        ExportError: the program calls Python or library functions of this process, or does not
+            run on one of the platforms. Raised by the returned function.
 
     >>> import tracebridge as tb
     >>> import tracebridge.numpy as tnp
@@ -117,10 +122,14 @@ def _export(
 ) -> Exported:
     """A traced function as a program of its own."""
     name = traced.fun_name
-    jaxpr = program_for_export(traced)
+    jaxpr, placement = program_for_export(traced)
     in_avals, out_avals = _types(traced.in_avals), _types(traced.out_avals)
     trees = traced.in_tree, traced.out_tree
-    return _exported(name, jaxpr, trees, (in_avals, out_avals), platforms, checks)
+    spread = None
+    if placement is not None:
+        outs = placement.out_shardings or (None,) * len(jaxpr.outs)
+        spread = spread_of(placement.mesh, placement.in_shardings, outs)
+    return _exported(name, jaxpr, trees, (in_avals, out_avals), platforms, checks, spread)
 
 
 def _types(tree: Any) -> tuple[ShapedArray, ...]:
@@ -135,6 +144,7 @@ def _exported(
     avals: tuple[tuple[ShapedArray, ...], tuple[ShapedArray, ...]],
     platforms: tuple[str, ...],
     checks: tuple[DisabledSafetyCheck, ...],
+    spread: Spread | None = None,
 ) -> Exported:
     """``jaxpr``, which has the inputs and results that hold something, as a program of its own."""
     in_avals, out_avals = avals
@@ -149,6 +159,7 @@ def _exported(
         allowed=[t for t in [c.is_custom_call() for c in checks] if t is not None],
         located=True,
         embed_constants=True,
+        spread=spread is not None,
     )
     if made.platforms != platforms:
         missing = [p for p in platforms if p not in made.platforms]
@@ -165,7 +176,12 @@ def _exported(
         )
         pull_name = f"{name}_vjp"
         pull = pullback_of(jaxpr, pull_name)
-        return _exported(pull_name, pull, pull_trees, types, platforms, checks)
+        back = None
+        if spread is not None:
+            moving = [[i for i, a in enumerate(j) if is_inexact(a.dtype)] for j in (
+                jaxpr.out_avals, jaxpr.in_avals)]  # fmt: skip
+            back = spread.of_pullback(*moving)
+        return _exported(pull_name, pull, pull_trees, types, platforms, checks, back)
 
     return Exported(
         fun_name=name,
@@ -173,9 +189,7 @@ def _exported(
         in_avals=in_avals,
         out_tree=trees[1],
         out_avals=out_avals,
-        in_shardings_hlo=(None,) * len(in_avals),
-        out_shardings_hlo=(None,) * len(out_avals),
-        nr_devices=1,
+        **described(spread, in_avals, out_avals),
         platforms=platforms,
         ordered_effects=(),
         unordered_effects=(),

@@ -18,6 +18,7 @@ from tracebridge.core.errors.export_errors import ExportError
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.export.called import Artifact, exported_call_p
+from tracebridge.core.export.spread import Spread
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.float0 import has_float0, hide_float0
 from tracebridge.core.ir.typeof import as_value
@@ -43,9 +44,9 @@ class Exported:
         in_avals: shapes and dtypes of the flat arguments; sizes may be symbolic.
         out_tree: structure of the result.
         out_avals: shapes and dtypes of the flat results, whose sizes follow from the arguments'.
-        in_shardings_hlo: None for each argument: programs run on one device.
-        out_shardings_hlo: None for each result.
-        nr_devices: 1.
+        in_shardings_hlo: how each argument is split, as XLA says it; None where nothing is said.
+        out_shardings_hlo: likewise for each result.
+        nr_devices: how many devices the program runs on.
         platforms: those that it runs on.
         ordered_effects: empty; programs with callbacks are not exported.
         unordered_effects: empty.
@@ -71,8 +72,8 @@ class Exported:
     in_avals: tuple[ShapedArray, ...]
     out_tree: PyTreeDef
     out_avals: tuple[ShapedArray, ...]
-    in_shardings_hlo: tuple[None, ...]
-    out_shardings_hlo: tuple[None, ...]
+    in_shardings_hlo: tuple[Any, ...]
+    out_shardings_hlo: tuple[Any, ...]
     nr_devices: int
     platforms: tuple[str, ...]
     ordered_effects: tuple[Any, ...]
@@ -83,6 +84,7 @@ class Exported:
     module_kept_var_idx: tuple[int, ...]
     uses_global_constants: bool
     _get_vjp: Callable[[Exported], Exported] | None
+    _spread: Spread | None = None
 
     @api_boundary
     def call(self, *args: Any, **kwargs: Any) -> Any:
@@ -175,15 +177,33 @@ class Exported:
             context = mlir_context()
             return str(mlir.deserialize_portable_artifact(self.mlir_module_serialized, context))
 
-    def in_shardings_jax(self, mesh: Any) -> tuple[None, ...]:
-        """The shardings of the arguments on ``mesh``: None for each."""
-        del mesh
-        return self.in_shardings_hlo
+    def in_shardings_jax(self, mesh: Any) -> tuple[Any, ...]:
+        """The shardings of the arguments on ``mesh``, of as many devices; None as above.
 
-    def out_shardings_jax(self, mesh: Any) -> tuple[None, ...]:
-        """The shardings of the results on ``mesh``: None for each."""
-        del mesh
-        return self.out_shardings_hlo
+        Raises:
+            ExportError: the program is for another number of devices.
+        """
+        return self._over(mesh, self.in_avals, None if self._spread is None else self._spread.ins)
+
+    def out_shardings_jax(self, mesh: Any) -> tuple[Any, ...]:
+        """The shardings of the results on ``mesh``, likewise."""
+        return self._over(mesh, self.out_avals, None if self._spread is None else self._spread.outs)
+
+    def spread_to_json(self) -> Any:
+        """What files say of devices; None where it is a program for one."""
+        return None if self._spread is None else self._spread.to_json()
+
+    def _over(self, mesh: Any, avals: Sequence[ShapedArray], specs: Any) -> tuple[Any, ...]:
+        spread = self._spread
+        if spread is None:
+            return (None,) * len(avals)
+        if mesh.size != spread.n_devices:
+            msg = f"{self.fun_name}: the program was exported for {spread.n_devices} devices"
+            raise ExportError(f"{msg}, and {mesh} has {mesh.size}")
+        found = iter(specs)
+        return tuple(
+            [None if a.dtype == float0 else spread.over(mesh, next(found), a.ndim) for a in avals]
+        )
 
     def __repr__(self) -> str:
         ins, outs = (", ".join([a.str_short() for a in x]) for x in (self.in_avals, self.out_avals))
@@ -209,6 +229,7 @@ class Exported:
             least=getattr(sizes[0].scope, "least", 1) if sizes else 1,
             allowed=[t for t in [c.is_custom_call() for c in checks] if t is not None],
             checks_platform=DisabledSafetyCheck.platform() not in checks,
+            spread=self._spread,
         )
 
     @functools.cached_property
@@ -266,6 +287,27 @@ class Exported:
                     hint="convert it, or export the function for these arguments too",
                 )
         return list(values.values())
+
+
+def described(
+    spread: Spread | None, in_avals: Sequence[ShapedArray], out_avals: Sequence[ShapedArray]
+) -> dict[str, Any]:
+    """The fields of an ``Exported`` that say how it is split over devices."""
+
+    def hlo(specs: Any, avals: Sequence[ShapedArray]) -> tuple[Any, ...]:
+        if spread is None:
+            return (None,) * len(avals)
+        found = iter(specs)
+        return tuple(
+            [None if a.dtype == float0 else spread.hlo(next(found), a.ndim) for a in avals]
+        )
+
+    return {
+        "in_shardings_hlo": hlo(None if spread is None else spread.ins, in_avals),
+        "out_shardings_hlo": hlo(None if spread is None else spread.outs, out_avals),
+        "nr_devices": 1 if spread is None else spread.n_devices,
+        "_spread": spread,
+    }
 
 
 def _difference(aval: ShapedArray, wanted: ShapedArray, name: Callable[[], str]) -> str:

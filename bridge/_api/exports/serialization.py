@@ -11,13 +11,14 @@ import numpy as np
 
 from tracebridge._api.exports.checks import DisabledSafetyCheck
 from tracebridge._api.exports.export import MAXIMUM_VERSION, MINIMUM_VERSION
-from tracebridge._api.exports.exported import Exported
+from tracebridge._api.exports.exported import Exported, described
 from tracebridge._api.exports.trees import tree_from_json, tree_to_json
 from tracebridge.core.dtypes.dtypes import as_dtype, float0
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
 from tracebridge.core.errors.export_errors import ExportError
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.export.archive import damaged, pack_bytes, unpack_bytes
+from tracebridge.core.export.spread import spread_from_json
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.prng.keys import KeyDType, key_dtype_of
 from tracebridge.core.symbolic.dims import DimExpr
@@ -56,6 +57,7 @@ def _to_json(exported: Exported, order: int, blocks: list[bytes]) -> dict[str, A
         "version": exported.calling_convention_version,
         "kept": exported.module_kept_var_idx,
         "refine": exported.uses_global_constants,
+        "spread": exported.spread_to_json(),
         "block": block,
         "vjp": _to_json(exported.vjp(), order - 1, blocks) if order > 0 else None,
     }
@@ -143,9 +145,7 @@ def _from_json(saved: dict[str, Any], blocks: Sequence[bytes], scope: SymbolicSc
         in_avals=in_avals,
         out_tree=tree_from_json(saved["out_tree"]),
         out_avals=out_avals,
-        in_shardings_hlo=(None,) * len(in_avals),
-        out_shardings_hlo=(None,) * len(out_avals),
-        nr_devices=1,
+        **described(spread_from_json(saved.get("spread")), in_avals, out_avals),
         platforms=tuple(saved["platforms"]),
         ordered_effects=(),
         unordered_effects=(),

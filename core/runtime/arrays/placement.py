@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard, final
 from tracebridge.core.config.values import mesh_of_computations
 from tracebridge.core.errors.runtime_errors import DevicePlacementError
 from tracebridge.core.ir.jaxpr import Jaxpr, jaxprs_in_params
+from tracebridge.core.ir.traverse import applications
 from tracebridge.core.runtime.arrays.transfer import as_array, move
 from tracebridge.core.runtime.backends.clients import default_placement
 from tracebridge.core.sharding.equivalent import over_mesh
@@ -108,6 +109,15 @@ def _meshes(jaxpr: Jaxpr) -> Iterator[Mesh | None]:
             yield mesh if type(mesh) is Mesh else None
         for inner in jaxprs_in_params(app.params):
             yield _mesh_inside(inner)
+
+
+def splits_values(jaxpr: Jaxpr) -> bool:
+    """Whether a constraint in a program splits a value, if only over one device."""
+    for app in applications(jaxpr):
+        wanted = app.primitive.wanted_sharding(app.params)
+        if isinstance(wanted, NamedSharding) and any(wanted.axes):
+            return True
+    return False
 
 
 def is_spread(placement: Placement) -> TypeGuard[MeshPlacement]:

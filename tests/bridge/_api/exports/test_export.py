@@ -378,23 +378,66 @@ def test_what_cannot_be_exported() -> None:
 
 
 def test_programs_of_several_devices(run_alone: Any) -> None:
-    """They are refused, whichever way they are divided."""
+    """They are called on as many devices, over any mesh, and split arguments and results alike."""
     run_alone(
         """
 import numpy as np, pytest
 import tracebridge as tb
+import tracebridge.numpy as tnp
 from tracebridge.sharding import NamedSharding, PartitionSpec as P
-tb.config.update("num_cpu_devices", 2)
-mesh = tb.make_mesh((2,), ("x",))
+tb.config.update("num_cpu_devices", 4)
+mesh = tb.make_mesh((2,), ("x",), devices=tb.devices()[:2])
 split = NamedSharding(mesh, P("x"))
-x = np.ones(4, np.float32)
+x = np.arange(4, dtype=np.float32)
+turned = tb.sharding.Mesh(mesh.devices[::-1], "other")
+there = tb.device_put(x, NamedSharding(turned, P()))
 for fun, arg in [
-    (tb.jit(lambda x: x + 1, in_shardings=split), x),
-    (tb.jit(lambda x: x + 1), tb.device_put(x, split)),
-    (tb.jit(lambda x: x + 1), tb.ShapeDtypeStruct((4,), "float32", sharding=split)),
-    (tb.jit(lambda x: tb.lax.with_sharding_constraint(x, split) + 1), x),
+    (tb.jit(tnp.sin, in_shardings=split, out_shardings=split), x),
+    (tb.jit(tnp.sin, out_shardings=split), tb.device_put(x, split)),
+    (tb.jit(tnp.sin, out_shardings=split), tb.ShapeDtypeStruct((4,), "float32", sharding=split)),
+    (tb.jit(lambda x: tb.lax.with_sharding_constraint(tnp.sin(x), split)), x),
 ]:
-    with pytest.raises(ValueError, match="devices|splits"):
-        tb.export.export(fun)(arg)
+    made = tb.export.export(fun)(arg)
+    read = tb.export.deserialize(made.serialize(vjp_order=1))
+    for exported in (made, read):
+        assert 2 == exported.nr_devices == exported.vjp().nr_devices
+        np.testing.assert_allclose(exported.call(there), np.sin(x), rtol=1e-6)
+        slope = tb.grad(lambda x: exported.call(x).sum())(there)
+        np.testing.assert_allclose(slope, np.cos(x), rtol=1e-6)
+        with pytest.raises(ValueError, match="exported for 2 devices, and is called on 1"):
+            exported.call(x)
+
+fun = tb.jit(lambda x, y: (x * y, y), in_shardings=(split, None), out_shardings=(split, None))
+exported = tb.export.deserialize(tb.export.export(fun)(x, x).serialize())
+assert (NamedSharding(turned, P("other")), True) == (
+    exported.in_shardings_jax(turned)[0], exported.in_shardings_jax(turned)[1].is_fully_replicated
+)
+assert exported.out_shardings_hlo[0].is_tiled() and exported.out_shardings_hlo[1] is None
+out = exported.call(there, there)[0]
+assert NamedSharding(turned, P("other")) == out.sharding
+assert list(turned.device_tuple) == [s.device for s in out.addressable_shards]
+with pytest.raises(ValueError, match="exported for 2 devices"):
+    exported.in_shardings_jax(tb.make_mesh((4,), ("x",)))
+
+# Nothing is said of one device unless something is split over it.
+one = tb.make_mesh((1,), ("x",), devices=tb.devices()[:1])
+plain = tb.export.export(tb.jit(tnp.sin))(x)
+assert 1 == plain.nr_devices
+np.testing.assert_allclose(plain.call(there), np.sin(x), rtol=1e-6)
+alone = tb.export.export(tb.jit(tnp.sin, in_shardings=NamedSharding(one, P("x"))))(x)
+np.testing.assert_allclose(alone.call(x), np.sin(x), rtol=1e-6)
+with pytest.raises(ValueError, match="exported for 1 devices, and is called on 2"):
+    alone.call(there)
+
+# Sizes that are symbolic, and blocks of them.
+(n,) = tb.export.symbolic_shape("2*n")
+mapped = tb.shard_map(
+    lambda b: tb.lax.ppermute(b, "x", [(0, 1), (1, 0)]),
+    mesh=mesh, in_specs=P("x"), out_specs=P("x"),
+)
+exported = tb.export.export(tb.jit(mapped, in_shardings=split, out_shardings=split))(
+    tb.ShapeDtypeStruct((n,), "float32")
+)
+assert [2, 3, 0, 1] == exported.call(there).tolist()
 """
     )
