@@ -16,7 +16,7 @@ import tracebridge as tb
 import tracebridge.numpy as tnp
 from tests.core.lax.op_table import TABLE, Op
 from tracebridge import lax
-from tracebridge.experimental import io_callback
+from tracebridge.experimental import io_callback, sparse
 from tracebridge.experimental.custom_dce import custom_dce
 
 
@@ -329,6 +329,11 @@ def _products() -> Iterator[Program]:
         "ragged_dot",
         lambda x, y, s: gradient(lambda x, y: lax.ragged_dot(x, y, s), 0, 1)(x, y),
         (ragged, spec(4, 6, 8), sizes),
+    )
+    yield Program(
+        "sparse_dot",
+        gradient(lambda d, i, x: sparse.BCOO((d, i), shape=(6, 5), indices_sorted=True) @ x, 0, 2),
+        (spec(7), spec(7, 2, dtype=np.int32), spec(5, 8)),
     )
     image, kernel = spec(2, 4, 9, 9), spec(6, 4, 3, 3)
     conv = lax.conv_general_dilated

@@ -17,15 +17,16 @@ from tracebridge.core.errors.argument_errors import (
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.util.public_path import public_path
-from tracebridge.experimental.sparse._base import Format, Shape, register_format
+from tracebridge.experimental.sparse._base import Format, JAXSparse, Shape, register_format
 from tracebridge.experimental.sparse._batches import register_batches
 from tracebridge.experimental.sparse._bcoo.array import BCOO
 from tracebridge.experimental.sparse._bcoo.conversion import bcoo_fromdense, bcoo_todense, gathered
-from tracebridge.experimental.sparse._bcoo.dots import bcoo_dot_general
+from tracebridge.experimental.sparse._bcoo.dots import bcoo_dot_general, checked_dims
 from tracebridge.experimental.sparse._bcoo.indices import sparse_sizes, valid
 from tracebridge.experimental.sparse._bcoo.moves import bcoo_broadcast_in_dim, transposed
 from tracebridge.experimental.sparse._bcoo.slices import bcoo_concatenate
 from tracebridge.experimental.sparse._bcoo.sorting import bcoo_sort_indices, without_duplicates
+from tracebridge.experimental.sparse._bcoo.wide import of_compressed
 from tracebridge.experimental.sparse._compressed import indptr_of, rows_of
 
 
@@ -323,6 +324,14 @@ def bcsr_dot_general(
     >>> print(sparse.bcsr_dot_general(m, tnp.ones(2), dimension_numbers=(((1,), (0,)), ((), ()))))
     [1. 1.]
     """
+    plain = preferred_element_type is None and out_sharding is None
+    if plain and isinstance(lhs, BCSR) and not isinstance(rhs, JAXSparse):
+        rhs = tnp.asarray(rhs)
+        dims = checked_dims("bcsr_dot_general", lhs, rhs, dimension_numbers)
+        if dims.lhs_contracting == (1,) and not dims.lhs_batch:
+            out = of_compressed(lhs, tnp.moveaxis(rhs, dims.rhs_contracting[0], 0))
+            if out is not None:
+                return out
     lhs, rhs = [x.to_bcoo() if isinstance(x, BCSR) else x for x in (lhs, rhs)]
     return bcoo_dot_general(
         lhs,

@@ -20,6 +20,7 @@ from tracebridge.experimental.sparse._bcoo.dots import bcoo_dot_general
 from tracebridge.experimental.sparse._bcoo.indices import sparse_sizes, valid
 from tracebridge.experimental.sparse._bcoo.moves import bcoo_transpose
 from tracebridge.experimental.sparse._bcoo.sorting import bcoo_sort_indices
+from tracebridge.experimental.sparse._bcoo.wide import of_compressed
 from tracebridge.experimental.sparse._compressed import indptr_of, rows_of
 
 
@@ -387,6 +388,9 @@ def _product(call: str, mat: Any, other: Any, ndim: int, transpose: bool) -> Any
     if other.ndim != ndim or mat.shape[axis] != other.shape[0]:
         msg = f"{call}: shapes {mat.shape} and {other.shape}, transpose={transpose}"
         raise ShapeMismatchError(msg, expected=f"{ndim} axes, the first of size {mat.shape[axis]}")
+    out = of_compressed(mat, other) if axis else None
+    if out is not None:
+        return out
     numbers = (((axis,), (0,)), ((), ()))
     return bcoo_dot_general(mat.to_bcoo(), other, dimension_numbers=numbers)
 

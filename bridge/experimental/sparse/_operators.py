@@ -33,6 +33,7 @@ from tracebridge.experimental.sparse._bcoo.products import (
 )
 from tracebridge.experimental.sparse._bcoo.sorting import bcoo_sum_duplicates
 from tracebridge.experimental.sparse._bcoo.sums import bcoo_reduce_sum
+from tracebridge.experimental.sparse._bcoo.wide import of_compressed
 from tracebridge.numpy._promote import broadcast_shape
 
 _WAY_OUT = "write todense(x) if the result may be dense"
@@ -198,6 +199,10 @@ def matmul(x: Any, y: Any) -> Any:
     if x.shape[-1] != y.shape[inner]:
         msg = f"matmul: the inner sizes differ: shapes {x.shape} and {y.shape}"
         raise ShapeMismatchError(msg)
+    if y.ndim == 2 and not isinstance(y, JAXSparse):
+        out = of_compressed(x, y)
+        if out is not None:
+            return out
     x, y = [as_bcoo(v) if isinstance(v, JAXSparse) else v for v in (x, y)]
     if y.ndim < 3:
         return _dot(x, y, (x.ndim - 1,), (inner,), 0)

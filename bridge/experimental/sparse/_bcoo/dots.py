@@ -14,6 +14,7 @@ from tracebridge.core.dtypes.dtypes import as_dtype
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, UnsupportedArgumentError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.experimental.sparse._base import JAXSparse, Shape
+from tracebridge.experimental.sparse._bcoo import wide
 from tracebridge.experimental.sparse._bcoo.arguments import checked_axes
 from tracebridge.experimental.sparse._bcoo.array import BCOO
 from tracebridge.experimental.sparse._bcoo.indices import not_negative
@@ -144,7 +145,7 @@ def _dense_sparse(lhs: Any, rhs: BCOO, dims: Dims) -> Any:
 
 @functools.partial(jit, static_argnums=2, inline=True)
 def _sparse_dense(lhs: BCOO, rhs: Any, dims: Dims) -> Any:
-    return _peeled(lhs.data, lhs.indices, rhs, lhs.shape, lhs.n_batch, dims)
+    return _peeled(lhs, lhs.data, lhs.indices, rhs, lhs.shape, lhs.n_batch, dims)
 
 
 def _less(axes: Axes, gone: int) -> Axes:
@@ -152,10 +153,12 @@ def _less(axes: Axes, gone: int) -> Axes:
     return tuple([a - (a > gone) for a in axes if a != gone])
 
 
-def _peeled(data: Any, indices: Any, rhs: Any, shape: Shape, n_batch: int, dims: Dims) -> Any:
-    """The product, mapped over the axes of batches of the sparse array one by one."""
+def _peeled(
+    whole: BCOO, data: Any, indices: Any, rhs: Any, shape: Shape, n_batch: int, dims: Dims
+) -> Any:
+    """The product, mapped over the axes of batches of the sparse array ``whole`` one by one."""
     if n_batch == 0:
-        return _unbatched(data, indices, rhs, shape, dims)
+        return _unbatched(data, indices, rhs, shape, dims, whole.indices_sorted)
     size = shape[0]
     axes: list[int | None] = [0, 0, None]
     out_axis = len(dims.lhs_batch)
@@ -179,7 +182,7 @@ def _peeled(data: Any, indices: Any, rhs: Any, shape: Shape, n_batch: int, dims:
             operands[i], axes[i] = tnp.squeeze(operands[i], 0), None
 
     def inner(data: Any, indices: Any, rhs: Any) -> Any:
-        return _peeled(data, indices, rhs, shape[1:], n_batch - 1, rest)
+        return _peeled(whole, data, indices, rhs, shape[1:], n_batch - 1, rest)
 
     if role == "contracting":
         parts = vmap(inner, axes, axis_size=size)(*operands)
@@ -187,13 +190,17 @@ def _peeled(data: Any, indices: Any, rhs: Any, shape: Shape, n_batch: int, dims:
     return vmap(inner, axes, out_axis, axis_size=size)(*operands)
 
 
-def _unbatched(data: Any, indices: Any, rhs: Any, shape: Shape, dims: Dims) -> Any:
+def _unbatched(data: Any, indices: Any, rhs: Any, shape: Shape, dims: Dims, is_sorted: bool) -> Any:
     """The product with an array whose axes have coordinates or are dense.
 
     The elements of ``rhs`` at the coordinates that both share, times the data, are added up at
     the coordinates that are left.
     """
     n = indices.shape[-1]
+    if len(dims.lhs_contracting) == 1 and not dims.lhs_batch:
+        first, axis = tnp.moveaxis(rhs, dims.rhs_contracting[0], 0), dims.lhs_contracting[0]
+        if n == 2 and wide.fits(data, shape, first, axis):
+            return wide.of_coordinates(data, indices, shape, first, axis, is_sorted)
     dtype = tnp.promote_types(data.dtype, rhs.dtype)
     data, rhs = data.astype(dtype), rhs.astype(dtype)
     partner = dict(zip(dims.lhs_contracting, dims.rhs_contracting, strict=True))
@@ -247,8 +254,9 @@ def _of_elements(
         sums = ([0, *contracting[0]], [0, *contracting[1]])
         return lax.dot_general(data, part, (sums, batch))
     if not contracting[0] and not batch[0]:
-        wide = data.reshape((*data.shape, *[1] * (part.ndim - 1)))
-        return wide * part.reshape((part.shape[0], *[1] * (data.ndim - 1), *part.shape[1:]))
+        n_dense = data.ndim - 1
+        data = data.reshape((*data.shape, *[1] * (part.ndim - 1)))
+        return data * part.reshape((part.shape[0], *[1] * n_dense, *part.shape[1:]))
     batch = ([0, *batch[0]], [0, *batch[1]])
     return lax.dot_general(data, part, (contracting, batch))
 
