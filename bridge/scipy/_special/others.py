@@ -24,6 +24,7 @@ from tracebridge.scipy._special.series import widened
 
 _log_ndtr_staged = floats("log_ndtr", strongly(formulas.log_ndtr))
 _zeta_staged = floats("zeta", zeta_formulas.zeta, full=True)
+_riemann_staged = floats("zeta", zeta_formulas.riemann, full=True)
 _comb_staged = floats("comb", formulas.comb, full=True)
 _factorial_staged = floats(
     "factorial",
@@ -51,14 +52,14 @@ def zeta(x: ArrayLike, q: ArrayLike | None = None) -> Array:
     """Hurwitz zeta function, that of Riemann without ``q``.
 
     Args:
-        x: exponent, above 1.
+        x: exponent; with ``q`` above 1.
         q: shift; ``None`` means 1. Differentiable.
 
     >>> import tracebridge as tb
     >>> float(tb.scipy.special.zeta(2.0))
     1.644...
     """
-    return _zeta_staged((x, 1.0 if q is None else q))
+    return _riemann_staged((x,)) if q is None else _zeta_staged((x, q))
 
 
 def factorial(n: ArrayLike, exact: bool = False) -> Array:

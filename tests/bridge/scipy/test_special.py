@@ -241,3 +241,16 @@ def test_xlogy_where_the_factor_is_zero() -> None:
         mixed = tb.grad(tb.grad(getattr(ours, name), 1), 0)(0.0, 2.0)
 
         assert float(mixed) == pytest.approx(expected)
+
+
+def test_zeta_of_riemann_below_1() -> None:
+    """Values of the alternating series and of the reflection; exact zeros; the pole."""
+    x = np.array([-101, -3.5, -2, -1, -1e-10, 0, 0.3, 0.999, 1, 2, np.inf, -np.inf])
+    expected = np.array([
+        -7.261200880360406e78, 0.004441011021684, 0, -1 / 12, -0.5, -0.5, -0.904559257253984,
+        -999.4227115605538, np.inf, np.pi**2 / 6, 1, np.nan,
+    ])  # fmt: skip
+
+    with tb.enable_x64(True):
+        np.testing.assert_allclose(ours.zeta(x), expected, 1e-10)
+    np.testing.assert_allclose(ours.zeta(np.float32([-1e-10, 0.3])), [-0.5, -0.9045593], 1e-6)

@@ -114,7 +114,7 @@ def _mask(mat: Any, n_dense: int) -> Any:
 def _fromdense(mat: Any, nse: int, n_batch: int, n_dense: int, index_dtype: str) -> BCOO:
     mask = _mask(mat, n_dense)
     batch, sizes = mask.shape[:n_batch], mask.shape[n_batch:]
-    positions, keep = _chosen(mask.reshape((*batch, -1)), nse)
+    positions, keep = _chosen(mask.reshape((*batch, math.prod(sizes))), nse)
     found: list[Any] = []
     rest = positions
     for size in reversed(sizes):

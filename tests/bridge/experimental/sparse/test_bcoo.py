@@ -127,6 +127,13 @@ def test_indices_with_arrays() -> None:
             mat[wrong]
 
 
+def test_all_axes_of_an_empty_array_may_be_batches() -> None:
+    """There is no size to find then."""
+    m = sparse.BCOO.fromdense(tnp.zeros((2, 0)), n_batch=2)
+
+    assert ((2, 0), 0) == (m.todense().shape, m.nse)
+
+
 def test_from_dense_counts_what_is_stored() -> None:
     """Without ``nse`` the values decide; with it the rest is padding outside of the shape."""
     array = np.array([[0, 5, 0], [7, 0, 2]], np.float32)
