@@ -405,7 +405,8 @@ def histogram2d(
         each = [bins, bins]
     elif len(bins) == 1:
         each = [bins[0], bins[0]]
-    counts, (first, second) = histogramdd([x, y], list(each), range, weights, density)
+    points = promote_dtypes(asarray(x), asarray(y))
+    counts, (first, second) = histogramdd(points, list(each), range, weights, density)
     return counts, first, second
 
 

@@ -45,7 +45,7 @@ def _vector(name: str, x: Value) -> Any:
 
 
 def _polyval(p: Value, x: Value) -> Any:
-    p, x = promote_numeric(p, x)
+    p, x = promote_dtypes(p, x)
     if p.aval.ndim < 1:
         msg = f"polyval: the coefficients need at least one axis, got {p.aval.str_short()}"
         raise RankError(msg)
@@ -53,11 +53,13 @@ def _polyval(p: Value, x: Value) -> Any:
     rows = [lax.index_in_dim(p, i, 0, keepdims=False) for i in range(degree)]
     shape = broadcast_operands("polyval", x, *(rows[:1] or [x]))[0].aval
     total = zeros_of(shape)
+    truth = is_bool(p.aval.dtype)
+    times, plus = (lax.bitwise_and, lax.bitwise_or) if truth else (lax.mul, lax.add)
     for i, row in enumerate(rows):
         # Horner's rule.
         if i:
-            total = lax.mul(*broadcast_operands("polyval", total, x))
-        total = lax.add(*broadcast_operands("polyval", total, row))
+            total = times(*broadcast_operands("polyval", total, x))
+        total = plus(*broadcast_operands("polyval", total, row))
     return total
 
 
@@ -369,6 +371,4 @@ def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Array:
     [1.0, 2.0, 3.0]
     """
     count = _order("polyint", m)
-    if count == 0:
-        return value_of(p)
     return _polyint_staged((p,) if k is None else (p, k), (count,))

@@ -93,7 +93,8 @@ def roots(p: ArrayLike, *, strip_zeros: bool = True) -> Array:
 
 
 def _none(p: Array) -> Array:
-    return tnp.zeros(0, tnp.result_type(p, np.complex64))
+    # As of a sum with a float and a complex number: integers have roots of the default floats.
+    return tnp.zeros(0, tnp.result_type(p, 1.0, 1j))
 
 
 def _poly(zeros: Value) -> Any:

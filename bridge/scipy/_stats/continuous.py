@@ -124,6 +124,7 @@ EXPON = Distribution(
         "cdf": lambda y: -tnp.expm1(-y), "sf": lambda y: tnp.exp(-y), "logcdf": _log1mexp,
         "logsf": lambda y: -y, "ppf": lambda q: -tnp.log1p(-q),
     },
+    closed=True,
 )  # fmt: skip
 GAMMA = Distribution(
     "gamma", "gamma numbers", ("a",),
@@ -266,7 +267,7 @@ TRUNCNORM = Distribution(
 )  # fmt: skip
 UNIFORM = Distribution(
     "uniform", "numbers of which none is likelier", (), lambda y: 0 * y, low=_zero,
-    high=lambda *s: 1.0, functions={"cdf": lambda y: y, "ppf": lambda q: q},
+    high=lambda *s: 1.0, functions={"cdf": lambda y: y, "ppf": lambda q: q}, closed=True,
 )  # fmt: skip
 VONMISES = Distribution(
     "vonmises", "angles around a direction", ("kappa",),

@@ -59,6 +59,8 @@ class Distribution:
     repeats: bool = True
     # Where the density is 0 inside: its logarithm may have an infinite slope there.
     vanishes: Formula = lambda y, *shapes: False
+    # Whether formulas of probabilities hold at the ends too, with the slopes from inside.
+    closed: bool = False
 
     def function(self, kind: str) -> Callable[..., Array]:
         """The public function of this kind."""
@@ -99,8 +101,11 @@ class Distribution:
             return log if kind.startswith("log") else tnp.exp(log)
         if self.discrete:
             y = tnp.floor(y)
-        below = y < low if self.discrete else y <= low
-        above = y >= high
+        # The logarithm of 0 has no slope.
+        open_low = not self.discrete and (not self.closed or kind == "logcdf")
+        below = y <= low if open_low else y < low
+        open_high = not self.closed or kind == "logsf"
+        above = y >= high if open_high else (y > high) | tnp.isinf(y)
         safe = tnp.where(below | above, self.inner(*shapes), y)
         inner = self._probability(kind, safe, shapes)
         ends = {"cdf": (0, 1), "sf": (1, 0), "logcdf": (-math.inf, 0), "logsf": (0, -math.inf)}

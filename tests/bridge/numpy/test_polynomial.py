@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import tracebridge as tb
 import tracebridge.numpy as tnp
 from tracebridge.errors import RankError
 
@@ -40,3 +41,20 @@ def test_leading_zeros_are_trimmed_as_numpy_does() -> None:
         found = tnp.polydiv(np.array(u), np.array(v), trim_leading_zeros=True)
         for one, other in zip(expected, found, strict=True):
             np.testing.assert_allclose(other, one, 1e-5)
+
+
+def test_dtypes_of_values_and_of_integrals_of_no_order() -> None:
+    """Truth values stay what they are; integrals are floats however often one integrates."""
+    p = tnp.array([True, False, True])
+
+    assert ("bool", [True, True]) == (tnp.polyval(p, p[:2]).dtype, tnp.polyval(p, p[:2]).tolist())
+    assert "float32" == tnp.polyint(tnp.array([1, 2]), 0).dtype
+    with tb.enable_x64(True):
+        assert "complex128" == tnp.roots(tnp.array([1])).dtype == tnp.roots(tnp.array([1, 2])).dtype
+
+
+def test_edges_along_both_axes_have_one_dtype() -> None:
+    """As the points have it together."""
+    x = tnp.arange(3.0)
+
+    assert ["float32"] * 2 == [e.dtype for e in tnp.histogram2d(x.astype("float16"), x)[1:]]

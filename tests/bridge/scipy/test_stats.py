@@ -255,3 +255,18 @@ def test_densities_in_single_precision() -> None:
     found = module("wrapcauchy").pdf(np.array([0.0, 1e-3], np.float32), c)
     expected = stats.wrapcauchy.pdf(np.array([0.0, 1e-3], np.float32).astype(float), float(c))
     np.testing.assert_allclose(found, expected, 1e-6)
+
+
+def test_slopes_at_the_ends_of_the_support_are_those_from_inside() -> None:
+    """Where the density is finite there, as it says; the values are those of the ends."""
+
+    def slope(fun: Any, *args: float) -> float:
+        return float(tb.grad(fun)(*args))
+
+    expon, uniform = tb.scipy.stats.expon, tb.scipy.stats.uniform
+
+    assert (2.0, -2.0) == tuple([slope(f, 1.0, 1.0, 0.5) for f in (expon.cdf, expon.sf)])
+    assert (-1.0, 0.0) == (slope(expon.logsf, 0.0), slope(expon.cdf, np.inf))
+    assert [0.5, 0.5] == [slope(uniform.cdf, x, 1.0, 2.0) for x in (1.0, 3.0)]
+    assert [0.0, 1.0] == [float(uniform.cdf(x, 1.0, 2.0)) for x in (1.0, 3.0)]
+    assert (-np.inf, 0.0) == (float(expon.logcdf(0.0)), float(expon.sf(np.inf)))
