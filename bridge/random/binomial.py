@@ -13,6 +13,7 @@ import numpy as np
 import tracebridge.core.lax as lax
 from tracebridge.core.control.loops.while_loop import while_loop
 from tracebridge.core.control.scan.forward import scan
+from tracebridge.core.dtypes.dtypes import as_dtype, is_integer
 from tracebridge.core.errors.shape_errors import RankError
 from tracebridge.core.ir.value import Value
 from tracebridge.core.prng.implementations import key_and_counters
@@ -256,18 +257,21 @@ def multinomial(
         n: number of trials, broadcastable to ``shape`` without its last axis.
         p: probabilities of the outcomes along the last axis, whose sum is 1.
         shape: sizes of the result; ``None`` means that of ``p``.
-        dtype: dtype of the result; ``None`` means that of ``n`` and ``p`` together.
+        dtype: dtype of the result, also one of integers; ``None`` means that of ``n`` and ``p``
+            together.
         unroll: how many outcomes a turn of the loop over them works on.
 
     Raises:
         BroadcastError: the parameters do not fit into ``shape``.
         RankError: ``p`` is a scalar.
         UnsupportedDtypeError: ``dtype`` is no floating dtype.
-
+        UnsupportedDtypeError: ``dtype`` is one of truth values or complex numbers.
     >>> import tracebridge as tb
     >>> p = tb.numpy.array([0.2, 0.3, 0.5])
     >>> float(tb.random.multinomial(tb.random.key(0), 10, p).sum())
     10.0
     """
+    if dtype is not None and is_integer(as_dtype(dtype)):
+        return multinomial(key, n, p, shape=shape, unroll=unroll).astype(dtype)
     statics = sizes_of("multinomial", shape), float_dtype("multinomial", dtype), unroll
     return sample(_multinomial_staged, key, (n, p), statics)

@@ -117,7 +117,8 @@ def map_coordinates(
         Array of the shape of the coordinates and the dtype of ``input``; integers are rounded.
 
     Raises:
-        ShapeMismatchError: not one array of coordinates per axis.
+        ShapeMismatchError: not one array of coordinates per axis, or an image without pixels in
+            another mode than "constant".
         ArgumentTypeError: ``coordinates`` is no sequence, or ``order`` no integer.
         UnsupportedArgumentError: splines of an order above 1.
         ArgumentValueError: no such mode.
@@ -143,7 +144,18 @@ def map_coordinates(
     if mode not in _INSIDE:
         msg = f"map_coordinates: mode is {mode!r}, expected one of {list(_INSIDE)}"
         raise ArgumentValueError(msg)
+    if image.size == 0:
+        return _of_nothing(image, where, mode, cval)
     return _staged((image, cval, *where), (degree, mode))
+
+
+def _of_nothing(image: Array, where: Sequence[Array], mode: str, cval: ArrayLike) -> Array:
+    """Values of an image without pixels: all are outside."""
+    shape = tnp.broadcast_shapes(*[c.shape for c in where])
+    if mode != "constant" and 0 not in shape:
+        msg = f"map_coordinates: an image of shape {image.shape} has no pixels to continue"
+        raise ShapeMismatchError(msg, expected="mode='constant', or an image with pixels")
+    return tnp.broadcast_to(tnp.asarray(cval).astype(image.dtype), shape)
 
 
 shield(globals(), __name__)

@@ -351,10 +351,12 @@ def test_vectors_sum_to_what_they_must() -> None:
     """Dirichlet vectors to 1, multinomial ones to the number of trials; empty ones are there."""
     key = random.key(0)
     sums = random.dirichlet(key, np.full((4, 5), 1e-3, np.float32)).sum(-1)
+    whole = random.multinomial(key, 5, np.array([0.2, 0.8]), dtype="int32")
     counts = random.multinomial(key, np.array([3, 500]), np.array([0.1, 0.6, 0.3]), shape=(2, 3))
 
     np.testing.assert_allclose(np.asarray(sums), 1, rtol=1e-6)
     assert [3, 500] == counts.sum(-1).tolist()
+    assert ("int32", 5) == (whole.dtype, int(whole.sum()))
     assert (0, 3) == random.dirichlet(key, np.ones(3), (0,)).shape
     assert (0,) == random.gamma(key, np.ones(0)).shape
     with pytest.raises(errors.RankError, match="dirichlet"):

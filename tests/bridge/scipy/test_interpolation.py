@@ -175,3 +175,13 @@ def test_points_that_descend(method: str) -> None:
     np.testing.assert_allclose(found, expected, 1e-5)
     with pytest.raises(ArgumentValueError, match=r"points\[1\] neither ascend nor descend"):
         tb.scipy.interpolate.RegularGridInterpolator((points[0], np.zeros(2)), values)
+
+
+def test_images_without_pixels() -> None:
+    """Everything is outside of them."""
+    x, mapped = np.zeros((0, 2), np.int32), tb.scipy.ndimage.map_coordinates
+
+    assert [7, 7] == mapped(x, [np.zeros(2), np.ones(2)], 1, cval=7.0).tolist()
+    assert (0,) == mapped(x, [np.zeros(0)] * 2, 0, mode="wrap").shape
+    with pytest.raises(ValueError, match="no pixels"):
+        mapped(x, [np.zeros(2)] * 2, 1, mode="nearest")
