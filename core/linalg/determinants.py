@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
 
@@ -9,7 +11,13 @@ import tracebridge.core.lax as lax
 from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.linalg.calls import on_cpu
 from tracebridge.core.linalg.family import Composed, check_dtype, check_square
-from tracebridge.core.linalg.lanes import MOST_LU, determinant_of, in_lanes
+from tracebridge.core.linalg.lanes import (
+    MOST_LU,
+    determinant_of,
+    from_lanes,
+    in_lanes,
+    to_lanes,
+)
 from tracebridge.core.linalg.lu import lu_p
 from tracebridge.core.linalg.matrices import (
     INT32,
@@ -19,12 +27,14 @@ from tracebridge.core.linalg.matrices import (
     as_dtype,
     diagonal,
     from_diagonal,
+    is_empty,
     matmul,
     per_matrix,
     scale_columns,
     swapped,
 )
 from tracebridge.core.linalg.svd import svd_p
+from tracebridge.core.mlir.types import is_static
 
 if TYPE_CHECKING:
     from tracebridge.core._jaxlib.mlir import IrValue
@@ -97,12 +107,22 @@ class Adjugate(Composed):
         return a
 
     def compose(self, *operands: Any, **params: Any) -> Any:
+        if has_few_minors(operands[0]):
+            return _by_minors(operands[0], operands[0])
         u, s, vh, unit = _parts(operands[0])
         inner = scale_columns(adjoint(vh), _rest(s))
         return lax.mul(matmul(inner, adjoint(u)), unit)
 
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Any], **params: Any) -> Any:
         """Minors of a diagonal matrix that changes by B: products without two of its elements."""
+        (a,), (da,) = primals, tangents
+        if has_few_minors(a):
+            changes = [_by_minors(da, a)]
+            if a.aval.shape[-1] == 3:
+                changes.append(_by_minors(a, da))
+            elif a.aval.shape[-1] < 2:
+                changes = [zeros_of(da.aval)]
+            return self.bind(a), functools.reduce(lax.add, changes)
         u, s, vh, unit = _parts(primals[0])
         v = adjoint(vh)
         change = matmul(adjoint(u), matmul(tangents[0], v))
@@ -117,6 +137,43 @@ class Adjugate(Composed):
 
 
 adjugate_p = Adjugate()
+
+
+def has_few_minors(a: Value) -> bool:
+    """Whether the matrices have at most three columns: their minors take a product or two."""
+    n = a.aval.shape[-1]
+    return type(n) is int and 1 <= n <= 3 and not is_empty(a.aval) and is_static(a.aval)
+
+
+def _by_minors(x: Value, y: Value) -> Any:
+    """The adjugate if both are one matrix, otherwise the form that is linear in each.
+
+    Of matrices with two columns, of which minors are single elements, those of ``x`` alone.
+    """
+    *batch, n, _ = x.aval.shape
+    first, second = [_elements(to_lanes(v)) for v in (x, y)]
+    out: list[Any] = []
+    for i, j in itertools.product(range(n), repeat=2):
+        if n == 1:
+            out.append(full_of(first[0][0].aval, 1))
+        elif n == 2:
+            minor = first[1 - j][1 - i]
+            out.append(lax.neg(minor) if i != j else minor)
+        else:
+            # In this cyclic order minors have no signs.
+            (r, s), (k, m) = [((q + 1) % 3, (q + 2) % 3) for q in (j, i)]
+            left = lax.mul(first[r][k], second[s][m])
+            out.append(lax.sub(left, lax.mul(first[r][m], second[s][k])))
+    shape = (n, n, out[0].aval.shape[0])
+    joined = lax.concatenate([lax.expand_dims(v, (0,)) for v in out], 0)
+    return from_lanes(lax.reshape(joined, shape), batch)
+
+
+def _elements(x: Value) -> list[list[Any]]:
+    """``[i][j]`` of matrices in lanes."""
+    n = x.aval.shape[0]
+    rows = [lax.index_in_dim(x, i, 0, keepdims=False) for i in range(n)]
+    return [[lax.index_in_dim(row, j, 0, keepdims=False) for j in range(n)] for row in rows]
 
 
 def _parts(a: Value) -> tuple[Any, Any, Any, Any]:

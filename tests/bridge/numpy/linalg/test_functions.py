@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -206,3 +207,19 @@ def test_mapped_and_compiled() -> None:
 
     close(expected, tb.jit(tb.vmap(tnp.linalg.inv, 1))(a), np.float32, 10)
     close(np.linalg.det(expected), tb.vmap(tnp.linalg.det)(expected), np.float32, 10)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_derivatives_of_small_determinants_are_minors(n: int) -> None:
+    """By their products, without factors; of singular matrices too."""
+    a = np.arange(2.0 * n * n, dtype=np.float32).reshape(2, n, n) ** 2
+    expected = np.zeros_like(a)
+    for k, i, j in itertools.product(range(2), range(n), range(n)):
+        rest = np.delete(np.delete(a[k], i, 0), j, 1)
+        expected[k, i, j] = (-1) ** (i + j) * (np.linalg.det(rest) if n > 1 else 1)
+    slopes = tb.jit(tb.grad(lambda a: tnp.linalg.det(a).sum()))
+
+    np.testing.assert_allclose(slopes(a), expected, 1e-4, 1e-2)
+    assert "custom_call" not in slopes.lower(a).as_text()
+
+    check_grads(lambda a: tnp.linalg.det(a).sum(), (a / a.max(),), 2)
