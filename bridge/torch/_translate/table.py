@@ -14,6 +14,7 @@ from tracebridge.torch._translate.numbers import Operator, as_float, as_int, cho
 from tracebridge.torch._translate.operators import (
     calls,
     complex_numbers,
+    counting,
     drawing,
     elementwise,
     indexing,
@@ -21,6 +22,7 @@ from tracebridge.torch._translate.operators import (
     normalisation,
     products,
     pullbacks,
+    quantizing,
     ranks,
     recurrent,
     reductions,
@@ -58,6 +60,8 @@ TABLE: Final[dict[Any, Operator]] = calls.CALLS | _overloads(
     sampling.ROWS,
     pullbacks.ROWS,
     special.ROWS,
+    counting.ROWS,
+    quantizing.ROWS,
 )
 KEYED_TABLE: Final[dict[Any, Operator]] = _overloads(
     drawing.KEYED_ROWS, products.KEYED_ROWS, recurrent.KEYED_ROWS

@@ -382,6 +382,7 @@ def layers() -> list[Case]:
         case("linear", x, r(2, 5), r(2)),
         case("matmul", r(3), r(2, 3, 4)),
         case("_native_batch_norm_legit_functional", x, w, v, r(4), r(4, low=1), True, 0.1, 1e-5),
+        case("_batch_norm_with_update_functional", x, w, v, r(4), r(4, low=1), 0.1, 1e-5),
         case("_native_batch_norm_legit_no_training", x, w, v, r(4), r(4, low=1), 0.1, 1e-5),
         case("_native_batch_norm_legit.no_stats", x, w, v, True, 0.1, 1e-5),
         case("native_layer_norm", x, [4, 5], r(4, 5), r(4, 5), 1e-5),

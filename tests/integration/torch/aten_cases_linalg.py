@@ -58,10 +58,15 @@ def systems() -> list[Case]:
 def factors() -> list[Case]:
     """Decompositions whose factors are unique, but for signs that LAPACK chooses."""
     return [
+        case("geqrf", r(4, 3)),
+        case("geqrf", r(2, 2, 3)),
         case("linalg_qr", r(3, 3)),
         case("linalg_qr", r(2, 4, 3)),
         case("linalg_qr", r(3, 3), "complete"),
         case("linalg_householder_product", r(2, 4, 2), r(2, 2)),
+        case("ormqr", r(4, 3), r(3), r(4, 2)),
+        case("ormqr", r(2, 3), r(2), r(2, 2)),
+        case("ormqr", r(2, 3, 3), r(2, 3), r(2, 2, 3), False, True),
         case("linalg_pinv.atol_rtol_tensor", r(2, 4, 3)),
         case("linalg_pinv.atol_rtol_tensor", _definite(3), hermitian=True),
         case(
@@ -221,6 +226,47 @@ def special() -> list[Case]:
     ]
 
 
+def counting() -> list[Case]:
+    """Histograms and runs of elements."""
+    x, weight, edges = r(3, 4), r(3, 4, low=0), torch.tensor([-1.0, -0.2, 0.5, 2.0])
+    lengths, offsets = torch.tensor([2, 0, 1, 2]), torch.tensor([[0, 1, 4], [1, 3, 3]])
+    runs, rows = r(5, 2), r(2, 5)
+    rows[0, :2] = 0.5  # equal extremes share the derivative
+    return [
+        case("histogram.bin_ct", x, 3),
+        case("histogram.bin_ct", torch.ones(3), 3),
+        case("histogram.bin_ct", x, 4, range=[-1.0, 1.0], weight=weight, density=True),
+        case("histogram.bins_tensor", x, edges),
+        case("histogram.bins_tensor", edges, edges, density=True),
+        case("_histogramdd_bin_edges", r(5, 2), [2, 3], range=[-1.0, 1.0, 0.0, 2.0]),
+        case("_histogramdd_bin_edges", r(5, 2), [2, 3]),
+        case("_histogramdd_from_bin_cts", r(9, 2), [2, 3], weight=r(9, low=0)),
+        case("_histogramdd_from_bin_tensors", r(9, 2), [edges, edges], density=True),
+        *[case("segment_reduce", runs, k, lengths=lengths) for k in ("sum", "mean", "prod", "min")],
+        case("segment_reduce", runs, "mean", lengths=lengths, initial=0.5),
+        case("segment_reduce", rows, "max", offsets=offsets, axis=1, initial=0.5),
+        case("bucketize.Scalar", 0.2, edges, right=True),
+        case("new_empty_strided", torch.ones(2), [0, 3], [3, 1], dtype=torch.int64),
+    ]
+
+
+def quantizing() -> list[Case]:
+    """Numbers rounded to steps, and products of small integers."""
+    x, on, off = r(3, 4) * 3, torch.ones(1, dtype=torch.uint8), torch.zeros(1, dtype=torch.uint8)
+    scale, zero = torch.tensor([0.2]), torch.tensor([2], dtype=torch.int32)
+    scales, zeros = torch.tensor([0.1, 0.5, 2.0]), torch.tensor([0, 3, -2], dtype=torch.int32)
+    flagged = "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams"
+    each = "fake_quantize_per_channel_affine_cachemask"
+    small = i(32, 32).to(torch.int8)
+    return [
+        case("fake_quantize_per_tensor_affine_cachemask", x, 0.1, 3, -20, 20),
+        *[case(flagged, x, scale, zero, flag, 0, 15) for flag in (on, off)],
+        case(each, x, scales, zeros, 0, -8, 7),
+        case(each, x, scales, torch.tensor([0.4, 0.0, -1.3]), 0, -8, 7),
+        case("_int_mm", small, small),
+    ]
+
+
 def _seeded(family: Callable[[], list[Case]]) -> Callable[[], list[Case]]:
     """The same numbers whichever families come before: some matrices have no good factors."""
 
@@ -235,6 +281,6 @@ FAMILIES = {
     f.__name__: _seeded(f)
     for f in (
         *(systems, factors, samples, bags, others, special),
-        *(fixed_sizes, overlapping, masks),
+        *(fixed_sizes, overlapping, masks, counting, quantizing),
     )
 }

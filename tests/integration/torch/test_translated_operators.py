@@ -21,6 +21,15 @@ FAMILIES = {**aten_cases.FAMILIES, **aten_cases_linalg.FAMILIES}
 # Torch has no derivatives of these, or not by all of their floats.
 _NO_GRADIENT = frozenset(
     {
+        "_batch_norm_with_update_functional.default",
+        "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default",  # not by scales
+        "fake_quantize_per_channel_affine_cachemask.default",
+        "_histogramdd_bin_edges.default",
+        "_histogramdd_from_bin_cts.default",
+        "_histogramdd_from_bin_tensors.default",
+        "geqrf.default",
+        "histogram.bin_ct",
+        "histogram.bins_tensor",
         "_native_batch_norm_legit_functional.default",
         "_native_batch_norm_legit_no_training.default",
         "_conj.default",
@@ -108,7 +117,8 @@ def of_ours(case: Case, floats: list[Any], weights: list[Any], *, grads: bool) -
             return from_torch(x) if isinstance(x, torch.Tensor) else x
 
         given = torch_trees.tree_map(leaf, args)
-        out = fun(*given, **kwargs) if fun else keyed(None, *given, **kwargs)  # type: ignore[misc]  # one of both
+        more = {k: from_torch(x) if isinstance(x, torch.Tensor) else x for k, x in kwargs.items()}
+        out = fun(*given, **more) if fun else keyed(None, *given, **more)  # type: ignore[misc]  # one of both
         outs = [x for x in torch_trees.tree_leaves(out) if hasattr(x, "dtype")]
         outs = outs[: _RESULTS.get(name)]
         total = 0.0

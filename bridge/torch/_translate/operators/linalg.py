@@ -17,7 +17,7 @@ from tracebridge.core.linalg.cholesky import cholesky
 from tracebridge.core.linalg.eig import eig
 from tracebridge.core.linalg.eigh import eigh
 from tracebridge.core.linalg.lu import lu, lu_pivots_to_permutation
-from tracebridge.core.linalg.qr import householder_product, qr
+from tracebridge.core.linalg.qr import geqrf_p, householder_product, ormqr, qr
 from tracebridge.core.linalg.svd import svd
 from tracebridge.core.linalg.triangular import triangular_solve
 from tracebridge.scipy.linalg._exponential import expm
@@ -198,6 +198,12 @@ def _qr(x: Value, mode: str = "reduced") -> tuple[Any, Any]:
     return (_empty(x) if mode == "r" else q), r
 
 
+def _reflected(a: Value, taus: Value, c: Value, left: bool = True, transpose: bool = False) -> Any:
+    """A product with the reflectors, of which there may be fewer than columns."""
+    k = taus.shape[-1]
+    return ormqr(a[..., :k], taus, c, left=left, transpose=transpose)
+
+
 def _triangle(
     a: Value, b: Value, *, upper: bool, left: bool = True, unitriangular: bool = False
 ) -> Any:
@@ -242,6 +248,8 @@ ROWS: Final[dict[str, Operator]] = {
     "_linalg_eigvals.default": _eigvals,
     "_linalg_svd.default": _svd,
     "linalg_qr.default": _qr,
+    "geqrf.default": lambda x: tuple(geqrf_p.bind(x, pivoting=False)),
+    "ormqr.default": _reflected,
     "linalg_lu.default": _lu,
     "linalg_lu_factor_ex.default": _lu_factor,
     "linalg_lu_solve.default": _lu_solve,

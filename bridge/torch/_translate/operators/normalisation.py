@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final
 
+import numpy as np
+
 import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
 from tracebridge.core.ir.value import Value
@@ -79,6 +81,14 @@ def _no_training(
     return _batch_norm(x, weight, bias, mean, var, False, momentum, eps)[:3]
 
 
+def _with_update(
+    x: Value, weight: Value | None, bias: Value | None, mean: Any, var: Any, momentum: Any, eps: Any
+) -> tuple[Any, ...]:
+    """As in training; the fourth result is memory that GPUs keep for the pullback."""
+    *found, mean, var = _batch_norm(x, weight, bias, mean, var, True, momentum, eps)
+    return *found, tnp.zeros((0,), np.uint8), mean, var
+
+
 def _layer_norm(
     x: Value, shape: Sequence[Any], weight: Value | None, bias: Value | None, eps: Any
 ) -> tuple[Any, Any, Any]:
@@ -132,6 +142,7 @@ def _native_group_norm(
 
 
 ROWS: Final[dict[str, Operator]] = {
+    "_batch_norm_with_update_functional.default": _with_update,
     "_native_batch_norm_legit.no_stats": _without_stats,
     "_native_batch_norm_legit_functional.default": _batch_norm,
     "_native_batch_norm_legit_no_training.default": _no_training,

@@ -87,6 +87,10 @@ def _bucketize(x: Value, edges: Value, *, out_int32: bool = False, right: bool =
     return flat.reshape(x.shape)
 
 
+def _bucket_of_one(x: float, edges: Value, **options: Any) -> Any:
+    return _bucketize(tnp.asarray(cast(x, edges.dtype)), edges, **options)
+
+
 def _searchsorted(
     edges: Value,
     x: Value,
@@ -196,6 +200,7 @@ ROWS: Final[dict[str, Operator]] = {
     "mode.default": _mode,
     "adaptive_max_pool2d.default": _adaptive_max_pool(2),
     "adaptive_max_pool3d.default": _adaptive_max_pool(3),
+    "bucketize.Scalar": _bucket_of_one,
     "bucketize.Tensor": _bucketize,
     "cummax.default": _running_extreme(lax.cummax),
     "cummin.default": _running_extreme(lax.cummin),

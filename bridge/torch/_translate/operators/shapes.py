@@ -321,6 +321,7 @@ ROWS: Final[dict[str, Operator]] = {
     "full.default": _full,
     "full_like.default": _full_like,
     "new_empty.default": _new_filled(0),
+    "new_empty_strided.default": lambda x, size, stride, **kw: _new_filled(0)(x, size, **kw),
     "new_full.default": _new_full,
     "new_ones.default": _new_filled(1),
     "new_zeros.default": _new_filled(0),
