@@ -79,6 +79,14 @@ def _is_number(argument: Any) -> bool:
     return expr is not None and any([symbol_is_type(s, _OF_VALUES) for s in expr.free_symbols])
 
 
+def _is_sized_by_values(node: torch.fx.Node) -> bool:
+    """Whether a size of the result is one that torch does not know before values are there."""
+    value = node.meta.get("val")
+    sizes = value.shape if isinstance(value, torch.Tensor) else ()
+    symbols = [n.node.expr.free_symbols for n in sizes if isinstance(n, torch.SymInt)]
+    return any([symbol_is_type(s, _OF_VALUES) for found in symbols for s in found])
+
+
 def _indices(node: torch.fx.Node) -> list[Any]:
     given: Any = node.args[1]
     return list(given)
@@ -91,6 +99,8 @@ def _depends_on_values(node: torch.fx.Node) -> bool:
     if node.target is _INDEX:
         indices = [getattr(i, "meta", {}).get("val") for i in _indices(node)]
         return any([getattr(i, "dtype", None) == torch.bool for i in indices])
+    if node.target is _SLICE:
+        return _is_sized_by_values(node)
     return node.target in _DATA_DEPENDENT
 
 

@@ -216,6 +216,8 @@ def special() -> list[Case]:
             for mode in ("prod", "mean", "amax", "amin")
             for own in (True, False)
         ],
+        *[case(f"index_{name}", r(), 0, torch.tensor([0]), r()) for name in ("add", "copy")],
+        case("index_reduce", r(), 0, torch.tensor(0), r(), "prod"),
         case("put", square, torch.tensor([[0, 7], [-1, 2]]), r(2, 2)),
         case("put", square, torch.tensor([0, 7, 7]), r(3), True),
         case("repeat_interleave.Tensor", torch.tensor([1, 0, 3]), output_size=4),

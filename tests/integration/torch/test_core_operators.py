@@ -200,7 +200,7 @@ class MoreDraws(nn.Module):
     moments: ClassVar = {
         "poisson": (3, 3), "binomial": (4, 2.4), "gamma": (2.5, 2.5), "dirichlet": (0.25, 0.0375),
         "one": (1.5, 0.85), "two": (1.196, 0.04), "geometric": (2, 2), "log_normal": (1.02, 0.0424),
-        "around": (1, 4), "spread": (2, 8),
+        "around": (1, 4), "numbers": (0.5, 4), "spread": (2, 8),
     }  # fmt: skip
 
     def forward(self, x: torch.Tensor) -> Any:
@@ -216,6 +216,7 @@ class MoreDraws(nn.Module):
             "geometric": fresh.clone().geometric_(0.5),
             "log_normal": fresh.clone().log_normal_(0, 0.2),
             "around": torch.normal(x, 2.0),
+            "numbers": torch.normal(0.5, 2.0, x.shape),
             "spread": torch.normal(1.0, 2 * x) + torch.normal(x, 2 * x),
             "cauchy": fresh.clone().cauchy_(1, 2),
         }

@@ -219,6 +219,17 @@ def test_shapes_by_values_say_so() -> None:
         from_module(Layer(counted), (torch.ones(2, 3),))
 
 
+def test_parts_cut_at_values_say_so() -> None:
+    """The sizes of the parts are values; they used to fail when the program ran."""
+
+    def parts(inner: Any, ends: torch.Tensor) -> Any:
+        del inner
+        return torch.tensor_split(torch.arange(4), ends)
+
+    with pytest.raises(ExportError, match="depends on values"):
+        from_module(Layer(parts), (torch.tensor([1, 3]),))
+
+
 # Core operators without a row, and why none is needed.
 _WITHOUT = {
     "_adaptive_avg_pool2d_backward": "derivatives come from the engine",

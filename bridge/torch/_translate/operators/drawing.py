@@ -92,6 +92,18 @@ def _normal_by(key: Value, mean: Any, std: Any = 1.0, generator: object = None) 
     return _normal(key, mean, mean, std)
 
 
+def _normal_of(
+    key: Value,
+    mean: float,
+    std: float,
+    size: Sequence[Any],
+    *,
+    dtype: torch.dtype | None = None,
+    **_: object,
+) -> Any:
+    return _normal(key, tnp.zeros(tuple(size), as_numpy_dtype(dtype)), mean, std)
+
+
 def _exponential(key: Value, x: Value, rate: float = 1.0, *, generator: object = None) -> Any:
     return -tnp.log1p(-uniform(key, x.shape, x.dtype)) / cast(rate, x.dtype)
 
@@ -197,6 +209,7 @@ KEYED_ROWS: Final[dict[str, Operator]] = {
     "normal.Tensor_Tensor": _normal_by,
     "normal.Tensor_float": _normal_by,
     "normal.float_Tensor": _normal_by,
+    "normal.float_float": _normal_of,
     "normal_functional.default": _normal,
     "rrelu_with_noise_functional.default": _rrelu,
     "randint.low": _randint,

@@ -148,6 +148,16 @@ def _index_select(x: Value, dim: int, index: Value) -> Any:
     return tnp.take(x, index, axis=axis_of(dim, x.ndim), mode="clip") if x.ndim else x
 
 
+def _numbers_too(fun: Operator) -> Operator:
+    """An operator along an axis that takes numbers for arrays of one element, as torch does."""
+
+    def run(x: Value, dim: int, index: Value, source: Value, *args: Any, **options: Any) -> Any:
+        full, places, new = [v if v.ndim else tnp.reshape(v, (1,)) for v in (x, index, source)]
+        return tnp.reshape(fun(full, dim, places, new, *args, **options), x.shape)
+
+    return run
+
+
 def _along(method: str) -> Operator:
     """Writing whole slices at positions of one axis."""
 
@@ -249,10 +259,10 @@ ROWS: Final[dict[str, Operator]] = {
     "embedding_renorm.default": _embedding_renorm,
     "gather.default": _gather,
     "index.Tensor": _index,
-    "index_add.default": _along("add"),
-    "index_copy.default": _along("set"),
+    "index_add.default": _numbers_too(_along("add")),
+    "index_copy.default": _numbers_too(_along("set")),
     "index_put.default": _index_put,
-    "index_reduce.default": _index_reduce,
+    "index_reduce.default": _numbers_too(_index_reduce),
     "index_select.default": _index_select,
     "masked_scatter.default": _masked_scatter,
     "multilabel_margin_loss_forward.default": _multilabel_margin_loss,
