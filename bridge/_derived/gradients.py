@@ -32,8 +32,14 @@ def with_gradients(primal: Jaxpr, active: Mask, cotangents: Mask) -> Jaxpr:
 
 
 def gradients(primal: Jaxpr, active: Mask, cotangents: Mask) -> Jaxpr:
-    """``(inputs, cotangents) -> gradients of active inputs``."""
-    whole = with_gradients(primal, active, cotangents)
+    """``(inputs, cotangents) -> gradients of active inputs``.
+
+    The forward pass has had the effects of the function: what is computed again has none.
+    """
+    if primal.effects:
+        whole = _stage_gradients(inline_calls(primal), active, cotangents, again=True)
+    else:
+        whole = with_gradients(primal, active, cotangents)
     n = len(primal.outs)
     used = tuple([i >= n for i in range(len(whole.outs))])
     return dce_jaxpr(whole, used, keep_in=True)[0]
@@ -86,8 +92,14 @@ def jvp_by_gradients(primal: Jaxpr, nonzero: Mask) -> Jaxpr:
     return stage(run, [*primal.in_avals, *given_avals], primal.debug, locate=False)
 
 
-def _stage_gradients(primal: Jaxpr, active: Mask, cotangents: Mask) -> Jaxpr:
+def _stage_gradients(
+    primal: Jaxpr, active: Mask, cotangents: Mask, *, again: bool = False
+) -> Jaxpr:
     parts = linearize_jaxpr(primal, active)
+    forward = parts.primal
+    if again:
+        everything = (True,) * len(forward.outs)
+        forward = dce_jaxpr(forward, everything, keep_in=True, keep_effects=False)[0]
     has_cotangent = [
         c and nz and is_inexact(a.dtype)
         for c, nz, a in zip(cotangents, parts.nonzero_out, primal.out_avals, strict=True)
@@ -102,7 +114,7 @@ def _stage_gradients(primal: Jaxpr, active: Mask, cotangents: Mask) -> Jaxpr:
     def run(*values: Any) -> list[Any]:
         process = current_trace().process
         xs = values[:n_in]
-        results = eval_jaxpr(parts.primal, process, xs)
+        results = eval_jaxpr(forward, process, xs)
         residuals = [xs[i] for i in parts.forwarded] + results[n_out:]
         cts: list[Any] = []
         given_cts = iter(values[n_in:])

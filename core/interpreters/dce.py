@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tracebridge.core.ir.jaxpr import Jaxpr, jaxprs_in_params
+from tracebridge.core.ir.jaxpr import ClosedJaxpr, Jaxpr, jaxprs_in_params
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Application
@@ -16,8 +16,9 @@ def dce_jaxpr(
     """``jaxpr`` reduced to the results ``used_out``, and which inputs it still needs.
 
     Inputs that are not needed are dropped unless ``keep_in``. Equations with effects are needed
-    unless ``keep_effects`` is off, for programs that repeat what another one does. Higher-order
-    primitives with a method ``dce(used_outs, application)`` shrink their own Jaxprs.
+    unless ``keep_effects`` is off, also inside of loops and branches, for programs that repeat
+    what another one does. Higher-order primitives with a method ``dce(used_outs, application)``
+    shrink their own Jaxprs.
     """
     key = ("dce", used_out, keep_in, keep_effects)
     found = jaxpr.cache.get(key)
@@ -68,6 +69,8 @@ def _dce(
             app, keep_args, keep_outs = app.primitive.dce(used, app)
             idx = tuple([i for i, keep in zip(idx, keep_args, strict=True) if keep])
             outs = [o for o, keep in zip(outs, keep_outs, strict=True) if keep]
+        if app.effects and not keep_effects:
+            app = _without_effects(app)
         for i in idx:
             live[i] = True
         kept.append((app, idx, outs, k))
@@ -75,6 +78,22 @@ def _dce(
     used_in = tuple(live[: jaxpr.n_in])
     kept_in = [keep_in or u for u in used_in]
     return _renumber(jaxpr, kept, kept_in, live, used_out), used_in
+
+
+def _without_effects(app: Application) -> Application:
+    """An equation whose Jaxprs have no effects but those that their results need."""
+
+    def quiet(value: Any) -> Any:
+        if type(value) is Jaxpr:
+            return dce_jaxpr(value, (True,) * len(value.outs), True, keep_effects=False)[0]
+        if type(value) is ClosedJaxpr:
+            return ClosedJaxpr(quiet(value.jaxpr))
+        return tuple([quiet(v) for v in value]) if type(value) is tuple else value
+
+    if not jaxprs_in_params(app.params):
+        return app
+    params = {name: quiet(value) for name, value in app.params.items()}
+    return app.primitive.application(app.avals, params)
 
 
 def _renumber(

@@ -100,3 +100,22 @@ def test_loops_shrink_their_carry() -> None:
     np.testing.assert_allclose(total, np.sum(xs), rtol=1e-6)
     expected = np.sin(np.cumsum(np.concatenate([[0.0], xs[:-1]])))
     np.testing.assert_allclose(ys, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_effects_go_from_loops_of_programs_that_repeat_others() -> None:
+    """Without ``keep_effects`` callbacks inside of a loop are dropped with those beside it."""
+
+    def f(xs: Any) -> Any:
+        def body(c: Any, x: Any) -> Any:
+            tb.debug.callback(print, x)
+            return c + x, None
+
+        return tb.lax.scan(body, 0.0, xs)[0]
+
+    xs = array((4,), 1, "float32")
+    jaxpr = tb.make_jaxpr(f)(xs).jaxpr
+    kept, _ = dce_jaxpr(jaxpr, (True,))
+    quiet, _ = dce_jaxpr(jaxpr, (True,), keep_effects=False)
+    assert kept.effects
+    assert not quiet.effects
+    np.testing.assert_allclose(run_jaxpr(quiet, xs), [np.sum(xs)], rtol=1e-6)

@@ -111,3 +111,26 @@ def test_functional_call_and_stacked_modules():
         return func.vmap(call, (0, 0, None))(params, buffers, X)
 
     check(use)
+
+
+def test_effects_happen_once_where_gradients_compute_a_function_again():
+    """Callbacks belong to the forward pass; each level used to repeat them."""
+    seen = []
+
+    @wrap
+    def watched(x):
+        tb.debug.callback(seen.append, x)
+        return tnp.sum(tnp.sin(x))
+
+    def calls(use):
+        seen.clear()
+        use()
+        return len(seen)
+
+    x = torch.tensor([0.5, 1.0])
+    wanted = x.clone().requires_grad_()
+    grad = torch.func.grad
+    assert 1 == calls(lambda: grad(watched)(x))
+    assert 1 == calls(lambda: grad(lambda x: grad(watched)(x).sum())(x))
+    assert 2 == calls(lambda: torch.func.vmap(grad(watched))(torch.stack([x, x])))
+    assert 1 == calls(lambda: torch.autograd.grad(watched(wanted), wanted, create_graph=True))
