@@ -40,9 +40,14 @@ class CallContext(AutogradContext, Protocol):
 
 
 class SlopesContext(AutogradContext, Protocol):
-    """What a call in a level of torch.func keeps: gradients that are there already, or None."""
+    """What a call in a level of torch.func keeps.
+
+    ``slopes`` are gradients that are there already, or None; ``unread`` the inputs that no
+    gradient is computed from, which may change.
+    """
 
     slopes: Sequence[Any] | None
+    unread: Sequence[Any]
 
     @property
     def next_functions(self) -> Sequence[tuple[Any, int]]:

@@ -8,17 +8,18 @@ it notes in levels.py, where it is found in half the time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, final
 
 import torch
 
 from tracebridge._derived.dependence import attached, paths_of, reached
-from tracebridge._derived.families import Family, Mask, ruled_handle
+from tracebridge._derived.families import Avals, Family, Mask, ruled_handle
 from tracebridge.core.config.settings import current_settings
 from tracebridge.core.config.state import state
 from tracebridge.core.config.values import tracing_key
 from tracebridge.core.errors.filtering import hide_internal_frames
+from tracebridge.core.interpreters.dce import dce_jaxpr
 from tracebridge.interop.torch_adapter import check_has_values
 from tracebridge.torch._crossing.dense import alive
 from tracebridge.torch._crossing.numbers import aval_of
@@ -49,6 +50,7 @@ from tracebridge.torch._eager.through_operator import apply_operator
 from tracebridge.torch._eager.visible import event_name
 
 if TYPE_CHECKING:
+    from tracebridge.core.ir.jaxpr import Jaxpr
     from tracebridge.torch._contexts import SlopesContext
 
 _FUNCTION: Any = torch.autograd.Function
@@ -139,7 +141,7 @@ class Differentiation:
 
     __slots__ = (
         "active", "apply", "attached", "call", "family", "key", "paths", "pullbacks", "ruled",
-        "settings", "slopes",
+        "settings", "slopes", "unread",
     )  # fmt: skip
 
     def __init__(self, family: Family, xs: Tensors, wanted: Mask, call: Apply) -> None:
@@ -147,7 +149,8 @@ class Differentiation:
         self.call = call
         # A pullback is derived under the options of its forward pass.
         self.settings = current_settings()
-        program = family.program(tuple([aval_of(x) for x in xs]))
+        avals = tuple([aval_of(x) for x in xs])
+        program = family.program(avals)
         self.paths = paths_of(program)
         self.active = reached(wanted, self.paths, (True,) * len(self.paths))
         self.attached = attached(self.active, self.paths)
@@ -155,6 +158,7 @@ class Differentiation:
         self.ruled = family.child(ruled_handle("", self.active)[2:])
         # By the results that have cotangents: the inputs that get gradients, and of whom.
         self.pullbacks: dict[Mask, tuple[Mask, Family]] = {}
+        self.unread = self._unread(avals, program)
         self.slopes = slopes_of(family, program, self.active, self.attached, call)
         # Not called if nothing is active.
         self.apply = _node_apply(self)
@@ -166,6 +170,19 @@ class Differentiation:
             wanted = reached(self.active, self.paths, mask)
             found = self.pullbacks[mask] = wanted, self.family.vjp(wanted, mask)
         return found
+
+    def _unread(self, avals: Avals, program: Jaxpr) -> list[int]:
+        """The inputs that no gradient depends on, of whatever order: they may change in between."""
+        if not any(self.active):
+            return []
+        pairs = zip(program.out_avals, self.attached, strict=True)
+        cotangents = [a.strong for a, here in pairs if here]
+        try:
+            pullback = self.pullback(self.attached)[1].program((*avals, *cotangents))
+        except Exception:  # noqa: BLE001 - rules of users raise anything: when gradients are asked for
+            return []
+        _, used = dce_jaxpr(pullback, (True,) * len(pullback.outs), keep_in=True)
+        return [i for i in range(len(avals)) if not used[i]]
 
     def clear(self) -> None:
         """Nothing here waits for a backward pass."""
@@ -189,10 +206,14 @@ def _node_apply(here: Differentiation) -> Callable[..., Any]:
     pulled = Levels.of(here.pullback(everything)[1], here.call)
     pull, pull_below = pulled.anywhere, pulled.lowered
     sources = [i for i, kept in enumerate(here.attached) if kept]
-    slopes = here.slopes
+    slopes, unread = here.slopes, here.unread
 
     def forward(ctx: SlopesContext, level: int, *xs: torch.Tensor) -> Tensors:
-        ctx.save_for_backward(*xs)
+        if unread:
+            ctx.unread = [xs[i] for i in unread]
+            ctx.save_for_backward(*[x for i, x in enumerate(xs) if i not in unread])
+        else:
+            ctx.save_for_backward(*xs)
         ctx.set_materialize_grads(False)
         ctx.slopes = outs = None
         if level == 1 and slopes is not None and slopes.wanted:
@@ -205,6 +226,8 @@ def _node_apply(here: Differentiation) -> Callable[..., Any]:
 
     def backward(ctx: SlopesContext, *grads: Any) -> tuple[Any, ...]:
         saved = ctx.saved_tensors
+        if unread:
+            saved = _with_unread(saved, ctx.unread, unread)
         try:
             cotangents = [grads[i] for i in sources]
             known = all([g is not None for g in cotangents]) and tracing_key() == key
@@ -231,6 +254,14 @@ def _node_apply(here: Differentiation) -> Callable[..., Any]:
     }
     named = type(_FUNCTION)(event_name(here.family.name), (_FUNCTION,), rules)
     return super(_FUNCTION, named).apply
+
+
+def _with_unread(saved: Tensors, others: Tensors, places: Sequence[int]) -> Tensors:
+    """All inputs in order: those that were saved, and ``others`` at ``places``."""
+    xs = list(saved)
+    for place, x in zip(places, others, strict=True):
+        xs.insert(place, x)
+    return xs
 
 
 def _in_full(here: Differentiation, saved: Tensors, grads: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -69,6 +69,7 @@ def factors() -> list[Case]:
         case("ormqr", r(2, 3, 3), r(2, 3), r(2, 2, 3), False, True),
         case("linalg_pinv.atol_rtol_tensor", r(2, 4, 3)),
         case("linalg_pinv.atol_rtol_tensor", _definite(3), hermitian=True),
+        case("linalg_pinv.atol_rtol_tensor", torch.complex(r(3, 3), r(3, 3)), hermitian=True),
         case(
             "linalg_pinv.atol_rtol_tensor",
             torch.diag(torch.tensor([3.0, 1.0, 0.01])),
@@ -174,6 +175,7 @@ def masks() -> list[Case]:
         case("index_put", x, [None, both[0, :, None] & torch.ones(2, dtype=torch.bool)], r(3, 4)),
         case("index_put", x, [None, None, torch.tensor([False, True])], r(4, 1), True),
         case("index_put", x, [torch.zeros(3, dtype=torch.bool)], r(1, 4, 2)),
+        case("masked_scatter", r(4), both, r(12)),
     ]
 
 

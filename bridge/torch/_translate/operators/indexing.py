@@ -179,7 +179,7 @@ def _slice_scatter(
 
 
 def _masked_scatter(x: Value, mask: Value, source: Value) -> Any:
-    mask = tnp.broadcast_to(mask, x.shape)
+    x, mask = tnp.broadcast_arrays(x, mask)
     places = tnp.cumsum(cast(tnp.reshape(mask, (-1,)), np.dtype(np.int64))) - 1
     values = tnp.take(tnp.reshape(source, (-1,)), tnp.maximum(places, 0), mode="clip")
     return tnp.where(mask, tnp.reshape(values, x.shape), x)

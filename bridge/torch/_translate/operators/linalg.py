@@ -223,7 +223,8 @@ def _old_triangle(
 
 
 def _pinv(x: Value, *, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Any:
-    del hermitian  # no effect on the result
+    if hermitian:  # torch reads the lower triangle, and differentiates as if it read all
+        x = x + lax.stop_gradient(_hermitian(x, lower=True) - x)
     if rtol is None:
         rtol = max(x.shape[-2:]) * float(tnp.finfo(x.dtype).eps) if atol is None else 0.0
     if atol is not None:
