@@ -16,6 +16,7 @@ from tracebridge._api.derivatives.jvp import jvp
 from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
+from tracebridge.core.errors.user_warnings import warn_user
 from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.linalg.determinants import det_p, parity
 from tracebridge.core.linalg.family import check_square, matrices, rounded
@@ -45,20 +46,36 @@ def square(name: str, a: Any) -> tuple[Any, Any]:
     return x, dtype
 
 
-def system(name: str, a: Any, b: Any) -> tuple[Any, Any, Any, bool]:
-    """Matrices, right-hand sides as matrices, the dtype of results, whether it was a vector."""
+def _one_vector_each(a: Any, b: Any) -> bool:
+    """Whether there may be one vector for each matrix."""
+    return 1 < b.aval.ndim == a.aval.ndim - 1 and a.aval.shape[-1] == b.aval.shape[-1]
+
+
+def system(name: str, a: Any, b: Any, *, vectors: bool = False) -> tuple[Any, Any, Any, bool]:
+    """Matrices, right-hand sides as matrices, the dtype of results, whether it was a vector.
+
+    With ``vectors`` what may be one vector for each matrix is taken for that, with a warning.
+    """
     a, b = promote_inexact(a, b)
     is_vector = b.aval.ndim == 1
+    if vectors and _one_vector_each(a, b):
+        warn_user(
+            f"{name}: {b.aval.str_short()} is taken for one vector for each matrix of "
+            f"{a.aval.str_short()}. This will change; give columns, b[..., None], and take the "
+            "last axis off the result",
+            FutureWarning,
+        )
+        is_vector = True
     if is_vector:
-        b = lax.expand_dims(b, (1,))
+        b = lax.expand_dims(b, (b.aval.ndim,))
     check_square(name, a.aval)
     if b.aval.ndim < 2:
         msg = f"{name}: the right-hand side is {b.aval.str_short()}, expected at least 1 axis"
         raise RankError(msg)
     if a.aval.shape[-1] != b.aval.shape[-2]:
         msg = f"{name}: the matrix is {a.aval.str_short()}, the other {b.aval.str_short()}"
-        vectors = b.aval.ndim == a.aval.ndim - 1 and a.aval.shape[-1] == b.aval.shape[-1]
-        hint = "give each matrix its vector as a column, b[..., None]" if vectors else ""
+        columns = "give each matrix its vector as a column, b[..., None]"
+        hint = columns if _one_vector_each(a, b) else ""
         raise ShapeMismatchError(msg, expected=f"{a.aval.shape[-1]} rows", hint=hint)
     batch = broadcast_shape(name, [a.aval.shape[:-2], b.aval.shape[:-2]])
     a = broadcast_to(a, (*batch, *a.aval.shape[-2:]))

@@ -39,7 +39,7 @@ def _solve(a: Value, b: Value, lower: bool, positive: bool) -> Any:
 
 
 def _cho_solve(c: Value, b: Value, lower: bool) -> Any:
-    c, b, dtype, is_vector = system("cho_solve", c, b)
+    c, b, dtype, is_vector = system("cho_solve", c, b, vectors=True)
     return finished(cholesky_solution(c, b, lower=lower), dtype, is_vector)
 
 
@@ -48,13 +48,13 @@ def _lu_solve(factors: Value, pivots: Value, b: Value, trans: int) -> Any:
     order = lu_pivots_to_permutation_p.bind(
         lax.convert_element_type(pivots, "int32"), permutation_size=size
     )
-    factors, b, dtype, is_vector = system("lu_solve", factors, b)
+    factors, b, dtype, is_vector = system("lu_solve", factors, b, vectors=True)
     order = broadcast_to(order, (*b.aval.shape[:-2], size))
     return finished(lu_solution(factors, order, b, trans), dtype, is_vector)
 
 
 def _solve_triangular(a: Value, b: Value, trans: int, lower: bool, unit: bool) -> Any:
-    a, b, dtype, is_vector = system("solve_triangular", a, b)
+    a, b, dtype, is_vector = system("solve_triangular", a, b, vectors=True)
     x = triangular_solve(
         a,
         b,
@@ -105,7 +105,9 @@ def cho_solve(
 
     Args:
         c_and_lower: what ``cho_factor`` gave.
-        b: one vector of shape ``(n,)``, or matrices of shape ``(..., n, k)``.
+        b: one vector of shape ``(n,)``, or matrices of shape ``(..., n, k)``. With one axis less
+            than the matrices and ``n`` for the last: a vector for each of them, with a
+            FutureWarning.
         overwrite_b: no effect.
         check_finite: no effect.
 
@@ -143,7 +145,9 @@ def lu_solve(
 
     Args:
         lu_and_piv: what ``lu_factor`` gave.
-        b: one vector of shape ``(n,)``, or matrices of shape ``(..., n, k)``.
+        b: one vector of shape ``(n,)``, or matrices of shape ``(..., n, k)``. With one axis less
+            than the matrices and ``n`` for the last: a vector for each of them, with a
+            FutureWarning.
         trans: 0; 1 to solve with the transposed, 2 with the adjoint of ``a``.
         overwrite_b: no effect.
         check_finite: no effect.
@@ -222,7 +226,9 @@ def solve_triangular(
 
     Args:
         a: matrices of shape ``(..., n, n)``.
-        b: one vector of shape ``(n,)``, or matrices of shape ``(..., n, k)``.
+        b: one vector of shape ``(n,)``, or matrices of shape ``(..., n, k)``. With one axis less
+            than the matrices and ``n`` for the last: a vector for each of them, with a
+            FutureWarning.
         trans: 0 or ``"N"``; 1 or ``"T"`` for the transposed, 2 or ``"C"`` for the adjoint.
         lower: which triangle of ``a`` is read.
         unit_diagonal: whether the diagonal is taken for ones, and not read.

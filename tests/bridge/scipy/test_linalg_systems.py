@@ -232,3 +232,18 @@ def test_errors(run: Any, error: type[Exception]) -> None:
     """Shapes that do not fit, and choices that do not exist."""
     with pytest.raises(error):
         run()
+
+
+def test_a_vector_for_each_matrix() -> None:
+    """Solvers by factors take one vector for each matrix, and warn; columns are never doubtful."""
+    with tb.enable_x64(True):
+        lower, b = np.tril(A), RANDOM.normal(size=(3, 4))
+        pivots = np.tile(np.arange(4, dtype=np.int32), (3, 1))
+        for solver in (
+            lambda b: sla.solve_triangular(lower, b, lower=True),
+            lambda b: sla.cho_solve((lower, True), b),
+            lambda b: sla.lu_solve((A, pivots), b),
+        ):
+            with pytest.warns(FutureWarning, match="one vector for each matrix"):
+                found = solver(b)
+            close(found, solver(b[..., None])[..., 0])
