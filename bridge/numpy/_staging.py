@@ -14,7 +14,7 @@ from tracebridge.core.dtypes.canonicalize import canonicalize_explicit
 from tracebridge.core.errors.tracer_errors import ConcretizationTypeError
 from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.tracer import Tracer
-from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.ir.typeof import ARRAY_METHODS, as_value
 from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.accepted_dtypes import check_ordinary
 from tracebridge.core.lax.contract.precision import PrecisionLike, canonical_precision
@@ -62,6 +62,14 @@ def static_precision(name: str, precision: PrecisionLike) -> Any:
 def value_of(x: object) -> Any:
     """``x`` as a value (arrays and tracers as they are)."""
     return x if issubclass(type(x), EngineValue) else as_value(x)
+
+
+def unwrapped(x: Any) -> Any:
+    """The value for which an object of another class stands; other objects as they are.
+
+    Where NumPy looks at an argument first: it would make an array of objects of it.
+    """
+    return value_of(x) if any([hasattr(type(x), name) for name in ARRAY_METHODS]) else x
 
 
 def settled(x: Any) -> Any:

@@ -23,7 +23,7 @@ from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.core.symbolic.dims import Dim
 from tracebridge.numpy._promote import broadcast_to, normalize_axis
-from tracebridge.numpy._staging import concrete, is_traced, settled, value_of
+from tracebridge.numpy._staging import concrete, is_traced, settled, unwrapped, value_of
 from tracebridge.numpy.creation import canonical_shape
 from tracebridge.numpy.indexing_functions import take
 from tracebridge.numpy.searching import search_halving
@@ -177,7 +177,7 @@ def delete(
     """
     x, where = _flatten_unless(value_of(arr), axis, "delete")
     size = x.aval.shape[where]
-    obj = settled(obj)
+    obj = settled(unwrapped(obj))
     if is_traced(obj):
         if (obj.aval.ndim and not assume_unique_indices) or not is_integer(obj.aval.dtype):
             concrete(
@@ -264,6 +264,7 @@ def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None)
     new = value_of(values)
     if isinstance(obj, slice):
         obj = np.arange(size, dtype=np.int32)[obj]
+    obj = unwrapped(obj)
     places = settled(value_of(obj if issubclass(type(obj), EngineValue) else np.asarray(obj)))
     if places.aval.size == 0:
         return x

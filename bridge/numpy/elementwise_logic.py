@@ -35,7 +35,7 @@ from tracebridge.numpy._promote import (
     promote_numeric,
     promoted_operands,
 )
-from tracebridge.numpy._staging import binary_function, unary_function
+from tracebridge.numpy._staging import binary_function, unary_function, unwrapped
 from tracebridge.numpy._universal import universal_binary
 from tracebridge.numpy.elementwise_extrema import lexicographic
 
@@ -402,6 +402,7 @@ def iscomplexobj(x: object) -> bool:
     >>> tnp.iscomplexobj(tnp.array([1 + 0j]))
     True
     """
+    x = unwrapped(x)
     found = dtype_of(x) if hasattr(x, "dtype") or is_python_scalar(x) else np.asarray(x).dtype
     return found.kind != "O" and is_complex(found)
 

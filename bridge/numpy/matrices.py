@@ -20,7 +20,7 @@ from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.core.symbolic.dims import Dim
 from tracebridge.numpy._promote import broadcast_to, normalize_axis, promote_numeric, strongly
-from tracebridge.numpy._staging import is_traced
+from tracebridge.numpy._staging import is_traced, unwrapped
 from tracebridge.numpy.creation import canonical_shape, traced_offset
 
 _INT32 = np.dtype(np.int32)
@@ -240,6 +240,7 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Array:
     >>> tnp.vander(tnp.array([2, 3]), 3).tolist()
     [[4, 2, 1], [9, 3, 1]]
     """
+    x = unwrapped(x)
     count = (x.shape[0] if hasattr(x, "shape") and x.shape else 0) if N is None else N
     columns = index_of(count, "vander", "count")
     if columns < 0:

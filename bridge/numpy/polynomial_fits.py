@@ -22,7 +22,7 @@ from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy import linalg
 from tracebridge.numpy._promote import promote_inexact, strongly
-from tracebridge.numpy._staging import concrete, shape_of, value_of
+from tracebridge.numpy._staging import concrete, shape_of, unwrapped, value_of
 
 
 def _companion_values(p: Value) -> Any:
@@ -204,6 +204,7 @@ def polyfit(
     if degree < 0:
         msg = f"polyfit: deg={deg}, expected at least 0"
         raise ArgumentValueError(msg)
+    x, y = unwrapped(x), unwrapped(y)
     size = tnp.size(x)
     if rcond is None:
         rcond = size * float(finfo(tnp.result_type(x, y, 1.0)).eps)

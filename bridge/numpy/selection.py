@@ -28,7 +28,14 @@ from tracebridge.numpy._promote import (
     promote_dtypes,
 )
 from tracebridge.numpy._ranges import wrapped
-from tracebridge.numpy._staging import concrete, is_traced, settled, shape_of, value_of
+from tracebridge.numpy._staging import (
+    concrete,
+    is_traced,
+    settled,
+    shape_of,
+    unwrapped,
+    value_of,
+)
 from tracebridge.numpy.elementwise_logic import truth
 from tracebridge.numpy.indexing_functions import in_range, take, take_rows_of
 from tracebridge.numpy.joining import array_sequence
@@ -198,6 +205,7 @@ def piecewise(
 
 def _condition_list(x: Any, condlist: Any) -> list[Any]:
     if isinstance(condlist, list | tuple):
+        condlist = [unwrapped(c) for c in condlist]
         if condlist and not hasattr(condlist[0], "shape") and x.aval.ndim:
             # A plain list of bools is one condition.
             return [np.asarray(condlist)]

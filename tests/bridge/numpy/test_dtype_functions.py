@@ -69,6 +69,25 @@ def test_isscalar_of_what_stands_for_an_array(shape):
     assert (shape == ()) == tnp.isscalar(stand_in)
 
 
+@pytest.mark.parametrize(
+    ("call", "args"),
+    [
+        (lambda x: tnp.iscomplexobj(x), [1j]),
+        (lambda x: tnp.vander(x), [2.0, 3.0]),
+        (lambda x: tnp.delete(tnp.arange(4), x), [0, 2]),
+        (lambda x: tnp.insert(tnp.arange(4), x, 9), [0, 2]),
+        (lambda x: tnp.piecewise(tnp.arange(2.0), [x], [tnp.exp]), [True, False]),
+        (lambda x: tnp.polyfit(x, x, 0), [1.0, 2.0]),
+    ],
+)
+def test_what_stands_for_an_array_is_not_shown_to_numpy(call, args):
+    """Functions that look at the dtype, shape or elements of an argument look at the array."""
+    x = tnp.array(args)
+    stand_in = type("StandIn", (), {"__jax_array__": lambda self: x})()
+
+    assert np.asarray(call(x)).tolist() == np.asarray(call(stand_in)).tolist()
+
+
 @pytest.mark.parametrize("dtype", ["float16", "float32", "bfloat16"])
 def test_finfo(dtype):
     """The limits are NumPy's and ml_dtypes'."""
