@@ -28,7 +28,8 @@ from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.batch_util import move_batch_axis
 from tracebridge.core.lax.families import batch_elementwise, common_shape, operands
 from tracebridge.core.lax.sharding_constraint import constrained_result
-from tracebridge.core.mlir.attrs import i64_array
+from tracebridge.core.mlir.attrs import boolean, i32, i64_array, string
+from tracebridge.core.symbolic.dims import is_static
 from tracebridge.core.util.public_path import public_path
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ class RngBitGenerator(Primitive):
 
         def condition(values: Sequence[IrValue]) -> Any:
             flag = ShapedArray((), np.dtype(np.bool_))
-            return ctx.compare(values[0], ctx.splat(count, _I32), flag, "LT")
+            return ctx.compare(values[0], ctx.dim(count), flag, "LT")
 
         def body(values: Sequence[IrValue]) -> list[Any]:
             step, *carried = values
@@ -200,9 +201,21 @@ class RngBitGenerator(Primitive):
             (drawn,) = ctx.lower_fun(
                 _halves, words, avals_in=[wide], shape=bits.shape, dtype=bits.dtype
             )
-        else:
+        elif is_static(bits.shape):
             new, drawn = ctx.op(
                 "stablehlo.rng_bit_generator", [key], [state, bits], attribute
+            ).results
+        else:
+            # The operation has no operand for sizes; StableHLO puts it in the place of this call
+            # as soon as they are known.
+            call = {
+                "call_target_name": string("stablehlo.dynamic_rng_bit_generator"),
+                "has_side_effect": boolean(False),
+                "api_version": i32(2),
+            }
+            sized = [key, ctx.shape_tensor(bits.shape)]
+            new, drawn = ctx.op(
+                "stablehlo.custom_call", sized, [state, bits], {**attribute, **call}
             ).results
         if key_aval.dtype == uint32:
             new = ctx.reshape(ctx.op1("stablehlo.bitcast_convert", [new], pairs), key_aval)
@@ -223,8 +236,7 @@ def _by_pairs(ctx: LoweringContext, bits: ShapedArray, algorithm: Any) -> bool:
     XLA:CPU computes each of the four words of a Philox block by a loop of its own, and all of a
     block for each; of words of 64 bits it makes two loops.
     """
-    static = all([type(n) is int for n in bits.shape])
-    if ctx.platform != "cpu" or not option("platform_rules") or not static:
+    if ctx.platform != "cpu" or not option("platform_rules") or not is_static(bits.shape):
         return False
     few = 0 in bits.shape or bits.dtype.itemsize == 8
     return not few and int(algorithm) != RandomAlgorithm.RNG_THREE_FRY

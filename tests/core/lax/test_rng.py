@@ -175,3 +175,21 @@ def test_rng_uniform() -> None:
         lax.rng_uniform(np.zeros(2, np.float32), 1.0, (3,))
     with pytest.raises(DtypeMismatchError, match="two real scalars of one dtype"):
         lax.rng_uniform(np.float32(0), np.int32(1), (3,))
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+def test_exported_bits_for_any_size(mapped: bool) -> None:
+    """A program for sizes that are not known yet draws what the call at a known size draws."""
+
+    def draw(keys: Any, x: Any) -> Any:
+        def one(key: Any) -> Any:
+            return lax.rng_bit_generator(key, x.shape)[1]
+
+        return tb.vmap(one)(keys) if mapped else one(keys[0])
+
+    keys = np.arange(8, dtype=U32).reshape(2, 4)
+    (size,) = tb.export.symbolic_shape("size")
+    program = tb.export.export(tb.jit(draw))(keys, tb.ShapeDtypeStruct((size,), "float32"))
+    x = np.ones(3, np.float32)
+
+    np.testing.assert_array_equal(draw(keys, x), program.call(keys, x))
