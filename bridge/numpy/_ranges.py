@@ -1,6 +1,7 @@
 """Python integers outside the range of the other operands' dtype, where they are no error.
 
-Arithmetic with such a number is refused. Choosing among arrays wraps it, as NumPy does, and
+Division, limits and the like with such a number are refused. Sums, products and bitwise
+operations wrap it, as they are modulo the range; choosing among arrays does, as NumPy; and
 comparing, limiting or searching with it has an exact result. Functions come here only after a
 range error, so that numbers that fit cost nothing.
 """

@@ -36,10 +36,16 @@ def unary_function(
 
 
 def binary_function(
-    implementation: Callable[[Any, Any], Any], name: str, doc: str
+    implementation: Callable[[Any, Any], Any],
+    name: str,
+    doc: str,
+    fitted: Callable[[Any], Any] | None = None,
 ) -> Callable[[Any, Any], Array]:
-    """The public function of two arrays that ``implementation`` (on values) describes."""
-    return named(binary(StagedFunction(implementation, name)), name, doc)
+    """The public function of two arrays that ``implementation`` (on values) describes.
+
+    ``fitted``: what to do with Python integers that do not fit; as for ``binary``.
+    """
+    return named(binary(StagedFunction(implementation, name), fitted), name, doc)
 
 
 def named(function: Any, name: str, doc: str) -> Any:

@@ -14,6 +14,7 @@ from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import broadcast_shape, broadcast_to, check_no_out, select
+from tracebridge.numpy._ranges import wrapped
 from tracebridge.numpy._staging import binary_function, named, unary_function, value_of
 
 KEYWORDS = """
@@ -40,10 +41,14 @@ def universal_unary(
 
 
 def universal_binary(
-    implementation: Callable[[Any, Any], Any], name: str, doc: str
+    implementation: Callable[[Any, Any], Any], name: str, doc: str, *, modular: bool = False
 ) -> Callable[..., Array]:
-    """The universal function of two arrays that ``implementation`` (on values) describes."""
-    plain = binary_function(implementation, name, doc)
+    """The universal function of two arrays that ``implementation`` (on values) describes.
+
+    ``modular``: of integers it is arithmetic modulo the number of values of the dtype, so that a
+    Python integer is as good as what it is congruent to.
+    """
+    plain = binary_function(implementation, name, doc, wrapped if modular else None)
     chosen = _staged_choice(plain, name)
 
     def call(

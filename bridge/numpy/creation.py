@@ -21,7 +21,12 @@ from tracebridge.core.dtypes.canonicalize import (
 from tracebridge.core.dtypes.dtypes import float0, is_inexact, is_integer, real_of
 from tracebridge.core.dtypes.promotion import promote
 from tracebridge.core.dtypes.weak_type import is_python_scalar, scalar_dtype
-from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, index_of
+from tracebridge.core.errors.argument_errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    IntegerRangeError,
+    index_of,
+)
 from tracebridge.core.errors.tracer_errors import ConcretizationTypeError
 from tracebridge.core.ir.aval import Shape, ShapedArray
 from tracebridge.core.ir.float0 import is_float0
@@ -42,6 +47,7 @@ from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.arrays.transfer import put_copies, put_made
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import broadcast_operands, members, promote_inexact
+from tracebridge.numpy._ranges import wrapped
 from tracebridge.numpy._staging import is_traced, settled
 from tracebridge.numpy._symbolic_ranges import symbolic_arange
 from tracebridge.numpy.conversion import asarray, on_device
@@ -134,6 +140,17 @@ def empty(
     return _constant("empty", shape, dtype, 0, device, out_sharding)
 
 
+def _fill(value: Any, statics: tuple[Any, ...]) -> Any:
+    """An array of one value; a Python integer wraps into the dtype that is asked for."""
+    try:
+        return _full_staged((value,), statics)
+    except IntegerRangeError:
+        fitting = wrapped((value, np.zeros((), statics[1])))
+        if fitting is None:
+            raise
+    return _full_staged((fitting[0],), statics)
+
+
 def full(
     shape: Any,
     fill_value: Any,
@@ -162,7 +179,7 @@ def full(
     if getattr(value, "ndim", 0):
         filled = _broadcast_full((value,), (sizes, kind))
     else:
-        filled = _full_staged((value,), (sizes, kind, weak))
+        filled = _fill(value, (sizes, kind, weak))
     return on_device(filled, device, out_sharding, "full")
 
 
@@ -197,10 +214,10 @@ def _filled_like(
     if is_free and type(a) is Array and a._sig.committed and not weak:
         place = a._sig.sharding
         # Made part by part: the whole of an array that is split may be too large for one device.
-        part = _full_staged((value,), (place.shard_shape(sizes), kind, weak))
+        part = _fill(value, (place.shard_shape(sizes), kind, weak))
         if type(part) is Array:
             return put_copies(part, ShapedArray(sizes, kind, weak), place)
-    filled = _full_staged((value,), (sizes, kind, weak))
+    filled = _fill(value, (sizes, kind, weak))
     aval = getattr(a, "aval", None)
     if not isinstance(aval, ShapedArray):
         return on_device(filled, device, out_sharding, name)

@@ -164,6 +164,7 @@ add = universal_binary(
     >>> tnp.add(tnp.array([1, 2]), 0.5).tolist()
     [1.5, 2.5]
     """,
+    modular=True,
 )
 subtract = universal_binary(
     promoted_operands("subtract", lambda x, y: lax.sub(x, y)),
@@ -174,6 +175,7 @@ subtract = universal_binary(
     >>> tnp.subtract(tnp.array([1, 2]), 1).tolist()
     [0, 1]
     """,
+    modular=True,
 )
 multiply = universal_binary(
     promoted_operands("multiply", _multiply),
@@ -184,6 +186,7 @@ multiply = universal_binary(
     >>> tnp.multiply(tnp.array([1, 2]), tnp.array([[3], [4]])).tolist()
     [[3, 6], [4, 8]]
     """,
+    modular=True,
 )
 true_divide = binary_function(
     inexact_operands("divide", lambda x, y: lax.div(x, y)),

@@ -173,6 +173,7 @@ bitwise_and = universal_binary(
     >>> int(tnp.bitwise_and(6, 3))
     2
     """,
+    modular=True,
 )
 bitwise_or = universal_binary(
     lambda x, y: lax.bitwise_or(*_integers("bitwise_or", x, y)),
@@ -183,6 +184,7 @@ bitwise_or = universal_binary(
     >>> int(tnp.bitwise_or(6, 3))
     7
     """,
+    modular=True,
 )
 bitwise_xor = universal_binary(
     lambda x, y: lax.bitwise_xor(*_integers("bitwise_xor", x, y)),
@@ -193,6 +195,7 @@ bitwise_xor = universal_binary(
     >>> int(tnp.bitwise_xor(6, 3))
     5
     """,
+    modular=True,
 )
 bitwise_not = unary_function(
     lambda x: lax.bitwise_not(*_integers("bitwise_not", x)),

@@ -67,9 +67,10 @@ class IntegerRangeError(ArgumentValueError, OverflowError):
 
     A Python integer is outside the range of the dtype that it should have: Python's integers have
     no size, those of arrays have. Nothing wraps around silently, except where NumPy does it too
-    (`where`, `select`, `choose`, `pad`); `clip`, `isin`, `searchsorted`, `digitize` and
-    comparisons take such numbers for what they are. It is an `OverflowError` and a `ValueError`
-    too.
+    (`where`, `select`, `choose`, `pad`), where a dtype is asked for (`full`, `full_like`), and in
+    sums, products and bitwise operations, which are modulo the range of the dtype anyway
+    (`x & ~3`); `clip`, `isin`, `searchsorted`, `digitize` and comparisons take such numbers for
+    what they are. It is an `OverflowError` and a `ValueError` too.
 
     Wrong::
 

@@ -19,6 +19,7 @@ from tracebridge.core._jaxlib.xla import XlaRuntimeError
 from tracebridge.core.config.inner_steps import inner_steps
 from tracebridge.core.config.state import settled_state, state, with_trace
 from tracebridge.core.config.values import on_global_change, option, tracing_key
+from tracebridge.core.errors.argument_errors import IntegerRangeError
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.interpreters.staged_rules import StagedRule, stage_function
 from tracebridge.core.ir.aval import ShapedArray
@@ -427,8 +428,14 @@ def unary_with_statics(staged_function: StagedFunction) -> Callable[[Any, tuple[
     return call
 
 
-def binary(staged_function: StagedFunction) -> Callable[[Any, Any], Any]:
-    """``f(x1, x2)`` of a staged function of two arrays or scalars, likewise."""
+def binary(
+    staged_function: StagedFunction, fitted: Callable[[Any], Any] | None = None
+) -> Callable[[Any, Any], Any]:
+    """``f(x1, x2)`` of a staged function of two arrays or scalars, likewise.
+
+    ``fitted((x1, x2))`` gives the operands to try where a Python integer does not fit the dtype
+    of the other one; None if there are none.
+    """
     runs = staged_function.runs
 
     def call(x1: object, x2: Any) -> Any:
@@ -449,6 +456,10 @@ def binary(staged_function: StagedFunction) -> Callable[[Any, Any], Any]:
                     raise
             return staged_function((x1, x2))
         except Exception as error:
+            if fitted is not None and isinstance(error, IntegerRangeError):
+                again = fitted((x1, x2))
+                if again is not None:
+                    return call(*again)
             hide_internal_frames(error)
             raise
 

@@ -134,14 +134,32 @@ def test_padding_of_signed_integers_is_refused() -> None:
         tnp.pad(tnp.asarray(I8), 1, constant_values=200)
 
 
-def test_arithmetic_and_creation_still_refuse() -> None:
-    """Where NumPy refuses such a number it stays an error."""
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint32"])
+@pytest.mark.parametrize("number", [-2, 300, ~3])
+def test_modular_arithmetic_takes_what_the_number_is_congruent_to(dtype: str, number: int) -> None:
+    """Sums, products and bitwise operations are those of NumPy with the wrapped number."""
+    x = np.array([1, 7, 100], dtype)
+    wrapped = np.asarray(number).astype(dtype)
+
+    def f(xp: Any, y: Any, n: Any) -> list[Any]:
+        return [y + n, y - n, n - y, y * n, y & n, y | n, n ^ y, xp.full_like(y, n)]
+
+    expected = f(np, x, wrapped)
+
+    for actual in (f(tnp, tnp.asarray(x), number), tb.jit(lambda y: f(tnp, y, number))(x)):
+        np.testing.assert_array_equal(expected, actual)
+        assert actual[0].dtype == dtype
+    np.testing.assert_array_equal(np.full(2, wrapped), tnp.full(2, number, dtype))
+
+
+def test_numbers_that_mean_something_else_are_refused() -> None:
+    """No wrapping where the result would not be congruent, or the number fits no integer."""
     x = tnp.asarray(U8)
     for call in (
-        lambda: x + 300,
+        lambda: x + 2**40,
         lambda: tnp.maximum(x, -1),
-        lambda: tnp.full_like(x, 300),
-        lambda: tnp.full(3, 300, "uint8"),
+        lambda: x // 300,
+        lambda: tnp.full(3, 2**40, "uint8"),
         lambda: tnp.array(300, "uint8"),
     ):
         with pytest.raises(IntegerRangeError):
