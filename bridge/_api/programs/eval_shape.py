@@ -7,14 +7,22 @@ from typing import Any
 
 from tracebridge._api.args.argnums import check_callable
 from tracebridge._api.programs.make_jaxpr import trace_to_jaxpr
+from tracebridge.core.aot.abstract import avals_of
+from tracebridge.core.config.state import axis_env
+from tracebridge.core.config.values import tracing_key
 from tracebridge.core.control.calls.traced_call import Arguments
 from tracebridge.core.control.refs.cells import Captures
+from tracebridge.core.control.refs.ref import has_refs
 from tracebridge.core.errors.filtering import api_boundary
-from tracebridge.core.ir.debug_info import parameter_names
+from tracebridge.core.ir.debug_info import name_of, parameter_names
 from tracebridge.core.ir.float0 import is_float0
 from tracebridge.core.ir.shape_struct import ShapeDtypeStruct, struct_of
 from tracebridge.core.runtime.calls.fastpath import has_statics
 from tracebridge.core.tree.tree import flatten
+from tracebridge.core.util.caching import WeakIdCache
+
+# Structures and leaves of results.
+_KNOWN: WeakIdCache[tuple[Any, list[Any]]] = WeakIdCache("shapes of results", per_function=32)
 
 
 @api_boundary
@@ -26,7 +34,8 @@ def eval_shape(fun: Callable[..., object], *args: object, **kwargs: object) -> A
         *args: arguments, or objects with ``shape`` and ``dtype`` in their place.
         **kwargs: keyword arguments, likewise.
 
-    Static arguments of a jitted function are given as in its calls.
+    Static arguments of a jitted function are given as in its calls. ``fun`` is traced once for
+    arguments of the same structure, shapes and dtypes.
 
     Returns:
         A tree like the result of ``fun`` with ``ShapeDtypeStruct`` as leaves; ``fun`` itself may
@@ -46,14 +55,32 @@ def eval_shape(fun: Callable[..., object], *args: object, **kwargs: object) -> A
     call = Arguments(
         _without_structs(fun, structs), leaves, structure, parameters=parameter_names(fun)
     )
-    jaxpr, tree = trace_to_jaxpr("eval_shape", fun, call, locate=False, captures=Captures())
+    captures = Captures()
+    key = None if has_refs(leaves) else _key(fun, call)
+    known = None if key is None else _KNOWN.get(fun, key)
+    if known is not None:
+        return known[0].unflatten(known[1])
+    jaxpr, tree = trace_to_jaxpr("eval_shape", fun, call, locate=False, captures=captures)
     result = tree.unflatten([struct_of(a) for a in jaxpr.out_avals[: tree.num_leaves]])
     outs, full = flatten(result)
     if structs or full.num_leaves != tree.num_leaves:
         # Arrays of float0 stand in the structure of the traced result.
         outs = [ShapeDtypeStruct(x.shape, x.dtype) if is_float0(x) else x for x in outs]
-        result = full.unflatten([structs.get(i, x) for i, x in enumerate(outs)])
+        outs = [structs.get(i, x) for i, x in enumerate(outs)]
+        result = full.unflatten(outs)
+    if key is not None and not captures.refs:
+        _KNOWN.set(fun, key, (full, outs))
     return result
+
+
+def _key(fun: object, call: Arguments) -> Any:
+    """What decides the result of a pure function; None if that can't be compared."""
+    key = avals_of(f"eval_shape({name_of(fun)})", call), call.tree, tracing_key(), axis_env()
+    try:
+        hash(key)
+    except TypeError:
+        return None
+    return key
 
 
 def _without_structs(

@@ -231,3 +231,36 @@ def test_eval_shape_of_shapes():
     assert tb.eval_shape(lambda: struct) is struct
     with pytest.raises(UnsupportedDtypeError, match="the result is 'x' of type str"):
         tb.eval_shape(lambda: "x")
+
+
+def test_eval_shape_traces_once_for_like_arguments() -> None:
+    """A pure function is traced once for each structure, shape, dtype and set of options."""
+    traces: list[object] = []
+
+    def f(x: Any) -> Any:
+        traces.append(x)
+        return {"y": x["a"] * 2, "s": tb.ShapeDtypeStruct((3,), "int32")}
+
+    first = tb.eval_shape(f, {"a": 1.0})
+
+    assert first == tb.eval_shape(f, {"a": 5.0})
+    assert len(traces) == 1
+    with tb.enable_x64(True):
+        assert tb.eval_shape(f, {"a": 1.0})["y"].dtype == "float64"
+    tb.eval_shape(f, {"a": np.ones(2, np.float32)})
+    assert len(traces) == 3
+
+
+def test_eval_shape_of_functions_with_references_is_traced_each_time() -> None:
+    """What a reference holds is no part of the arguments."""
+    traces: list[object] = []
+    ref = tb.new_ref(1.0)
+
+    def f(x: Any) -> Any:
+        traces.append(x)
+        return x * ref[...]
+
+    tb.eval_shape(f, 1.0)
+    tb.eval_shape(f, 1.0)
+
+    assert len(traces) == 2
