@@ -47,6 +47,7 @@ from tracebridge.core.control.calls.traced_call import Arguments, leaf_values
 from tracebridge.core.control.jit.jit import JitOptions, JitPrograms
 from tracebridge.core.control.jit.rerun import explained
 from tracebridge.core.control.refs.ref import has_refs
+from tracebridge.core.control.refs.views import show_views
 from tracebridge.core.ir.float0 import has_float0
 from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.tracer import Tracer
@@ -109,6 +110,7 @@ class Jitted(JitPrograms):
         if has_float0(call.leaves):
             call.hide_float0()
         if has_refs(call.leaves):
+            show_views(call)
             self.counts.left("references")
             return self.call_with_refs(call)
         values = leaf_values(call, self.name)

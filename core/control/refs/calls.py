@@ -8,6 +8,7 @@ from typing import Any, final
 from tracebridge.core.control.refs.cells import Captures
 from tracebridge.core.control.refs.ref import (
     Ref,
+    RefView,
     check_distinct,
     content_to_consume,
     content_to_pass,
@@ -18,6 +19,7 @@ from tracebridge.core.control.refs.ref import (
     take_back,
     write_ref,
 )
+from tracebridge.core.errors.ref_errors import RefError
 from tracebridge.core.ir.typeof import as_value
 
 
@@ -155,6 +157,11 @@ class MappedRefs:
             i for i, (x, d) in enumerate(zip(leaves, dims, strict=True))
             if d is not None and isinstance(x, Ref)
         ]  # fmt: skip
+        if any(
+            [isinstance(x, RefView) and d is not None for x, d in zip(leaves, dims, strict=True)]
+        ):
+            msg = f"{call}: an argument is a part of a reference (ref.at[...])"
+            raise RefError(msg, hint="map over the reference itself, or over the array ref[...]")
         self._kept = [isinstance(x, Ref) and i not in self._places for i, x in enumerate(leaves)]
         check_distinct(call, [(f"leaf {i}", leaves[i]) for i in self._places], ())
         self.dims = [dims[i] for i in self._places]

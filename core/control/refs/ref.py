@@ -212,36 +212,36 @@ class Ref(_Access):
 class RefView(_Access):
     """The part of a reference at an index: reads and writes go to the reference."""
 
-    __slots__ = ("_base", "_index", "_type")
+    __slots__ = ("_type", "base", "index")
 
     def __init__(self, base: _Access, index: Any) -> None:
-        self._base = base
-        self._index = index
+        self.base = base
+        self.index = index
         self._type: Any = None
 
     @property
     def inner_aval(self) -> ShapedArray:
         """Type of the part."""
         if self._type is None:
-            self._type = self._base._read(self._index).aval
+            self._type = self.base._read(self.index).aval
         return self._type
 
     def _read(self, index: object) -> Any:
-        part = self._base._read(self._index)
+        part = self.base._read(self.index)
         return part if _is_whole(index) else part[_checked(index, part.aval.shape)]
 
     def _update(self, call: str, index: object, value: Any, *, add: bool) -> None:
         if _is_whole(index):
-            self._base._update(call, self._index, value, add=add)
+            self.base._update(call, self.index, value, add=add)
             return
-        part = self._base._read(self._index)
+        part = self.base._read(self.index)
         place = part.at[_checked(index, part.aval.shape)]
         new = _fitting(call, value, part.aval)
         changed = place.add(new) if add else place.set(new)
-        self._base._update(call, self._index, changed, add=False)
+        self.base._update(call, self.index, changed, add=False)
 
     def __repr__(self) -> str:
-        return f"{self._base!r}.at[{self._index!r}]"
+        return f"{self.base!r}.at[{self.index!r}]"
 
 
 @final

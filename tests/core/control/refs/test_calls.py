@@ -391,3 +391,26 @@ def test_cotangents_added_to_references():
     assert float(total[...]) == 27.0
     with pytest.raises(tb.errors.TreeMismatchError, match="with_refs"):
         pullback.with_refs(total)(1.0)
+
+
+@pytest.mark.parametrize("index", [slice(1, 3), 1, (..., 1), tnp.array([2, 0])])
+def test_parts_of_references_as_arguments_of_jit(index):
+    """A write to the part writes to the reference, whatever the index; the part stays a part."""
+    expected = np.arange(6.0).reshape(3, 2)
+    expected[index] *= 2
+    ref = tb.new_ref(tnp.arange(6.0).reshape(3, 2))
+
+    @tb.jit
+    def double(args, scale):
+        assert not isinstance(args["part"], tb.Array)
+        args["part"][...] *= scale
+        return args["part"][...] * 1
+
+    result = tb.jit(lambda s: double({"part": ref.at[index]}, s))(2.0)
+
+    np.testing.assert_array_equal(expected, ref[...])
+    np.testing.assert_array_equal(expected[index], result)
+    double({"part": ref.at[1:].at[0]}, 0.0)
+    assert not np.any(ref[1])
+    with pytest.raises(RefError, match="part of a reference"):
+        tb.vmap(lambda part: part[...])(ref.at[1:])
