@@ -55,7 +55,7 @@ def define_prng_impl(
     array of ``uint32`` words of shape ``key_shape``.
 
     Args:
-        key_shape: shape of the words of a key, with one axis.
+        key_shape: shape of the words of a key, with at least one axis.
         seed: ``seed(number) -> words`` for an integer scalar.
         split: ``split(words, shape) -> words`` of shape ``(*shape, *key_shape)``.
         random_bits: ``random_bits(words, width, shape)``: unsigned integers of 8, 16, 32 or 64
@@ -65,7 +65,7 @@ def define_prng_impl(
         tag: its name in dtypes, ``key<tag>``.
 
     Raises:
-        ArgumentValueError: ``key_shape`` has no axis, or several.
+        ArgumentValueError: ``key_shape`` has no axis.
         DtypeMismatchError: later, where a function gives another shape or dtype.
 
     >>> import math
@@ -91,9 +91,9 @@ def define_prng_impl(
     [7, 8, 9]
     """
     sizes = as_shape("define_prng_impl", key_shape)
-    if len(sizes) != 1:
+    if not sizes:
         msg = f"define_prng_impl: key_shape={sizes}"
-        raise ArgumentValueError(msg, expected="one axis of words, such as (2,)")
+        raise ArgumentValueError(msg, expected="axes of words, such as (2,)")
     names = (name if n == 1 else f"{name} {n}" for n in itertools.count(1))
     own = next(n for n in names if n not in IMPLEMENTATIONS)
 

@@ -55,9 +55,9 @@ class Stream:
     def split(self, count: int = 2) -> list[Stream]:
         """Independent streams."""
         rows = self.implementation.split(self.words, (count,))
-        size = self.implementation.key_shape[0]
-        parts = [lax.slice(rows, (i, 0), (i + 1, size)) for i in range(count)]
-        return [self.at(lax.reshape(p, (size,))) for p in parts]
+        sizes = self.implementation.key_shape
+        parts = [lax.slice_in_dim(rows, i, i + 1) for i in range(count)]
+        return [self.at(lax.reshape(p, sizes)) for p in parts]
 
     def at(self, words: Value) -> Stream:
         """The stream of another key of the same generator."""

@@ -74,7 +74,7 @@ def test_two_of_one_name_are_two() -> None:
 
 
 def test_what_its_functions_give_is_checked() -> None:
-    """Shapes and dtypes of words and bits; a key has an axis of words."""
+    """Shapes and dtypes of words and bits; a key has axes of words."""
     wrong = generator(seed=lambda number: number.astype("uint32"))
     with pytest.raises(DtypeMismatchError, match=r"seed of a generator gave .*expected u32\[2\]"):
         tb.random.key(0, impl=wrong)
@@ -82,6 +82,31 @@ def test_what_its_functions_give_is_checked() -> None:
     with pytest.raises(DtypeMismatchError, match="random_bits of a generator gave u8"):
         tb.random.uniform(tb.random.key(0, impl=narrow), (3,))
     with pytest.raises(ArgumentValueError, match="key_shape"):
-        extended.define_prng_impl(
-            key_shape=(2, 1), seed=abs, split=max, random_bits=max, fold_in=max
-        )
+        extended.define_prng_impl(key_shape=(), seed=abs, split=max, random_bits=max, fold_in=max)
+
+
+def test_keys_of_words_with_several_axes() -> None:
+    """They are moved about, split, mapped and drawn from as keys of a vector of words are."""
+    square = extended.define_prng_impl(
+        key_shape=(2, 3),
+        seed=lambda number: tnp.arange(6, dtype="uint32").reshape(2, 3) + number.astype("uint32"),
+        split=lambda words, shape: words + tnp.arange(math.prod(shape), dtype="uint32").reshape(
+            *shape, 1, 1
+        ),
+        random_bits=lambda words, width, shape: tnp.full(shape, words.sum(), f"uint{width}"),
+        fold_in=lambda words, number: words + number,
+        name="square",
+    )  # fmt: skip
+    key = tb.random.key(1, impl=square)
+    keys = tb.random.split(key, 4)
+    moved = tb.jit(lambda k: tnp.stack([k.reshape(2, 2).T[1], k[::-1][:2]]))(keys)
+    words = np.arange(6).reshape(2, 3) + 1
+
+    assert (4,) == keys.shape
+    np.testing.assert_array_equal(words + 2, tb.random.key_data(keys)[2])
+    np.testing.assert_array_equal(
+        [words + 1, words + 3, words + 3, words + 2], tb.random.key_data(moved).reshape(4, 2, 3)
+    )
+    assert [21, 27, 33, 39] == tb.vmap(tb.random.bits)(keys).tolist()
+    assert (3, 2) == tb.random.wrap_key_data(np.ones((3, 2, 2, 3), np.uint32), impl=square).shape
+    assert 10 == len(np.unique(tb.random.permutation(key, 10)))
