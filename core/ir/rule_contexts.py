@@ -266,8 +266,10 @@ class LoweringContext(Protocol):
         """Emit ``jaxpr`` as the region of an operation, with a block of its own."""
         ...
 
-    def inline_jaxpr(self, jaxpr: Jaxpr, operands: Sequence[IrValue]) -> list[IrValue]:
-        """Emit the equations of ``jaxpr`` here."""
+    def inline_jaxpr(
+        self, jaxpr: Jaxpr, operands: Sequence[IrValue], part: str = ""
+    ) -> list[IrValue]:
+        """Emit the equations of ``jaxpr`` here; ``part`` of the current equation."""
         ...
 
     def function_of(self, jaxpr: Jaxpr, name: str) -> str:

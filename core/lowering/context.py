@@ -22,6 +22,7 @@ from tracebridge.core.ir.name_stack import scopes_of
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lowering.blocks import on_blocks
 from tracebridge.core.lowering.functions import emit_function, forget_copies, shared_function
+from tracebridge.core.lowering.locations import Locations, name_in_path
 from tracebridge.core.lowering.recipes import recipe_of
 from tracebridge.core.lowering.tokens import case, put, take, token_type
 from tracebridge.core.mlir.builders import Builder
@@ -31,7 +32,6 @@ from tracebridge.core.util.caching import BoundedCache
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Application, Params
     from tracebridge.core.ir.primitive import Primitive
-    from tracebridge.core.lowering.locations import Locations
     from tracebridge.core.sharding.mesh import Mesh
 
 _STAGED: BoundedCache[Jaxpr] = BoundedCache("functions of lowering rules", 512)
@@ -172,8 +172,14 @@ class LoweringContext(Builder):
 
     # Jaxprs --------------------------------------------------------------------------------------
 
-    def inline_jaxpr(self, jaxpr: Jaxpr, operands: Sequence[Any]) -> list[Any]:
-        """Emit the equations of ``jaxpr`` here; gives its results."""
+    def inline_jaxpr(self, jaxpr: Jaxpr, operands: Sequence[Any], part: str = "") -> list[Any]:
+        """Emit the equations of ``jaxpr`` here; gives its results.
+
+        ``part``: which part of the current equation it is ("body"), for locations.
+        """
+        if part and self.locations is not None:
+            with self.locations.part(part):
+                return self.inline_jaxpr(jaxpr, operands)
         rewrite = self.rewrites.get(self.platform)
         if rewrite is not None and self.mesh is None:
             jaxpr = rewrite(jaxpr)
@@ -183,7 +189,8 @@ class LoweringContext(Builder):
         located = self.locations
         if located is not None and jaxpr.sources is not None:
             for equation, source in zip(jaxpr.equations, jaxpr.sources, strict=True):
-                with located.of(source, equation[0].primitive.name):
+                name = name_in_path(equation[0])
+                with located.of(source, name), located.body_of(source, name):
                     self._emit((equation,), env)
             return [self.materialize(env[i]) for i in jaxpr.outs]
         scopes = scopes_of(jaxpr)
@@ -378,7 +385,9 @@ class LoweringContext(Builder):
         with ir.InsertionPoint(block):
             scalars = [self.reshape(v, _INDEX) if v.type.rank else v for v in arguments[:n_dims]]
             self._dims = dict(zip(dims, scalars, strict=True))
-            outs = self.inline_jaxpr(jaxpr, arguments[n_first:])
+            located = self.locations
+            with nullcontext() if located is None else located.part(None):
+                outs = self.inline_jaxpr(jaxpr, arguments[n_first:])
             self.finish([*take(self, effects), *outs], end)
         self._constants, self._dims, self._const_values, self.tokens = outer
 

@@ -202,7 +202,10 @@ class Cond(Choice):
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         index, *args = operands
-        emit = [functools.partial(ctx.inline_jaxpr, b, args) for b in params["branches"]]
+        emit = [
+            functools.partial(ctx.inline_jaxpr, b, args, f"branch_{i}_fun")
+            for i, b in enumerate(params["branches"])
+        ]
         return tokens.case(ctx, self.effects(**params), index, ctx.avals_out, emit)
 
     def varying(self, app: Application, ins: Sequence[Any], walk: Any) -> Sequence[Any]:

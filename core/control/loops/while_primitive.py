@@ -79,10 +79,10 @@ class While(HigherOrderPrimitive):
         effects = self.effects(**params)
 
         def condition(state: Sequence[Any]) -> Any:
-            return ctx.inline_jaxpr(params["cond_jaxpr"], [*cond_consts, *state])[0]
+            return ctx.inline_jaxpr(params["cond_jaxpr"], [*cond_consts, *state], "cond")[0]
 
         def body(state: Sequence[Any]) -> Sequence[Any]:
-            return ctx.inline_jaxpr(params["body_jaxpr"], [*body_consts, *state])
+            return ctx.inline_jaxpr(params["body_jaxpr"], [*body_consts, *state], "body")
 
         if not ordered_effects(params["cond_jaxpr"].effects):
             return tokens.while_loop(ctx, effects, carry, avals, condition, body)

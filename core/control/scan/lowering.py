@@ -103,7 +103,7 @@ class Loop:
         if self.many:
             out = self.ctx.call_jaxpr(self.jaxpr, args, "scan_body")
         else:
-            out = self.ctx.inline_jaxpr(self.jaxpr, args)
+            out = self.ctx.inline_jaxpr(self.jaxpr, args, "body")
         return out[: self.n_carry], out[self.n_carry :]
 
     def apart(self, carry: Sequence[Any], slices: Sequence[Any]) -> tuple[list[Any], list[Any]]:

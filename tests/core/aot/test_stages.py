@@ -253,8 +253,36 @@ def test_texts_of_loops_and_branches() -> None:
         return tb.lax.cond(x > 0, tnp.cos, tb.jit(tnp.tanh), x)
 
     text = tb.jit(g).lower(1.0).as_text(debug_info=True)
-    for name in ("scan", "sin", "cond", "cos", "tanh"):
+    for name in (
+        "while",
+        "while/body/sin",
+        "cond",
+        "cond/branch_1_fun/cos",
+        "cond/branch_0_fun/jit(tanh)",
+        "tanh",
+    ):
         assert f'loc("jit(g)/{name}"' in text
+
+
+def test_texts_name_the_program_that_an_operation_is_in() -> None:
+    """Functions, loops and second computations, with the transformations of the functions."""
+
+    @tb.jit
+    def inner(x: Any) -> Any:
+        return tnp.sin(x)
+
+    @tb.named_scope("part")
+    def g(x: Any) -> Any:
+        x = tb.lax.while_loop(lambda y: y < 3, lambda y: y + tnp.cos(y), x)
+        return inner(x)
+
+    def text(f: Any) -> str:
+        return tb.jit(f).lower(1.0).as_text("hlo", debug_info=True)
+
+    for path in ("part/while/cond/lt", "part/while/body/cos", "part/jit(inner)"):
+        assert f'op_name="jit(g)/{path}"' in text(g)
+    assert "/transpose(jit(inner))" in text(tb.grad(inner))
+    assert "checkpoint/rematted_computation" in text(tb.grad(tb.checkpoint(tnp.sin)))
 
 
 def test_number_of_programs() -> None:
