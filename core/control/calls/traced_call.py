@@ -185,7 +185,7 @@ def why_traced(
     """How the last one of ``keys`` of traces (by default all that are kept) differs from others."""
 
     def comparable(key: Any) -> tuple[Any, ...]:
-        avals, tree, static, options, axes, refs = key
+        avals, tree, static, options, axes, refs, _ = key
         return tree, static, avals, (), options, None, None, refs, dict(axes)
 
     *seen, key = [comparable(k) for k in (_TRACED.keys(fun) if keys is None else keys)]

@@ -149,9 +149,9 @@ def test_second_derivatives_are_those_of_the_rule() -> None:
 BY_DEFINITION = """adjugate beta_density betainc_grad_a betainc_grad_b binomial_count
 cholesky_update
 gamma_density gamma_draw geqrf hessenberg igamma igamma_grad_a igammac log_beta
-lu_pivots_to_permutation lu_solve ormqr poisson_count ragged_rows ragged_sums random_gamma sampled_dot
-random_gamma_grad regularized_incomplete_beta schur shifted_exp_sum sparse_dot tridiagonal
-tridiagonal_solve true_positions"""
+lu_pivots_to_permutation lu_solve ormqr poisson_count ragged_rows ragged_sums random_gamma
+random_gamma_grad regularized_incomplete_beta sampled_dot schur shifted_exp_sum
+sparse_dot tridiagonal tridiagonal_solve true_positions"""
 # Those without counterpart: the error names them.
 WITHOUT = {
     "devices": "all_gather all_to_all axis_index pmap pmax pmin ppermute psum psum_shared "
