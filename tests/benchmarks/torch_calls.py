@@ -40,9 +40,11 @@ SMALL_SLOPES, SMALL_MAPPED = "sum(x * x) of 8, torch.func.grad", "sum(x * x) of 
 SMALL_TWO, SMALL_DICT = "sum(x * y) of 8, torch.func.grad", "sum(x * y) of a dict, torch.func.vmap"
 SMALL_EACH, SMALL_BOTH = "sum(x * x) of 8, vmap of grad", "sum(x * x) of 8, grad_and_value"
 SMALL_WAVE, SMALL_JACOBIAN = "sin(x) * 2 of 8, torch.func.vmap", "sin(x) * 2 of 8, jacrev"
+SMALL_LONE = "sin(x) of 8, torch.func.vmap"
+SMALL_LONG = "sum of log1p(sin(x * y)) * x of 8, torch.func.grad"
 SMALL = (
     SMALL_SLOPES, SMALL_MAPPED, SMALL_TWO, SMALL_DICT, SMALL_EACH, SMALL_BOTH, SMALL_WAVE,
-    SMALL_JACOBIAN,
+    SMALL_JACOBIAN, SMALL_LONE, SMALL_LONG,
 )  # fmt: skip
 SHORT = 50  # calls of a sample
 MANY = (100, 199, 201, 300)
@@ -167,12 +169,16 @@ def smallest() -> Figures:
         "product": lambda x, y: (x * y).sum(),
         "tree": lambda p: (p["x"] * p["y"]).sum(),
         "wave": lambda x: torch.sin(x) * 2,
+        "lone": lambda x: torch.sin(x),
+        "long": lambda x, y: (torch.log1p(torch.sin(x * y)) * x).sum(),
     }
     ours = {
         "square": wrap(lambda x: tnp.sum(x * x)),
         "product": wrap(lambda x, y: tnp.sum(x * y)),
         "tree": wrap(lambda p: tnp.sum(p["x"] * p["y"])),
         "wave": wrap(lambda x: tnp.sin(x) * 2),
+        "lone": wrap(lambda x: tnp.sin(x)),
+        "long": wrap(lambda x, y: tnp.sum(tnp.log1p(tnp.sin(x * y)) * x)),
     }
     figures: Figures = {}
     for kind, f in (("", ours), (PEER, of_torch)):
@@ -185,6 +191,8 @@ def smallest() -> Figures:
             SMALL_BOTH: (func.grad_and_value(f["square"]), x),
             SMALL_WAVE: (func.vmap(f["wave"]), xs),
             SMALL_JACOBIAN: (func.jacrev(f["wave"]), x),
+            SMALL_LONE: (func.vmap(f["lone"]), xs),
+            SMALL_LONG: (func.grad(f["long"]), x, y),
         }
         for name, (call, *args) in calls.items():
             figures[name + kind] = best(lambda call=call, args=args: call(*args), 1000)
