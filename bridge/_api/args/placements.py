@@ -52,6 +52,24 @@ def without_formats(option: str, spec: object) -> Any:
     return tree_map(place, spec)
 
 
+def with_memories(*specs: Any) -> list[Any]:
+    """Trees of shardings, over meshes where one is of a device and of another memory than usual.
+
+    Programs on one device have one memory, that of the device; those over meshes have several.
+    """
+    singles = [p for spec in specs for p in leaves(spec) if isinstance(p, SingleDeviceSharding)]
+    if all([p.memory_kind == SingleDeviceSharding(p.device).memory_kind for p in singles]):
+        return list(specs)
+
+    def place(leaf: Any) -> Any:
+        if not isinstance(leaf, SingleDeviceSharding):
+            return leaf
+        mesh = Mesh([leaf.device], "device")
+        return NamedSharding(mesh, PartitionSpec(), memory_kind=leaf.memory_kind)
+
+    return [tree_map(place, spec) for spec in specs]
+
+
 def resolve_placement(
     in_shardings: object, out_shardings: object, device: object, backend: str | None
 ) -> Callable[[], Any] | None:

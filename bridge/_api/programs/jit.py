@@ -16,6 +16,7 @@ from tracebridge._api.args.placements import (
     UNSPECIFIED,
     resolve_placement,
     sharding_trees,
+    with_memories,
     without_formats,
 )
 from tracebridge._api.args.statics import Splitter
@@ -165,6 +166,7 @@ def jit(
     check_disjoint("jit", static, donated)
     in_shardings = without_formats("in_shardings", in_shardings)
     out_shardings = without_formats("out_shardings", out_shardings)
+    in_shardings, out_shardings = with_memories(in_shardings, out_shardings)
     options = JitOptions(
         *static,
         *donated,

@@ -92,3 +92,18 @@ def test_parts_that_were_deleted() -> None:
 
     with pytest.raises(DeletedArrayError):
         tb.make_array_from_single_device_arrays((4,), SingleDeviceSharding(DEVICE), [part])
+
+
+@pytest.mark.skipif("pinned_host" not in OTHERS, reason="the device has no memory of the host")
+def test_memories_that_jit_is_asked_for() -> None:
+    """Shardings of one device say in which memory results are, and arguments have to be."""
+    host = SingleDeviceSharding(DEVICE, memory_kind="pinned_host")
+    f = tb.jit(lambda x: (x * 2.0, x), out_shardings=(host, None))
+
+    doubled, same = f(X)
+    assert "pinned_host" == doubled.sharding.memory_kind
+    assert DEFAULT == same.sharding.memory_kind
+    assert doubled.sharding.is_equivalent_to(host, 1)
+    assert np.array_equal(2 * np.asarray(X), doubled)
+    back = tb.jit(lambda x: x + 1.0, in_shardings=host)(tb.device_put(X, host))
+    assert np.array_equal(np.asarray(X) + 1, back)
