@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 from tracebridge.core import lax
 from tracebridge.core.collectives.axes import (
     Collective,
+    axis_names,
     bound_names,
     by_group,
     checked_groups,
@@ -15,6 +16,7 @@ from tracebridge.core.collectives.axes import (
     map_leaves,
     size_of_axis,
 )
+from tracebridge.core.collectives.casts import known_same
 from tracebridge.core.collectives.replicas import all_gather as all_gather_op
 from tracebridge.core.collectives.replicas import reduce_scatter as scatter_op
 from tracebridge.core.dtypes.dtypes import is_bool
@@ -188,8 +190,7 @@ def all_gather(
             is on its own.
         axis: where the new axis goes.
         tiled: concatenate along the existing axis ``axis`` instead.
-        to: ``"varying"`` or ``"invarying"``, what a type would say of the result; without effect,
-            since ``shard_map`` finds out by itself what varies.
+        to: ``"varying"`` or ``"invarying"``, what types inside of ``shard_map`` say of the result.
 
     Returns:
         Pytree like ``x``, equal for all elements.
@@ -216,7 +217,7 @@ def all_gather(
                 value, axes=name, size=size, axis=at, tiled=joined, axis_index_groups=groups
             )
             joined = True
-        return value
+        return known_same(value, axis_names(axis_name)) if to == "invarying" else value
 
     return map_leaves(gather, x)
 

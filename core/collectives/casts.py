@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, final
 
-from tracebridge.core.collectives.axes import bound_names, map_leaves
+from tracebridge.core import lax
+from tracebridge.core.collectives.axes import axis_size, bound_names, map_leaves, size_value
 from tracebridge.core.collectives.psum import psum_p
-from tracebridge.core.errors.argument_errors import ArgumentValueError
+from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
 from tracebridge.core.errors.transform_errors import AxisSpecError
-from tracebridge.core.ir.varied import CAST, typed_axes
+from tracebridge.core.ir.varied import CAST, typed_axes, varied
 from tracebridge.core.lax.annotations import Annotation
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ class Pcast(Annotation):
 
     No communication: it names no axis in the sense of ``names_axis``. The cotangent of a value that
     is let to vary is the sum of those of the devices, also where another operand varies and nobody
-    asks ("joined"); where it counts as reduced, each device keeps its part of that sum.
+    asks ("joined"); where it counts as reduced, each device keeps its part of that sum. A value
+    that is known to be the "same" on all devices shares its cotangent among them.
     """
 
     name = "pcast"
@@ -35,7 +37,7 @@ class Pcast(Annotation):
     makes_nan = False
 
     def varying(self, app: Application, ins: Sequence[Any], walk: Any) -> Sequence[Any]:
-        if app.params["to"] == "joined":
+        if app.params["to"] in ("joined", "same"):
             return ins
         named = walk.names.intersection(app.params["axes"])
         if app.params["to"] != "reduced":
@@ -56,10 +58,15 @@ class Pcast(Annotation):
     ) -> Sequence[frozenset[Any]]:
         vma = avals[0].vma
         del outs
+        if params["to"] == "same":
+            return [vma.difference(params["axes"])]
         return [vma if params["to"] == "unreduced" else vma.union(params["axes"])]
 
     def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         """The operand was given to all devices along the axes: their cotangents are summed."""
+        if params["to"] == "same":
+            share = lax.div(ct, size_value(axis_size(params["axes"]), ct.aval.dtype))
+            return [varied(share, frozenset(params["axes"]))]
         if params["to"] not in ("varying", "joined"):
             return [ct]
         names = tuple([n for n in params["axes"] if n not in args[0].aval.vma])
@@ -87,6 +94,12 @@ def _let_vary(value: Value, names: tuple[Any, ...]) -> Value:
 CAST.bind = _let_vary
 
 
+def known_same(value: Value, names: Sequence[Any]) -> Any:
+    """``value``, which is the same on all devices along ``names``: its type says so."""
+    own = typed_axes().intersection(names, value.aval.vma)
+    return pcast_p.bind(value, axes=tuple(sorted(own, key=repr)), to="same") if own else value
+
+
 def pcast(x: object, axis_name: Hashable, *, to: str) -> Any:
     """``x``, of which is said whether it varies along named axes.
 
@@ -106,6 +119,7 @@ def pcast(x: object, axis_name: Hashable, *, to: str) -> Any:
 
     Raises:
         UnboundAxisNameError: no surrounding transformation binds a name.
+        ArgumentTypeError: a set of names.
         ArgumentValueError: another ``to``; ``x`` varies along the axes already.
 
     >>> import tracebridge as tb
@@ -113,6 +127,9 @@ def pcast(x: object, axis_name: Hashable, *, to: str) -> Any:
     >>> f(tb.numpy.array([5, 6])).tolist()
     [5, 6]
     """
+    if isinstance(axis_name, set | frozenset):
+        msg = f"pcast: axis_name is {axis_name!r}"
+        raise ArgumentTypeError(msg, expected="a name, or a tuple of names, which have an order")
     names = bound_names("pcast", axis_name)
     if to not in KINDS:
         msg = f"pcast: to={to!r}, expected one of {', '.join(map(repr, KINDS))}"

@@ -49,6 +49,7 @@ RESULTS: dict[str, tuple[Callable[[Any, Any], Any], set[str]]] = {
     "maximum": (lambda w, b: lax.pmax(b, ("x", "y")), set()),
     "sums of groups": (lambda w, b: lax.psum(b, "x", axis_index_groups=[[0], [1]]), {"x", "y"}),
     "gathered": (lambda w, b: lax.all_gather(lax.psum(b, "x"), "y"), {"y"}),
+    "gathered for all": (lambda w, b: lax.all_gather(b, "y", to="invarying"), {"x"}),
     "exchanged": (lambda w, b: lax.ppermute(w, "x", [(0, 1)]), {"x"}),
     "cast": (lambda w, b: lax.pcast(w, "x", to="varying"), {"x"}),
     "called": (lambda w, b: tb.jit(lambda c: c * w)(b.sum()), {"x", "y"}),
@@ -169,3 +170,15 @@ def test_parts_of_a_reduced_value_are_kept() -> None:
 
     assert (8, 8) == parts.shape
     assert_allclose(parts.sum(0), whole(sine), **TOL)
+
+
+def test_gathered_values_that_are_known_to_be_the_same() -> None:
+    """Their cotangent is that of one of them."""
+
+    def gradient(b: Any) -> Any:
+        def loss(c: Any) -> Any:
+            return (lax.all_gather(c, "x", tiled=True, to="invarying") ** 2).sum()
+
+        return tb.grad(loss)(b)
+
+    assert_allclose(over(gradient, P("x"), P("x"), (8,))(X), 2 * X, **TOL)
