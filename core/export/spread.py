@@ -77,8 +77,9 @@ class Spread(NamedTuple):
         for value, spec in zip(values, specs, strict=True):
             ndim = len(value.type.shape)
             place = self.over(mesh, spec, ndim)
-            named = place is not None and place.mesh is mesh
-            found.append(split_operand(name, ctx, value, place) if named else value)
+            if place is not None and place.mesh is mesh:
+                value = split_operand(name, ctx, value, place)  # noqa: PLW2901 - the value, split
+            found.append(value)
         return found
 
     def of_pullback(self, moving_outs: Sequence[int], moving_ins: Sequence[int]) -> Spread:

@@ -137,6 +137,15 @@ def _types(tree: Any) -> tuple[ShapedArray, ...]:
     return tuple([leaf for leaf in flatten(tree)[0] if isinstance(leaf, ShapedArray)])
 
 
+def _spread_back(spread: Spread, jaxpr: Jaxpr) -> Spread:
+    """How the pullback of ``jaxpr`` is split."""
+    ins, outs = (
+        [i for i, a in enumerate(avals) if is_inexact(a.dtype)]
+        for avals in (jaxpr.in_avals, jaxpr.out_avals)
+    )
+    return spread.of_pullback(outs, ins)
+
+
 def _exported(
     name: str,
     jaxpr: Jaxpr,
@@ -176,11 +185,7 @@ def _exported(
         )
         pull_name = f"{name}_vjp"
         pull = pullback_of(jaxpr, pull_name)
-        back = None
-        if spread is not None:
-            moving = [[i for i, a in enumerate(j) if is_inexact(a.dtype)] for j in (
-                jaxpr.out_avals, jaxpr.in_avals)]  # fmt: skip
-            back = spread.of_pullback(*moving)
+        back = None if spread is None else _spread_back(spread, jaxpr)
         return _exported(pull_name, pull, pull_trees, types, platforms, checks, back)
 
     return Exported(

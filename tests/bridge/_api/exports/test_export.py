@@ -418,8 +418,23 @@ assert NamedSharding(turned, P("other")) == out.sharding
 assert list(turned.device_tuple) == [s.device for s in out.addressable_shards]
 with pytest.raises(ValueError, match="exported for 2 devices"):
     exported.in_shardings_jax(tb.make_mesh((4,), ("x",)))
+"""
+    )
 
-# Nothing is said of one device unless something is split over it.
+
+def test_programs_of_one_device_over_several(run_alone: Any) -> None:
+    """They run there if nothing says how they are split; symbolic sizes can be split too."""
+    run_alone(
+        """
+import numpy as np, pytest
+import tracebridge as tb
+import tracebridge.numpy as tnp
+from tracebridge.sharding import NamedSharding, PartitionSpec as P
+tb.config.update("num_cpu_devices", 4)
+mesh = tb.make_mesh((2,), ("x",), devices=tb.devices()[:2])
+split = NamedSharding(mesh, P("x"))
+x = np.arange(4, dtype=np.float32)
+there = tb.device_put(x, NamedSharding(mesh, P()))
 one = tb.make_mesh((1,), ("x",), devices=tb.devices()[:1])
 plain = tb.export.export(tb.jit(tnp.sin))(x)
 assert 1 == plain.nr_devices
