@@ -10,7 +10,7 @@ from tracebridge.core.collectives.axes import axis_size, bound_names, map_leaves
 from tracebridge.core.collectives.psum import psum_p
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
 from tracebridge.core.errors.transform_errors import AxisSpecError
-from tracebridge.core.ir.varied import CAST, typed_axes, varied
+from tracebridge.core.ir.varied import CAST, NOWHERE, typed_axes, varied
 from tracebridge.core.lax.annotations import Annotation
 
 if TYPE_CHECKING:
@@ -44,9 +44,10 @@ class Pcast(Annotation):
             return [ins[0] | named]
         wrong = sorted(named & ins[0], key=repr)
         if wrong:
+            block = app.avals[0].with_vma(NOWHERE).str_short()
             axes = repr(wrong[0]) if len(wrong) == 1 else repr(tuple(wrong))
             raise AxisSpecError(
-                f"{walk.call}: pcast to 'reduced' got {app.outs[0].str_short()} on each device, "
+                f"{walk.call}: pcast to 'reduced' got {block} on each device, "
                 f"which varies over {axes}",
                 hint=f"combine the values of the devices with lax.psum or lax.pmean over {axes}; "
                 "check_vma=False leaves this check out",

@@ -80,7 +80,6 @@ CASES: dict[str, tuple[Fun, str]] = {
         lambda b: tb.pure_callback(lambda v: v, tb.ShapeDtypeStruct((), "f4"), same(b)),
         "",
     ),
-    "pcast": (lambda b: lax.pcast(same(b), "y", to="varying"), "y"),
     "pcast of a sum's parts": (lambda b: lax.psum(lax.pcast(b, "y", to="unreduced"), "y"), "x"),
     "pcast to what it is": (lambda b: lax.pcast(lax.psum(b, "y"), "y", to="reduced"), "x"),
     "pcast in a branch": (
@@ -127,6 +126,17 @@ def test_devices_that_would_wait_for_ever(f: Fun, what: str) -> None:
 
     with pytest.raises(AxisSpecError, match=expected):
         tb.make_jaxpr(mapped)(X)
+
+
+def test_values_that_are_let_to_vary_count_as_different() -> None:
+    """Also those that are the same, while values that only meet such a one stay what they are."""
+
+    def mapped(f: Fun) -> Any:
+        return tb.eval_shape(tb.shard_map(f, mesh=MESH, in_specs=P("x"), out_specs=P()), X)
+
+    assert () == mapped(lambda b: same(b) + lax.all_gather(b, "x").sum()).shape
+    with pytest.raises(AxisSpecError, match="varies over the axis 'y'"):
+        mapped(lambda b: lax.pcast(same(b), "y", to="varying"))
 
 
 def test_pcast_to_reduced_is_checked() -> None:
