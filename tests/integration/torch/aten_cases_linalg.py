@@ -202,6 +202,8 @@ def special() -> list[Case]:
         case("i0", x),
         case("i0", i(3, low=0)),
         case("special_ndtri", x / 2.1),
+        *[case(n, torch.tensor([-8.9145, -3.3, -0.4, 9.0])) for n in ("digamma", "lgamma")],
+        case("special_log_ndtr", torch.tensor([-9.0, -1.5, 0.0, 4.0, 20.0])),
         case("special_zeta", x + 1.5, x),
         case("igamma", x, x + 0.5),
         case("igammac", x, x + 0.5),

@@ -11,6 +11,7 @@ import torch
 import tracebridge.core.lax as lax
 import tracebridge.nn as nn
 import tracebridge.numpy as tnp
+import tracebridge.scipy.special as special
 from tracebridge.core.ir.value import Value
 from tracebridge.torch._translate.numbers import (
     DType,
@@ -227,14 +228,14 @@ _UNARY = {
     "atanh": tnp.arctanh,
     "cos": tnp.cos,
     "cosh": tnp.cosh,
-    "digamma": lambda x: lax.digamma(x),
+    "digamma": special.digamma,
     "erf": lambda x: lax.erf(x),
     "erfc": lambda x: lax.erfc(x),
     "erfinv": lambda x: lax.erf_inv(x),
     "exp": tnp.exp,
     "exp2": tnp.exp2,
     "expm1": tnp.expm1,
-    "lgamma": lambda x: lax.lgamma(x),
+    "lgamma": special.gammaln,
     "log": tnp.log,
     "log10": tnp.log10,
     "log1p": tnp.log1p,

@@ -32,6 +32,8 @@ def _of_two(fun: Operator) -> Operator:
 
 
 def _polygamma(n: int, x: Value) -> Any:
+    if n == 0:  # whose derivative knows negative numbers
+        return _of_one(special.digamma)(x)
     (x,) = promoted(x, floats=True)
     exact = wide(x)
     return cast(special.polygamma(tnp.full_like(exact, n), exact), x.dtype)
@@ -80,6 +82,8 @@ ROWS: Final[dict[str, Operator]] = {
     "special_i1e.default": _of_one(special.i1e),
     "special_modified_bessel_i0.default": _of_one(special.i0),
     "special_modified_bessel_i1.default": _of_one(special.i1),
+    # Torch's parts have no derivative where the one that is not taken overflows.
+    "special_log_ndtr.default": _of_one(special.log_ndtr),
     "special_ndtri.default": _of_one(special.ndtri),
     "special_zeta.default": _of_two(special.zeta),
 }
