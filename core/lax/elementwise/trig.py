@@ -97,13 +97,15 @@ class Atan2(BinaryElementwise):
         if is_complex(ans.aval.dtype):
             square = lax.add(lax.square(x), lax.square(y))
             return lax.mul(t, lax.div(y if i == 0 else lax.neg(x), square))
-        # Relative to the larger one, so that no square overflows or vanishes.
-        limit = float(finfo(ans.aval.dtype).max)
+        # Relative to the larger one, so that no square overflows or vanishes. By its inverse, which
+        # is no subnormal number: XLA makes of two divisions one by the product.
+        limit = float(finfo(ans.aval.dtype).max) / 4
         x, y = (lax.clamp(scalar_like(v, -limit), v, scalar_like(v, limit)) for v in (x, y))
         size = lax.max(lax.abs(x), lax.abs(y))
-        x, y = lax.div(x, size), lax.div(y, size)
+        inverse = lax.div(scalar_like(size, 1.0), size)
+        x, y = lax.mul(x, inverse), lax.mul(y, inverse)
         slope = lax.div(y if i == 0 else lax.neg(x), lax.add(lax.square(x), lax.square(y)))
-        return lax.mul(t, lax.div(slope, size))
+        return lax.mul(t, lax.mul(slope, inverse))
 
 
 sin_p = Sin()

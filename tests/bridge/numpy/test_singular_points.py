@@ -377,3 +377,13 @@ def test_i0_up_to_the_largest_float() -> None:
     for x in (89.0, 91.0):
         found = float(tnp.i0(tnp.float32(x)))
         np.testing.assert_allclose(found, float(np.i0(x)), rtol=2e-5)
+
+
+def test_slopes_of_angles_of_tiny_and_huge_points() -> None:
+    """In a compiled program too: XLA makes of two divisions one by the product."""
+    x = np.float32([1e-30, 1e-30, 0.0, 2e38])
+    y = np.float32([1e-30, 0.0, 1e-30, 2e38])
+    by_x, by_y = tb.jit(tb.vmap(tb.grad(tnp.arctan2, (0, 1))))(x, y)
+
+    np.testing.assert_allclose(by_x, [5e29, 0, 1e30, 0], 1e-5, 1e-37)
+    np.testing.assert_allclose(by_y, [-5e29, -1e30, 0, 0], 1e-5, 1e-37)
