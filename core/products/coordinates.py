@@ -101,7 +101,7 @@ class SparseDot(_OfCoordinates):
         """More columns of the dense matrix where nothing else is mapped, else blocks."""
         data, rows, columns, x = args
         m, size = params["size"], ctx.size
-        if all([d is None for d in dims[:3]]):
+        if all([d is None for d in dims[:3]]) and dims[3] is not None:
             n, k = [s for a, s in enumerate(x.aval.shape) if a != dims[3]]
             wide = lax.reshape(move_batch_axis(x, dims[3], 1), (n, size * k))
             out = self.bind(data, rows, columns, wide, **params)
