@@ -12,8 +12,8 @@ from tracebridge.core._jaxlib.xla import batched_block_until_ready
 from tracebridge.core.config.transfer_guards import guards_in_force
 from tracebridge.core.dtypes.canonicalize import canonicalize
 from tracebridge.core.dtypes.dtypes import is_extended
+from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.filtering import api_boundary
-from tracebridge.core.errors.runtime_errors import DonationError
 from tracebridge.core.ir.float0 import is_float0
 from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.tracer import Tracer
@@ -62,7 +62,7 @@ def device_put(
     Raises:
         DevicePlacementError: ``device`` is no device and no sharding.
         ShapeMismatchError: a sharding does not split an array evenly.
-        DonationError: ``donate`` and ``may_alias`` are both True.
+        ArgumentValueError: ``donate`` and ``may_alias`` are both True.
         UnsupportedDtypeError: ``x`` contains something that is no array or number.
 
     >>> import tracebridge as tb
@@ -84,16 +84,16 @@ def _device_put(x: object, device: object, src: Any, donate: Any, may_alias: Any
     sources = [_place("src", d) for d in _spread(tree, src, "src")]
     donated = _spread(tree, donate, "donate")
     aliases = _spread(tree, may_alias, "may_alias")
+    if any([give and alias for give, alias in zip(donated, aliases, strict=True)]):
+        msg = "device_put: donate and may_alias are both True"
+        raise ArgumentValueError(msg, hint="an array that ends cannot share its memory")
     results = [
         leaf if is_float0(leaf) else _put(leaf, place, source, alias, (tree, i))
         for i, (leaf, place, source, alias) in enumerate(
             zip(flat, places, sources, aliases, strict=True)
         )
     ]
-    for leaf, result, give, alias in zip(flat, results, donated, aliases, strict=True):
-        if give and alias:
-            msg = "device_put: donate and may_alias are both True"
-            raise DonationError(msg, hint="an array that ends cannot share its memory")
+    for leaf, result, give in zip(flat, results, donated, strict=True):
         if give and type(leaf) is Array and _is_copy(leaf, result):
             mark_donated([leaf], [0], "device_put")
     return tree.unflatten(results)
