@@ -157,7 +157,8 @@ def _pseudo_inverse(x: Any, bound: Any) -> Any:
     """By singular values above ``bound`` times the largest."""
     u, s, vh = svd(x, full_matrices=False)
     if s.aval.shape[-1] == 0:
-        return tnp.zeros((*x.aval.shape[:-2], x.aval.shape[-1], x.aval.shape[-2]), x.aval.dtype)
+        *batch, m, n = x.aval.shape
+        return zeros_of(x.aval.update(shape=(*batch, n, m)))
     largest = lax.slice_in_dim(s, 0, 1, axis=s.aval.ndim - 1)
     bound = tnp.expand_dims(bound, -1) if bound.ndim else bound
     small = s <= tnp.maximum(bound * largest, 0)

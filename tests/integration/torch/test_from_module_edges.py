@@ -140,3 +140,18 @@ def test_results_with_names_are_named_tuples() -> None:
     assert [1, 0] == out["top"].indices.tolist()
     assert -1.0 == float(out["rest"][0].sign)
     assert isinstance(out["top"], tuple)
+
+
+class _Inverse(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.pinv(x)
+
+
+def test_pseudoinverses_of_nothing_keep_64_bits() -> None:
+    """A rule that is traced after the translation has the dtype of its argument."""
+    x = torch.zeros(2, 0, dtype=torch.float64)
+    model = from_module(_Inverse(), (x,))
+    _, pullback = tb.vjp(lambda x: model({}, x), from_torch(x))
+    (back,) = pullback(from_torch(x.mT.contiguous()))
+    assert (2, 0) == back.shape
+    assert np.float64 == back.dtype
