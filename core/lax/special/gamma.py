@@ -42,7 +42,18 @@ class Digamma(FloatUnary):
     hlo = "chlo.digamma"
 
     def derivative(self, x: Value, ans: Value, **params: object) -> Any:
-        return lax.polygamma(1.0, x)
+        return _trigamma(x)
+
+
+def _trigamma(x: Value) -> Any:
+    """``polygamma(1, x)``, also below -9, where CHLO's sum has not come to its tail."""
+    zero = lax.full_like(x, 0)
+    is_below = lax.lt(x, zero)
+    above = lax.polygamma(1.0, lax.select(is_below, lax.sub(lax.full_like(x, 1), x), x))
+    # The period is cut off first: far from 0 a product with pi has lost it.
+    fraction = lax.select(is_below, lax.sub(x, lax.round(x)), lax.full_like(x, 0.5))
+    waves = lax.div(math.pi, lax.sin(lax.mul(fraction, math.pi)))
+    return lax.select(is_below, lax.sub(lax.mul(waves, waves), above), above)
 
 
 class OfSecond(BinaryElementwise):

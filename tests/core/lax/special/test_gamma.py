@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from mpmath import mp
 from scipy import special
 
+import tracebridge as tb
 from tests.quick_compiles import check_grads
 from tracebridge.core import lax
 from tracebridge.core.errors.transform_errors import MissingRuleError
@@ -68,3 +70,16 @@ def test_orders_are_not_differentiable() -> None:
     """polygamma and zeta say that they lack a derivative in the first argument."""
     with pytest.raises(MissingRuleError, match="first argument"):
         check_grads(lambda m: lax.polygamma(m, 1.5), (np.float64(1.0),), order=1)
+
+
+@pytest.mark.parametrize("x", [-0.3, -2.5, -8.9145, -20.75, -100.25, 0.4, 3.0, 1e4])
+def test_second_derivatives_of_lgamma(x: float) -> None:
+    """At negative numbers too, however far from 0."""
+    for wide, bound in ((False, 5e-5), (True, 1e-9)):
+        with tb.enable_x64(wide):
+            x_ = np.float64(x) if wide else np.float32(x)
+            for order, fun in ((1, tb.grad(lax.digamma)), (2, tb.grad(tb.grad(lax.digamma)))):
+                expected = float(mp.psi(order, float(x_)))
+                assert abs(float(fun(x_)) - expected) <= bound * max(abs(expected), 1e-9)
+            of_lgamma = float(tb.grad(tb.grad(lax.lgamma))(x_))
+            assert np.isclose(of_lgamma, float(mp.psi(1, float(x_))), bound)
