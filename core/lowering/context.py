@@ -192,9 +192,7 @@ class LoweringContext(Builder):
                 name = name_in_path(equation[0])
                 with located.of(source, name), located.body_of(source, name):
                     self._emit((equation,), env)
-            return [self.materialize(env[i]) for i in jaxpr.outs]
-        scopes = scopes_of(jaxpr)
-        if scopes is None:
+        elif (scopes := scopes_of(jaxpr)) is None:
             self._emit(jaxpr.equations, env)
         else:
             for equation, scope in zip(jaxpr.equations, scopes, strict=True):
@@ -372,9 +370,8 @@ class LoweringContext(Builder):
         ``end`` is the operation that gives the results. Dimensions may be arrays of one element.
         """
         ir = mlir.ir
-        block = function.regions[0].blocks.append(
-            *in_types, arg_locs=[ir.Location.unknown()] * len(in_types)
-        )
+        places = [ir.Location.unknown()] * len(in_types)
+        block = function.regions[0].blocks.append(*in_types, arg_locs=places)
         outer = self._constants, self._dims, self._const_values, self.tokens
         arguments = list(block.arguments)
         effects = ordered_effects(jaxpr.effects)
@@ -385,8 +382,7 @@ class LoweringContext(Builder):
         with ir.InsertionPoint(block):
             scalars = [self.reshape(v, _INDEX) if v.type.rank else v for v in arguments[:n_dims]]
             self._dims = dict(zip(dims, scalars, strict=True))
-            located = self.locations
-            with nullcontext() if located is None else located.part(None):
+            with nullcontext() if self.locations is None else self.locations.part(None):
                 outs = self.inline_jaxpr(jaxpr, arguments[n_first:])
             self.finish([*take(self, effects), *outs], end)
         self._constants, self._dims, self._const_values, self.tokens = outer

@@ -194,7 +194,7 @@ def _listed(rows: Value, nse: Any, order: str) -> Any:
     counts = zeros_of(ShapedArray((nse,), int32))
     ends = lax.slice_in_dim(rows, 1, rows.aval.shape[0])
     numbers = lax.ScatterDimensionNumbers((), (0,), (0,))
-    ones = full_of(ShapedArray(ends.aval.shape, int32), 1)
+    ones = lax.full_like(ends, 1, int32)
     return lax.cumsum(lax.scatter_add(counts, _column(ends), ones, numbers, mode="drop"), axis=0)
 
 

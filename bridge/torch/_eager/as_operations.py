@@ -15,11 +15,13 @@ from typing import Any
 import numpy as np
 import torch
 
+import tracebridge.core.lax as lax
 from tracebridge._derived.families import Family
 from tracebridge.core.config.values import fast_path_allowed
 from tracebridge.core.interpreters.inline import inline_calls
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.jaxpr import Jaxpr
+from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.values import Literal
 from tracebridge.torch._crossing.numbers import aval_of
 
@@ -44,18 +46,18 @@ def _quotient(x: str, y: str) -> str | None:
 
 
 # The expression for a primitive, of the names of tensors and of numbers; None: not for these.
-_FORMS: Mapping[str, Callable[..., str | None]] = {
-    "add": lambda x, y: f"{x} + {y}",
-    "sub": lambda x, y: f"{x} - {y}",
-    "mul": lambda x, y: f"{x} * {y}",
-    "div": _quotient,
-    "neg": lambda x: f"-{x}",
-    "integer_pow": _power,
-    "sin": lambda x: f"torch.sin({x})",
-    "cos": lambda x: f"torch.cos({x})",
-    "tanh": lambda x: f"torch.tanh({x})",
-    "exp": lambda x: f"torch.exp({x})",
-    "reduce_sum": _sum,
+_FORMS: Mapping[Primitive, Callable[..., str | None]] = {
+    lax.add_p: lambda x, y: f"{x} + {y}",
+    lax.sub_p: lambda x, y: f"{x} - {y}",
+    lax.mul_p: lambda x, y: f"{x} * {y}",
+    lax.div_p: _quotient,
+    lax.neg_p: lambda x: f"-{x}",
+    lax.integer_pow_p: _power,
+    lax.sin_p: lambda x: f"torch.sin({x})",
+    lax.cos_p: lambda x: f"torch.cos({x})",
+    lax.tanh_p: lambda x: f"torch.tanh({x})",
+    lax.exp_p: lambda x: f"torch.exp({x})",
+    lax.reduce_sum_p: _sum,
 }
 
 
@@ -101,7 +103,7 @@ def _lines(program: Jaxpr) -> list[str] | None:
     start = len(names)
     lines: list[str] = []
     for k, (app, places) in enumerate(program.equations):
-        form = _FORMS.get(app.primitive.name)
+        form = _FORMS.get(app.primitive)
         operands = [names[i] for i in places]
         if form is None or None in operands or not any([_is_name(x) for x in operands]):
             return None
