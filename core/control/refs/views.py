@@ -41,7 +41,7 @@ class ViewNode:
         return (base, *arrays), (type(index) is tuple, tuple(static))
 
 
-def _view(facts: Any, children: Sequence[Any]) -> RefView:
+def _view(facts: Any, children: Sequence[Any]) -> Any:
     is_tuple, static = facts
     base, *arrays = children
     rest = iter(arrays)
