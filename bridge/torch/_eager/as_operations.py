@@ -1,4 +1,4 @@
-"""Small functions under one transformation of torch.func, run as torch's own operations.
+"""Small functions under torch.func, run as torch's own operations.
 
 Each program of XLA costs as much there as several operations of torch. So a function of a few
 elementwise operations and sums, over a few thousand elements, is written as those: torch

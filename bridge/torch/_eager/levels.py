@@ -20,7 +20,7 @@ from tracebridge._derived.families import Family, Mask
 from tracebridge.core.config.state import state
 from tracebridge.interop.torch_adapter import modes_active
 from tracebridge.torch._crossing.dense import alive
-from tracebridge.torch._eager.as_operations import Run
+from tracebridge.torch._eager.as_operations import MAX_ELEMENTS, Run
 from tracebridge.torch._eager.guards import MAX_GUARDS, Check, any_nested, guard_of
 from tracebridge.torch._eager.nodes import Compiled
 from tracebridge.torch._eager.visible import function_modes, profiler
@@ -37,6 +37,7 @@ innermost = functorch.peek_interpreter_stack
 pop, push = functorch.pop_dynamic_layer_stack, functorch.push_dynamic_layer_stack
 unwrap_batched, add_batch_dim = functorch._unwrap_batched, functorch._add_batch_dim
 unwrap_for_grad, wrap_for_grad = functorch._unwrap_for_grad, functorch._wrap_for_grad
+unwrap = functorch.get_unwrapped
 level_of, innermost_level = functorch.maybe_get_level, functorch.current_level
 # What torch's context managers for these do, in a tenth of the time.
 _is_allowed = functorch.get_single_level_autograd_function_allowed
@@ -81,8 +82,9 @@ class Levels:
         self.maps: dict[tuple[int | None, ...], Callable[..., Tensors]] = {}
         # By the inputs that want gradients of a level: check, the node's apply.
         self.grads: dict[Mask, list[tuple[Check, Callable[..., Tensors]]]] = {}
-        # In the outermost level: check, and the function as operations of torch; for a map by the
-        # axes that are mapped over, with a check of the whole tensors.
+        # Check, and the function as operations of torch; for a map by the axes that are mapped
+        # over, with a check of the whole tensors. In levels further in, which may be in a map, a
+        # check does not see how many elements there are.
         self.small: list[tuple[Check, Run]] = []
         self.small_maps: dict[tuple[int | None, ...], list[tuple[Check, Run]]] = {}
         self.anywhere = _anywhere(family, self, miss)
@@ -160,10 +162,9 @@ def _anywhere(family: Family, levels: Levels, miss: Apply) -> Callable[..., Tens
             inner, dims = zip(*map(unwrap_batched, xs, repeat(level)), strict=True)
             if any_nested(inner):
                 return miss(family, xs)
-            if level == 1:
-                for check, run in small_maps.get(dims, ()):
-                    if check(*inner):
-                        return run(*xs)
+            for check, run in small_maps.get(dims, ()):
+                if check(*inner) and (level == 1 or has_few_elements(inner)):
+                    return run(*xs)
             below = maps.get(dims)
             if below is not None:
                 layer = pop()
@@ -172,10 +173,9 @@ def _anywhere(family: Family, levels: Levels, miss: Apply) -> Callable[..., Tens
                 finally:
                     push(layer)
                 return [add_batch_dim(o, 0, level) for o in outs]
-        if level == 1:
-            for check, run in small:
-                if check(*xs):
-                    return run(*xs)
+        for check, run in small:
+            if check(*xs) and (level == 1 or has_few_elements(xs)):
+                return run(*xs)
         if grads and grad_enabled():
             pairs = zip(levels_of, xs, strict=True)
             known = grads.get(tuple([here == level and x.requires_grad for here, x in pairs]))
@@ -200,6 +200,17 @@ def _lowered(levels: Levels) -> Callable[..., Tensors]:
         return [wrap_for_grad(o, level) for o in outside(anywhere, inner, recording=True)]
 
     return lowered
+
+
+def has_few_elements(xs: Tensors) -> bool:
+    """Whether the tensors are as small as functions want that run as operations of torch."""
+    total = 0
+    for x in xs:
+        whole = x
+        while level_of(whole) > 0:
+            whole = unwrap(whole)
+        total += whole.numel()
+    return total <= MAX_ELEMENTS
 
 
 def run_plain(plain: Sequence[PlainCall], inner: Tensors) -> Tensors | None:

@@ -23,7 +23,7 @@ from tracebridge.core.interpreters.dce import dce_jaxpr
 from tracebridge.interop.torch_adapter import check_has_values
 from tracebridge.torch._crossing.dense import alive
 from tracebridge.torch._crossing.numbers import aval_of
-from tracebridge.torch._eager.as_operations import MAX_ELEMENTS, Run, as_operations
+from tracebridge.torch._eager.as_operations import Run, as_operations
 from tracebridge.torch._eager.levels import (
     GRAD,
     VMAP,
@@ -32,6 +32,7 @@ from tracebridge.torch._eager.levels import (
     Tensors,
     add_batch_dim,
     grad_enabled,
+    has_few_elements,
     innermost,
     innermost_level,
     is_quiet,
@@ -82,7 +83,7 @@ def _mapped(family: Family, xs: Tensors, level: int, apply: Apply) -> Tensors:
             check_has_values(x)  # words the error
     is_mapped = dims.count(None) < len(dims)
     if is_mapped:
-        run = _operations(family, xs, level, dims, inner, apply)
+        run = _operations(family, xs, dims, inner, apply)
         if run is not None:
             return run(*xs)
     below = family.mapped(dims) if is_mapped else family
@@ -99,7 +100,7 @@ def _mapped(family: Family, xs: Tensors, level: int, apply: Apply) -> Tensors:
 
 def _recorded(family: Family, xs: Tensors, level: int, apply: Apply) -> Tensors:
     """Under grad: a node of autograd, where a tensor of this level wants a gradient."""
-    run = _operations(family, xs, level, None, xs, apply)
+    run = _operations(family, xs, None, xs, apply)
     if run is not None:
         return run(*xs)
     recording = grad_enabled()
@@ -121,13 +122,12 @@ def _recorded(family: Family, xs: Tensors, level: int, apply: Apply) -> Tensors:
 def _operations(
     family: Family,
     xs: Tensors,
-    level: int,
     dims: tuple[int | None, ...] | None,
     whole: Tensors,
     apply: Apply,
 ) -> Run | None:
     """The function as operations of torch, for few elements of ``whole``; None if it is large."""
-    if level > 1 or not is_quiet() or sum([x.numel() for x in whole]) > MAX_ELEMENTS:
+    if not is_quiet() or not has_few_elements(whole):
         return None
     run = as_operations(family, xs)
     if run is not None:

@@ -133,6 +133,25 @@ def test_large_tensors_stay_programs(made) -> None:
     for _ in range(3):
         torch.testing.assert_close(func.vmap(f)(torch.ones(5000, 4)), torch.full((5000,), 4.0))
         func.grad(f)(torch.ones(5000))
+        func.vmap(func.grad(f))(torch.ones(5000, 4))
+        func.grad(lambda x: func.vmap(f)(x).sum())(torch.ones(5000, 4))
+    assert len(made) == 1
+
+
+def test_inner_levels(made, monkeypatch) -> None:
+    """Sizes of one look say nothing of the maps around: these are counted each time."""
+    f = tbt.wrap(lambda x: tnp.sum(x * x))
+    both = func.vmap(func.grad(f))
+    few, many = torch.ones(2, 4), torch.ones(5000, 4)
+    for _ in range(3):
+        torch.testing.assert_close(both(few), 2 * few)
+        assert len(made) == 1
+    runs = []
+    has_few = levels.has_few_elements
+    monkeypatch.setattr(levels, "has_few_elements", lambda xs: runs.append(has_few(xs)) or runs[-1])
+    for x in (few, many, few, many):
+        torch.testing.assert_close(both(x), 2 * x)
+    assert runs == [True, False, True, False]
     assert len(made) == 1
 
 
