@@ -26,6 +26,7 @@ PRIVATE = (
     "_get_tracing_state",
     "_set_tracing_state",
     "_get_dtensor_allow_implicit_replication",
+    "_is_any_autocast_enabled",
     "_is_fwd_grad_enabled",
     "_set_fwd_grad_enabled",
     "_set_grad_enabled",
@@ -40,6 +41,7 @@ LEVELS = (
     "_unwrap_for_grad",
     "_wrap_for_grad",
     "current_level",
+    "get_unwrapped",
     "get_single_level_autograd_function_allowed",
     "maybe_get_level",
     "peek_interpreter_stack",
@@ -105,7 +107,8 @@ def test_other_private_names():
     assert callable(torch._VF._make_dual)
     assert callable(torch._VF._remove_batch_dim)
     assert callable(torch._VF._add_batch_dim)
-    assert callable(torch._dynamo.assume_constant_result)
+    # What _crossing/in_graphs.py sets without an import of Dynamo.
+    assert torch._dynamo.assume_constant_result(lambda: 0)._dynamo_marked_constant is True
     assert torch.Tag.cudagraph_unsafe is not None
     assert torch.autograd.profiler._is_profiler_enabled is False
     assert callable(torch._C._profiler._RecordFunctionFast)
