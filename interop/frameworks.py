@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Sequence
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import ModuleType
@@ -67,8 +66,11 @@ def when_imported(module: str, then: Callable[[], None]) -> None:
 
 
 @final
-class _Watch(MetaPathFinder):
-    """Finds one module as others would, once, and has it say when it is loaded."""
+class _Watch:
+    """Finds one module as others would, once, and has it say when it is loaded.
+
+    A finder by its method: ``importlib.abc`` takes longer to import than all of this.
+    """
 
     def __init__(self, module: str, then: Callable[[], None]) -> None:
         self.module = module
@@ -85,15 +87,16 @@ class _Watch(MetaPathFinder):
             # It is not there today.
             sys.meta_path.insert(0, self)
             return None
-        spec.loader = _Announced(spec.loader, self)
+        loader: Any = _Announced(spec.loader, self)  # by its methods, likewise
+        spec.loader = loader
         return spec
 
 
 @final
-class _Announced(Loader):
+class _Announced:
     """Another loader, and a call when it has loaded."""
 
-    def __init__(self, loader: Loader, watch: _Watch) -> None:
+    def __init__(self, loader: Any, watch: _Watch) -> None:
         self.loader = loader
         self.watch = watch
 

@@ -105,7 +105,9 @@ class Atan2(BinaryElementwise):
         inverse = lax.div(scalar_like(size, 1.0), size)
         x, y = lax.mul(x, inverse), lax.mul(y, inverse)
         slope = lax.div(y if i == 0 else lax.neg(x), lax.add(lax.square(x), lax.square(y)))
-        return lax.mul(t, lax.mul(slope, inverse))
+        # At infinity the limit, 0.
+        outside = lax.ge(size, scalar_like(size, limit))
+        return lax.mul(t, lax.mul(slope, lax.select(outside, lax.full_like(size, 0), inverse)))
 
 
 sin_p = Sin()

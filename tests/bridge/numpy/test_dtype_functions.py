@@ -164,7 +164,6 @@ OUT_OF_RANGE: dict[str, Callable[[], Any]] = {
     "very large": lambda: tnp.array([[1, 2], [3, 2**70]], dtype="int32"),
     "number": lambda: tnp.array(2**40),
     "operand": lambda: tnp.ones(3, "int32") + 2**40,
-    "full": lambda: tnp.full(2, 300, dtype="int8"),
     "under jit": lambda: tb.jit(lambda x: x + 2**40)(tnp.ones(3, "int32")),
 }
 
