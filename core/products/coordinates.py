@@ -12,7 +12,6 @@ outside of the matrix, and an element after the last row, count as nothing.
 
 from __future__ import annotations
 
-import abc
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
 
@@ -22,13 +21,13 @@ import tracebridge.core.lax as lax
 from tracebridge.core._jaxlib.ffi import register_sparse_targets
 from tracebridge.core.dtypes.dtypes import int32
 from tracebridge.core.ir.aval import ShapedArray, result_aval
-from tracebridge.core.ir.cost import Cost
-from tracebridge.core.ir.primitive import Primitive, is_linear_input
+from tracebridge.core.ir.primitive import is_linear_input
 from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.lax.batch_util import move_batch_axis, to_front
 from tracebridge.core.lowering.context import register_platform_lowering
 from tracebridge.core.mlir.attrs import array, dictionary, i32, index_tensor, string
 from tracebridge.core.mlir.types import is_static
+from tracebridge.core.products.bilinear import Bilinear
 
 if TYPE_CHECKING:
     from tracebridge.core._jaxlib.mlir import IrValue
@@ -38,33 +37,12 @@ if TYPE_CHECKING:
 ANY, SORTED, ENDS = "any", "sorted", "ends"
 
 
-class _OfCoordinates(Primitive):
-    """Linear in the first and in the last of four operands."""
-
-    cost = Cost.CONTRACTION
-
-    @abc.abstractmethod
-    def compose(self, *operands: Value, **params: Any) -> Any:
-        """The result, by operations of ``lax``."""
-
-    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
-        return ctx.lower_fun(self.compose, *operands, **params)[0]
-
-    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
-        (x, rows, columns, y), (s, _, _, t) = primals, tangents
-        ans = self.bind(x, rows, columns, y, **params)
-        total = None if s is None else self.bind(s, rows, columns, y, **params)
-        if t is not None:
-            part = self.bind(x, rows, columns, t, **params)
-            total = part if total is None else lax.add(total, part)
-        return ans, total
-
-
 @final
-class SparseDot(_OfCoordinates):
+class SparseDot(Bilinear):
     """Operands: data, rows, columns, ``[N, K]``. ``size`` is M."""
 
     name = "sparse_dot"
+    factors = 0, 3
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
         data, _, _, x = avals
@@ -116,10 +94,11 @@ class SparseDot(_OfCoordinates):
 
 
 @final
-class SampledDot(_OfCoordinates):
+class SampledDot(Bilinear):
     """Operands: ``[M, K]``, rows, columns, ``[N, K]``."""
 
     name = "sampled_dot"
+    factors = 0, 3
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
         x, _, columns, y = avals

@@ -13,7 +13,6 @@ times as much, and no matrix is copied for each row.
 
 from __future__ import annotations
 
-import abc
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, final
 
@@ -23,16 +22,15 @@ import tracebridge.core.lax as lax
 from tracebridge.core.control.loops.while_loop import while_loop
 from tracebridge.core.dtypes.dtypes import float32, int32, is_bool, is_float
 from tracebridge.core.ir.aval import ShapedArray, result_aval
-from tracebridge.core.ir.cost import Cost
-from tracebridge.core.ir.primitive import Primitive, is_linear_input
+from tracebridge.core.ir.primitive import is_linear_input
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.lax.batch_util import move_batch_axis, to_front
 from tracebridge.core.lax.contract.dot import dot_general_p
+from tracebridge.core.products.bilinear import Bilinear
 
 if TYPE_CHECKING:
-    from tracebridge.core._jaxlib.mlir import IrValue
-    from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
+    from tracebridge.core.ir.rule_contexts import BatchContext
     from tracebridge.core.ir.value import Value
 
 # A tile of fewer rows leaves the matrix library with nothing to do.
@@ -41,26 +39,10 @@ _LEAST_TILE = 16
 _TILE = 128
 
 
-class _Ragged(Primitive):
+class _Ragged(Bilinear):
     """``lhs``, ``rhs`` and sizes ``i32[P, G]``; ``sets`` is Q, ``dtype`` that of the result."""
 
-    cost = Cost.CONTRACTION
-
-    @abc.abstractmethod
-    def compose(self, *operands: Value, **params: Any) -> Any:
-        """The result, by operations of ``lax``."""
-
-    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
-        return ctx.lower_fun(self.compose, *operands, **params)[0]
-
-    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
-        (x, y, sizes), (s, t, _) = primals, tangents
-        ans = self.bind(x, y, sizes, **params)
-        total = None if s is None else self.bind(s, y, sizes, **params)
-        if t is not None:
-            part = self.bind(x, t, sizes, **params)
-            total = part if total is None else lax.add(total, part)
-        return ans, total
+    factors = 0, 1
 
 
 @final
