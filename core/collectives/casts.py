@@ -10,12 +10,12 @@ from tracebridge.core.collectives.axes import axis_size, bound_names, map_leaves
 from tracebridge.core.collectives.psum import psum_p
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
 from tracebridge.core.errors.transform_errors import AxisSpecError
-from tracebridge.core.ir.varied import CAST, NOWHERE, typed_axes, varied
+from tracebridge.core.ir.aval import NOWHERE, ShapedArray
+from tracebridge.core.ir.varied import CAST, typed_axes, varied
 from tracebridge.core.lax.annotations import Annotation
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Application
-    from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.rule_contexts import BatchContext
     from tracebridge.core.ir.value import Value
 

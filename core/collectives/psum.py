@@ -29,8 +29,8 @@ from tracebridge.core.dtypes.dtypes import bool_, is_bool, is_complex, is_inexac
 from tracebridge.core.dtypes.weak_type import is_python_scalar
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import AxisError
-from tracebridge.core.ir.aval import ShapedArray
-from tracebridge.core.ir.varied import NOWHERE, varied
+from tracebridge.core.ir.aval import NOWHERE, ShapedArray
+from tracebridge.core.ir.varied import varied
 from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.lax.batch_util import to_front
 from tracebridge.core.lax.shape.axes import as_axes

@@ -11,14 +11,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tracebridge.core.config.state import State, settled_state, with_value
+from tracebridge.core.ir.aval import NOWHERE, ShapedArray
 from tracebridge.core.ir.values import Literal
 
 if TYPE_CHECKING:
-    from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.values import Value
 
 Names = frozenset[Any]
-NOWHERE: Names = frozenset()
 
 _KEY = "axes that types know"
 

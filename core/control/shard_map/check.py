@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from tracebridge.core.errors.transform_errors import AxisSpecError, EffectError
 from tracebridge.core.interpreters.varying import Varying
+from tracebridge.core.ir.aval import NOWHERE
 from tracebridge.core.ir.effects import ordered_effects
-from tracebridge.core.ir.varied import NOWHERE
 
 if TYPE_CHECKING:
     from tracebridge.core.control.shard_map.places import Place

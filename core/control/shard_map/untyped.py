@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from tracebridge.core.collectives.casts import pcast_p
 from tracebridge.core.interpreters.staging import stage
+from tracebridge.core.ir.aval import NOWHERE
 from tracebridge.core.ir.jaxpr import ClosedJaxpr, Jaxpr, eval_jaxpr
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.traverse import applications
 from tracebridge.core.ir.values import Literal
-from tracebridge.core.ir.varied import NOWHERE
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Application
