@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
@@ -67,7 +68,7 @@ def when_imported(module: str, then: Callable[[], None]) -> None:
 
 @final
 class _Watch:
-    """Finds one module as others would, once, and has it say when it is loaded.
+    """Finds one module as others would, until it is imported, and has it say so.
 
     A finder by its method: ``importlib.abc`` takes longer to import than all of this.
     """
@@ -75,20 +76,21 @@ class _Watch:
     def __init__(self, module: str, then: Callable[[], None]) -> None:
         self.module = module
         self.then = then
+        self.asking = threading.local()  # whether this thread asks the other finders
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname != self.module or self not in sys.meta_path:
+        if fullname != self.module or getattr(self.asking, "now", False):
             return None
-        sys.meta_path.remove(self)
-        spec = find_spec(fullname)
-        if spec is None or spec.loader is None:
-            # It is not there today.
-            sys.meta_path.insert(0, self)
-            return None
-        loader: Any = _Announced(spec.loader, self)  # by its methods, likewise
-        spec.loader = loader
+        self.asking.now = True
+        try:
+            spec = find_spec(fullname)
+        finally:
+            self.asking.now = False
+        if spec is not None and spec.loader is not None:
+            loader: Any = _Announced(spec.loader, self)  # by its methods, likewise
+            spec.loader = loader
         return spec
 
 
@@ -100,6 +102,9 @@ class _Announced:
         self.loader = loader
         self.watch = watch
 
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.loader, name)
+
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return self.loader.create_module(spec)
 
@@ -108,9 +113,7 @@ class _Announced:
         module.__loader__ = self.loader
         if module.__spec__ is not None:
             module.__spec__.loader = self.loader
-        try:
-            self.loader.exec_module(module)
-        except BaseException:
-            sys.meta_path.insert(0, self.watch)  # somebody may try again
-            raise
-        self.watch.then()
+        self.loader.exec_module(module)
+        if self.watch in sys.meta_path:
+            sys.meta_path.remove(self.watch)
+            self.watch.then()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 from pathlib import Path
 
@@ -38,6 +39,21 @@ def test_call_comes_with_the_import(part: str) -> None:
     assert module.__spec__.loader is module.__loader__
     importlib.reload(module)
     assert seen == [3]
+
+
+def test_a_look_is_no_import(part: str) -> None:
+    """Who only asks whether the module is there finds it, and the import is told later."""
+    seen: list[int] = []
+    when_imported(part, lambda: seen.append(1))
+    for _ in range(2):
+        spec = importlib.util.find_spec(part)
+        assert spec is not None
+        assert "VALUE" in spec.loader.get_source(part)  # type: ignore[union-attr]  # a file has it
+    assert seen == []
+    importlib.import_module(part)
+
+    assert seen == [1]
+    assert importlib.util.find_spec(part) is not None
 
 
 def test_several_ask_for_one_module(part: str) -> None:

@@ -29,6 +29,7 @@ Run = Callable[..., Sequence[torch.Tensor]]
 
 MAX_OPERATIONS = 4  # more cost as much as a program
 MAX_ELEMENTS = 1 << 12  # of each tensor: for more the program is faster
+_KEY = "operations of torch"
 _DTYPES = np.dtype("float32"), np.dtype("float64")
 
 
@@ -71,6 +72,12 @@ def as_operations(family: Family, xs: Sequence[torch.Tensor]) -> Run | None:
     if not all([x.is_cpu for x in xs]):
         return None
     program = inline_calls(family.program(tuple([aval_of(x) for x in xs])))
+    if _KEY not in program.cache:
+        program.cache[_KEY] = _compiled(program)
+    return program.cache[_KEY]
+
+
+def _compiled(program: Jaxpr) -> Run | None:
     lines = _lines(program) if _is_small(program) else None
     if lines is None:
         return None
