@@ -164,7 +164,8 @@ def _checked(value: Value, wanted: object) -> Any:
     raise ShardingAssertionError(
         f"with_sharding_constraint: the array is {value.aval.str_short()}, which is not split as "
         f"{sharding.spec}; over axes of the type Explicit a constraint is a check",
-        hint="use tracebridge.sharding.reshard to change how an array is split",
+        hint="use tracebridge.sharding.reshard to change how an array is split, or make the mesh "
+        "with axis_types=AxisType.Auto to leave it to the compiler",
     )
 
 

@@ -45,7 +45,8 @@ def make_mesh(
     Args:
         axis_shapes: the size of each axis.
         axis_names: the name of each axis.
-        axis_types: an ``AxisType`` for each axis; ``Auto`` by default.
+        axis_types: an ``AxisType`` for each axis; ``Explicit`` by default, as types tell how
+            arrays are split then. (``Mesh`` itself takes ``Auto`` by default.)
         devices: the devices to take them from; by default those of the default platform.
 
     Raises:
@@ -54,7 +55,7 @@ def make_mesh(
 
     >>> import tracebridge as tb
     >>> tb.make_mesh((1, 1), ("x", "y"))
-    Mesh('x': 1, 'y': 1, axis_types=(Auto, Auto))
+    Mesh('x': 1, 'y': 1, axis_types=(Explicit, Explicit))
     """
     sizes = tuple([int(n) for n in axis_shapes])
     names = tuple(axis_names)
@@ -70,6 +71,8 @@ def make_mesh(
         )
     grid = np.empty(n, dtype=object)
     grid[:] = available[:n]
+    if axis_types is None:
+        axis_types = (AxisType.Explicit,) * len(names)
     return Mesh(grid.reshape(sizes), names, axis_types)
 
 

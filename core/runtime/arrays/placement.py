@@ -15,6 +15,7 @@ from tracebridge.core.sharding.mesh import Mesh
 from tracebridge.core.sharding.named import NamedSharding
 from tracebridge.core.sharding.partition_spec import PartitionSpec
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
+from tracebridge.core.sharding.splits import explicit_split
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -29,9 +30,11 @@ class MeshPlacement:
     ``out_shardings`` are those that the user chose for results, None where XLA chooses; or empty.
     ``replicas`` are the devices that run a program in replicas: where several processes run it
     together they are more than those of the mesh, over which this process spreads its arrays.
+    ``untyped``: an argument is split over Explicit axes of which its type in the program knows
+    nothing, so that types of results do not say how these are split.
     """
 
-    __slots__ = ("in_shardings", "mesh", "out_shardings", "replicas")
+    __slots__ = ("in_shardings", "mesh", "out_shardings", "replicas", "untyped")
 
     def __init__(
         self,
@@ -39,8 +42,10 @@ class MeshPlacement:
         in_shardings: tuple[NamedSharding, ...],
         out_shardings: tuple[NamedSharding | None, ...] = (),
         replicas: tuple[Any, ...] | None = None,
+        untyped: bool = False,
     ) -> None:
         self.mesh = mesh
+        self.untyped = untyped
         self.replicas = mesh.device_tuple if replicas is None else replicas
         self.in_shardings = in_shardings
         self.out_shardings = out_shardings
@@ -60,7 +65,7 @@ class MeshPlacement:
         if not n:
             return self
         rest = self.in_shardings[n:]
-        return MeshPlacement(self.mesh, rest, self.out_shardings, self.replicas)
+        return MeshPlacement(self.mesh, rest, self.out_shardings, self.replicas, self.untyped)
 
     def __repr__(self) -> str:
         return f"MeshPlacement({self.mesh!r}, {[s.spec for s in self.in_shardings]})"
@@ -179,11 +184,18 @@ def choose_placement(
     return MeshPlacement(mesh, tuple([_over(mesh, sig) for sig in signatures])), True
 
 
-def _at_wishes(signatures: Sequence[object], wishes: Wishes) -> MeshPlacement:
+def _at_wishes(signatures: Sequence[Any], wishes: Wishes) -> MeshPlacement:
     mesh = wishes.mesh
     ins = (*wishes.ins, *[None] * len(signatures))[: len(signatures)]
     places = [_over(mesh, s) if w is None else w for s, w in zip(signatures, ins, strict=True)]
-    return MeshPlacement(mesh, tuple(places), wishes.outs)
+    untyped = any([_is_untyped(w, s) for w, s in zip(ins, signatures, strict=True)])
+    return MeshPlacement(mesh, tuple(places), wishes.outs, untyped=untyped)
+
+
+def _is_untyped(wished: NamedSharding | None, sig: Any) -> bool:
+    """Whether an option splits an array over Explicit axes, and its type does not say so."""
+    aval = sig.aval
+    return wished is not None and explicit_split(wished, aval.ndim) is not aval.split
 
 
 def _over(mesh: Mesh, sig: Any) -> NamedSharding:

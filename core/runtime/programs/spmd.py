@@ -234,17 +234,17 @@ def _chosen(
     """The shardings of results that are not left to XLA: those wished for, and those of types."""
     wished = placement.out_shardings or (None,) * len(out_avals)
     return [
-        placement.replicated if i in whole else _of_type(placement.mesh, a) if w is None else w
+        placement.replicated if i in whole else _of_type(placement, a) if w is None else w
         for i, (w, a) in enumerate(zip(wished, out_avals, strict=True))
     ]
 
 
-def _of_type(mesh: Mesh, aval: Any) -> NamedSharding | None:
+def _of_type(placement: MeshPlacement, aval: Any) -> NamedSharding | None:
     """How the type of a result says that it is split; None where XLA chooses."""
-    split = aval.split
+    mesh, split = placement.mesh, aval.split
     if split is not None and split.mesh.shape_tuple == mesh.shape_tuple:
         return split.update(mesh=mesh.update(axis_types=split.mesh.axis_types))
-    if mesh.are_all_axes_explicit and mesh.size > 1:
+    if mesh.are_all_axes_explicit and mesh.size > 1 and not placement.untyped:
         return NamedSharding(mesh, PartitionSpec(*[None] * aval.ndim))
     return None
 

@@ -161,7 +161,7 @@ def test_repeated_equations_are_the_function(name: str) -> None:
 
 def test_names_of_calls_and_constraints() -> None:
     """Tables by primitive can have entries for calls and for sharding constraints."""
-    place = tb.sharding.NamedSharding(tb.make_mesh((1,), ("x",)), tb.P())
+    place = tb.sharding.NamedSharding(tb.make_mesh((1,), ("x",), tb.sharding.AxisType.Auto), tb.P())
     constrained = tb.make_jaxpr(lambda x: lax.with_sharding_constraint(x, place))(X)
 
     assert core.primitives.call_p is core.primitives.closed_call_p

@@ -28,7 +28,9 @@ OPEN = P.UNCONSTRAINED
 def ns(*spec: Any) -> NamedSharding:
     """A sharding over a mesh with three axes, of two devices each where there are eight."""
     n = 2 if tb.local_device_count() >= 8 else 1
-    return NamedSharding(tb.make_mesh((n, n, n), ("x", "y", "z")), P(*spec))
+    return NamedSharding(
+        tb.make_mesh((n, n, n), ("x", "y", "z"), tb.sharding.AxisType.Auto), P(*spec)
+    )
 
 
 def split(*spec: Any) -> Callable[[Any], Any]:

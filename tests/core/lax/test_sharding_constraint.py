@@ -26,7 +26,7 @@ X = np.arange(32, dtype="f4").reshape(8, 4)
 
 def ns(*spec: Any) -> NamedSharding:
     """A sharding over a mesh of four by two devices."""
-    return NamedSharding(tb.make_mesh((4, 2), ("x", "y")), P(*spec))
+    return NamedSharding(tb.make_mesh((4, 2), ("x", "y"), tb.sharding.AxisType.Auto), P(*spec))
 
 
 def constrained(x: Any) -> Any:
@@ -217,10 +217,10 @@ REFUSED: list[tuple[type[Exception], str, Callable[[], Any]]] = [
      lambda: lax.with_sharding_constraint(X, 3)),
     (DevicePlacementError, "is about other devices than Mesh",
      lambda: tb.jit(lambda x, y: x, in_shardings=(ns(), NamedSharding(
-         tb.make_mesh((2,), ("z",)), P("z"))))(X, X)),
+         tb.make_mesh((2,), ("z",), tb.sharding.AxisType.Auto), P("z"))))(X, X)),
     (DevicePlacementError, "(?s)is about other devices than the program.*one mesh",
      lambda: tb.jit(lambda x: (lax.with_sharding_constraint(x, ns()), lax.with_sharding_constraint(
-         x, NamedSharding(tb.make_mesh((2,), ("z",)), P("z")))))(X)),
+         x, NamedSharding(tb.make_mesh((2,), ("z",), tb.sharding.AxisType.Auto), P("z")))))(X)),
 ]  # fmt: skip
 
 

@@ -23,7 +23,9 @@ OUT = tb.ShapeDtypeStruct(X.shape, X.dtype)
 
 
 def spread(n: int = 4) -> Any:
-    return tb.device_put(X, NamedSharding(tb.make_mesh((n,), ("x",)), P("x")))
+    return tb.device_put(
+        X, NamedSharding(tb.make_mesh((n,), ("x",), tb.sharding.AxisType.Auto), P("x"))
+    )
 
 
 def noted(seen: list[Any]) -> Any:

@@ -27,7 +27,7 @@ X = np.arange(8, dtype="f4").reshape(4, 2)
 
 
 def mesh(name: str = "x") -> Any:
-    return tb.make_mesh((1,), (name,))
+    return tb.make_mesh((1,), (name,), AxisType.Auto)
 
 
 def test_blocks_and_statements() -> None:
@@ -64,7 +64,7 @@ def test_specifications_mean_the_mesh_in_force() -> None:
     """In device_put, jit and constraints; another mesh means another program."""
     f = tb.jit(lambda x: tb.lax.with_sharding_constraint(x * 2, P("x")))
     g = tb.jit(lambda x: x * 2, in_shardings=P("x"), out_shardings=P(None, "x"))
-    for place in (mesh(), tb.make_mesh((1, 1), ("x", "y"))):
+    for place in (mesh(), tb.make_mesh((1, 1), ("x", "y"), AxisType.Auto)):
         with tb.set_mesh(place):
             assert NamedSharding(place, P("x")) == tb.device_put(X, P("x")).sharding
             assert (2 * X).tolist() == f(X).tolist()

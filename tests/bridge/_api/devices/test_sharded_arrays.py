@@ -16,7 +16,7 @@ from tracebridge.core.errors.runtime_errors import DeletedArrayError, DevicePlac
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.errors.tracer_errors import ConcretizationTypeError
 from tracebridge.core.errors.transform_errors import ArgumentSpecError, AxisSpecError
-from tracebridge.sharding import Mesh, NamedSharding, SingleDeviceSharding
+from tracebridge.sharding import AxisType, Mesh, NamedSharding, SingleDeviceSharding
 from tracebridge.sharding import PartitionSpec as P
 from tracebridge.testing import assert_allclose
 
@@ -286,12 +286,31 @@ def test_make_mesh() -> None:
     mesh = tb.make_mesh((4, 2), ("a", "b"))
 
     assert {"a": 4, "b": 2} == dict(mesh.shape)
+    assert mesh.axis_types == (AxisType.Explicit, AxisType.Explicit)
+    assert tb.make_mesh((2,), "a", (AxisType.Auto,)).are_all_axes_auto
     assert mesh is tb.make_mesh((4, 2), ("a", "b"))
     assert tb.devices()[3:5] == list(tb.make_mesh((2,), "a", devices=tb.devices()[3:]).devices)
     with pytest.raises(DevicePlacementError, match="needs 27 devices, but there are 8"):
         tb.make_mesh((9, 3), ("a", "b"))
     with pytest.raises(AxisSpecError, match="a positive size for each name"):
         tb.make_mesh((2,), ("a", "b"))
+
+
+def test_types_follow_arrays_and_options_do_not_make_types() -> None:
+    """An argument that only an option splits is whole in types; XLA splits the result then."""
+    rows = NamedSharding(tb.make_mesh((4,), ("x",)), P("x"))
+    seen = []
+
+    def double(x: Any) -> Any:
+        seen.append(tb.typeof(x).sharding.spec)
+        return x * 2
+
+    given = tb.jit(double)(tb.device_put(X, rows))
+    asked = tb.jit(double, in_shardings=rows)(X)
+
+    assert seen == [P("x", None), P(None, None)]
+    assert given.sharding.spec == asked.sharding.spec == P("x", None)
+    assert_allclose(asked, 2 * X)
 
 
 def test_numbers_beside_spread_arrays_in_derivatives() -> None:

@@ -17,7 +17,8 @@ TOL = {"rtol": 2e-4, "atol": 2e-5}
 def mesh(*sizes: int) -> Any:
     """The first devices in a grid with the axes x, y, ..."""
     n = int(np.prod(sizes))
-    return tb.make_mesh(sizes, tuple("xyz"[: len(sizes)]), devices=tb.devices()[:n])
+    names = tuple("xyz"[: len(sizes)])
+    return tb.make_mesh(sizes, names, tb.sharding.AxisType.Auto, devices=tb.devices()[:n])
 
 
 def over(f: Fun, ins: Any, outs: Any, sizes: tuple[int, ...] = (2, 4), **options: Any) -> Fun:

@@ -26,7 +26,7 @@ X = np.arange(16, dtype="f4").reshape(8, 2)
 
 def ns(*spec: Any) -> tb.NamedSharding:
     """A sharding over eight devices."""
-    return tb.NamedSharding(tb.make_mesh((4, 2), ("x", "y")), P(*spec))
+    return tb.NamedSharding(tb.make_mesh((4, 2), ("x", "y"), tb.sharding.AxisType.Auto), P(*spec))
 
 
 def mapped(k: float, **options: Any) -> Callable[..., Any]:
