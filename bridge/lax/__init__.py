@@ -51,6 +51,7 @@ from tracebridge.core.lax.sharding_constraint import *
 from tracebridge.core.lax.sink import *
 from tracebridge.core.lax.special.erf import *
 from tracebridge.core.lax.special.gamma import *
+from tracebridge.core.lax.special.zeta import *
 
 if TYPE_CHECKING:
     from tracebridge.core.collectives.all_gather import all_gather as all_gather

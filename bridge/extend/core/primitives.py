@@ -217,9 +217,8 @@ from tracebridge.core.lax.special.erf import (
 from tracebridge.core.lax.special.gamma import (
     digamma_p,
     lgamma_p,
-    polygamma_p,
-    zeta_p,
 )
+from tracebridge.core.lax.special.zeta import polygamma_p, zeta_p
 from tracebridge.core.linalg.cholesky import cholesky_p
 from tracebridge.core.linalg.eig import eig_p
 from tracebridge.core.linalg.eigh import eigh_p
