@@ -55,16 +55,24 @@ def _polynomial(x: Value, coefficients: Sequence[float]) -> Any:
 
 
 def _term(k: Value, s: Value, q: Value) -> Any:
-    """Term ``k`` over the first."""
-    ratio = lax.div(lax.convert_dtype(k, q.aval.dtype), q)
+    """Term ``k`` over the first, counted from the smallest that is needed."""
+    ratio = lax.div(lax.convert_dtype(lax.sub(np.int32(_TERMS), k), q.aval.dtype), q)
     return lax.exp(lax.neg(lax.mul(s, lax.log1p(ratio))))
 
 
-def _relative_sum(total: Value, weight: Value, s: Value, q: Value) -> tuple[Any, Any]:
-    """``q**s`` times the sum of ``(q + n)**-s``, in two parts: the second is to be times ``q``.
+def _sum(k: Value, total: Value, term: Value) -> Any:
+    return lax.select(lax.eq(k, np.int32(0)), total, lax.add(total, term))
 
-    Large ``q`` times it would overflow. ``total`` is the sum of the first terms over the first of
-    all, ``weight`` is the next one.
+
+def _first(k: Value, weight: Value, term: Value) -> Any:
+    return lax.select(lax.eq(k, np.int32(0)), term, weight)
+
+
+def _relative_sum(total: Value, weight: Value, s: Value, q: Value) -> tuple[Any, Any]:
+    """``q**s`` times the sum of ``(q + n)**-s`` from ``n = 1`` on; the second part is over ``q``.
+
+    Large ``q`` times it would overflow. ``total`` is the sum of the next terms over the first,
+    ``weight`` is the one after them.
     """
     w = lax.add(q, float(_TERMS))
     # Where it counts, s is not much larger than w: there the powers would overflow.
@@ -88,8 +96,12 @@ def _relative_sum(total: Value, weight: Value, s: Value, q: Value) -> tuple[Any,
 def _times_sum(root: Value, total: Value, weight: Value, s: Value, q: Value) -> Any:
     """``root``, which may be infinite, times the sum."""
     near, far = _relative_sum(total, weight, s, q)
-    value = lax.mul(root, near)
-    return lax.select(lax.eq(far, 0.0), value, lax.add(value, lax.mul(lax.mul(root, q), far)))
+    # An infinite number times what has vanished.
+    parts = [lax.mul(root, near), lax.mul(lax.mul(root, q), far)]
+    zero = lax.full_like(q, 0.0)
+    both = zip((near, far), parts, strict=True)
+    first, second = [lax.select(lax.eq(p, 0.0), zero, v) for p, v in both]
+    return lax.add(root, lax.add(first, second))
 
 
 def _of_positive(total: Value, weight: Value, s: Value, q: Value) -> Any:
@@ -246,12 +258,12 @@ def _first_terms(ctx: LoweringContext, s: IrValue, q: IrValue, aval: ShapedArray
     """The sum of the first terms, and the next one. In a loop: XLA compiles one exponential."""
 
     def add(values: Sequence[IrValue]) -> list[Any]:
-        k, total, last = values
-        total = ctx.op1("stablehlo.add", [total, last], aval)
-        return [total, _call(ctx, _term, [k, s, q], aval)]
+        k, total, weight = values
+        term = _call(ctx, _term, [k, s, q], aval)
+        return [_call(ctx, f, [k, v, term], aval) for f, v in ((_sum, total), (_first, weight))]
 
     zero = ctx.splat(0.0, aval)
-    return _counted(ctx, ctx.splat(_TERMS + 1, _COUNT), [zero, zero], aval, add)
+    return _counted(ctx, ctx.splat(_TERMS, _COUNT), [zero, zero], aval, add)
 
 
 class OfSecond(BinaryElementwise):
@@ -335,6 +347,9 @@ zeta_p = Zeta()
 def polygamma(m: object, x: Operand) -> Any:
     """Derivative of order ``m`` of ``digamma`` at ``x``, elementwise.
 
+    Of positive numbers accurate to ``10 + m`` units in the last place; of negative ones to as many
+    of the largest of the terms, which change their signs where ``m`` is even.
+
     Args:
         m: order, a float that holds an integer; 0 gives ``digamma``.
         x: float array. Differentiable.
@@ -349,9 +364,11 @@ def polygamma(m: object, x: Operand) -> Any:
 def zeta(x: Operand, q: object) -> Any:
     """Hurwitz zeta function, the sum of ``(q + n) ** -x`` over ``n = 0, 1, ...``, elementwise.
 
+    Of positive ``q`` accurate to 3 units in the last place.
+
     Args:
         x: exponent, above 1.
-        q: shift. Differentiable.
+        q: shift, below 0 where ``x`` is a whole number. Differentiable.
 
     >>> import tracebridge as tb
     >>> float(tb.lax.zeta(2.0, 1.0))
