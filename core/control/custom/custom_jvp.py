@@ -252,10 +252,9 @@ class JvpRule(TracedRule):
     def traced(self, nonzero: Flags) -> tuple[Jaxpr, Flags, Flags]:
         """The Jaxpr, which tangents it takes (not fewer than ``nonzero``), which it gives."""
         every = tuple([has_tangent(a) for a in self._avals])
-        found = self._known.get(every)
-        if found is not None:
-            return found
-        wanted = nonzero if self._call.symbolic_zeros else every
+        # A rule that asks for zeros may do without a product with 0, whoever called before.
+        fewer = self._call.symbolic_zeros and not self._traced_for_all
+        wanted = nonzero if fewer else every
         found = self._known.get(wanted)
         if found is None:
             jaxpr, nonzero_out = self._trace(wanted)
@@ -272,6 +271,8 @@ class JvpRule(TracedRule):
         jaxpr, hoisted = close_jaxpr(jaxpr)
         jaxpr = permute_jaxpr(jaxpr, [*self._const_avals, *range(jaxpr.n_in)])
         self._known[every] = (jaxpr, every, nonzero_out)
+        # Traced again it would close over the values anew.
+        self._traced_for_all = bool(hoisted)
         self._const_avals = [*self._const_avals, *[h.aval for h in hoisted]]
         return hoisted
 

@@ -34,7 +34,9 @@ class TracedRule:
     ``_known``: what it was traced to, by the arguments that have tangents.
     """
 
-    __slots__ = ("_avals", "_call", "_const_avals", "_known", "_out_avals", "_out_tree")
+    __slots__ = (
+        "_avals", "_call", "_const_avals", "_known", "_out_avals", "_out_tree", "_traced_for_all",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -50,6 +52,8 @@ class TracedRule:
         self._out_avals = out_avals
         self._out_tree = out_tree
         self._known: dict[tuple[bool, ...], Any] = {}
+        # Whether there is no other trace than that for all tangents.
+        self._traced_for_all = False
 
 
 class CustomRuleCall(HigherOrderPrimitive):

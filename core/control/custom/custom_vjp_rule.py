@@ -62,10 +62,8 @@ class VjpRule(TracedRule):
     def forward(self, perturbed: Flags) -> Forward:
         """The forward rule for tangents at some arguments."""
         every = tuple([has_tangent(a) for a in self._avals])
-        found = self._known.get(every)
-        if found is not None:
-            return found
-        wanted = perturbed if self._call.symbolic_zeros else every
+        fewer = self._call.symbolic_zeros and not self._traced_for_all
+        wanted = perturbed if fewer else every
         found = self._known.get(wanted)
         if found is None:
             jaxpr, res_tree = self._trace_fwd(wanted)
@@ -84,6 +82,7 @@ class VjpRule(TracedRule):
         res_avals = jaxpr.out_avals[n_out:]
         bwd, bwd_values = close_jaxpr(self._trace_bwd(res_tree, res_avals))
         n_fwd, n_bwd = len(fwd_values), len(bwd_values)
+        self._traced_for_all = bool(n_fwd or n_bwd)
         # What the backward rule closed over goes along with the residuals.
         order = [
             *self._const_avals,

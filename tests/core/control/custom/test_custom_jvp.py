@@ -195,6 +195,28 @@ def test_defjvps():
     assert float(tb.grad(g)(1.0)) == 0.0
 
 
+def test_symbolic_zeros_whatever_was_called_before():
+    """A derivative in both arguments does not make the next one, in one of them, take zeros."""
+
+    @tb.custom_jvp
+    def f(x, y):
+        return x * y
+
+    @partial(f.defjvp, symbolic_zeros=True)
+    def rule(primals, tangents):
+        x, y = primals
+        total = 0.0 * x
+        for t in tangents:
+            if not isinstance(t, cd.SymbolicZero):
+                total = total + t * np.inf
+        return f(x, y), total
+
+    staged = tb.jit(f)
+    tb.grad(staged, (0, 1))(1.0, 2.0)
+
+    assert np.inf == float(tb.jvp(lambda x: staged(x, 2.0), (1.0,), (1.0,))[1])
+
+
 def test_symbolic_zeros():
     """The rule sees which tangents are zero, and may answer with a symbolic zero."""
     seen = []
