@@ -191,6 +191,8 @@ class BesselI1(ByProgram, FloatUnary):
 def _share(x: Value) -> Any:
     """The derivative of I1 over I0: ``1 - I1 / (x I0)``."""
     ratio = lax.div(bessel_i1e(x), bessel_i0e(x))
+    far = lax.eq(lax.abs(x), math.inf)
+    ratio = lax.select(far, lax.sign(x), ratio)  # both have vanished
     return lax.sub(1.0, lax.div(ratio, x))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
+from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.special.incomplete_beta import betainc, log_beta_p
 from tracebridge.core.special.incomplete_gamma import igamma, igammac
@@ -26,9 +27,12 @@ def _xlog1py(x: Array, y: Array) -> Any:
 
 
 def _share(x: Array, y: Array) -> Any:
-    # Only 0 / 0 is replaced: elsewhere the slope in x counts, for second derivatives.
+    # Only quotients without a value are replaced, 0 / 0 and that of infinities: elsewhere the slope
+    # in x counts, for second derivatives.
     none = (x == 0) & (y == 0)
-    return tnp.where(none, tnp.zeros_like(x * y), x / tnp.where(none, 1, y))
+    both = tnp.isinf(x) & tnp.isinf(y)
+    share = tnp.where(none | both, 0, x) / tnp.where(none | both, 1, y)
+    return tnp.where(both, tnp.sign(tnp.where(both, x, 1)), share)
 
 
 xlogy = with_slopes(_xlogy, lambda _, x, y: tnp.log(y), lambda _, x, y: _share(x, y))
@@ -51,12 +55,39 @@ def gammasgn(x: Array) -> Any:
 
 
 def log_beta(a: Array, b: Array) -> Any:
-    """Logarithm of the size of the beta function."""
-    inside = (a >= 0) & (b >= 0)
-    good = log_beta_p.bind(tnp.where(inside, a, 1), tnp.where(inside, b, 1))
-    small, large = (tnp.where(inside, 1, f(a, b)) for f in (tnp.minimum, tnp.maximum))
-    other = gammaln(small) + (gammaln(large) - gammaln(small + large))
-    return tnp.where(inside, good, other)
+    """Logarithm of the size of the beta function.
+
+    Of negative numbers by reflection (NIST DLMF 5.5.3): what is left is positive, and large
+    parameters do not cancel as the logarithms of three gamma functions would.
+    """
+    small, large = tnp.minimum(a, b), tnp.maximum(a, b)
+    total = small + large
+    mixed = (small < 0) & (total > 0) & (large < math.inf)
+    turned = (small < 0) & (total <= 0) & (large >= 0)
+    below = large < 0
+    first, second = tnp.where(mixed | below, 1 - small, a), tnp.where(mixed, total, b)
+    first, second = tnp.where(turned, large, first), tnp.where(turned, 1 - total, second)
+    second = tnp.where(below, 1 - large, second)
+    log = log_beta_p.bind(first, second)
+    near = tnp.where(mixed | turned | below, small, 0.5)
+    far = tnp.where(mixed | below, large, -0.5)
+    by_one = math.log(math.pi) - _log_of_wave(near)
+    both = tnp.where(turned | below, total, 0.5)
+    # Whole numbers leave the sine as it is, also where it is 0.
+    shift = _log_of_wave(both) - _log_of_wave(tnp.where(turned, near, 0.5))
+    shift = tnp.where(large == tnp.floor(large), 0, shift)
+    by_two = by_one - _log_of_wave(far) + _log_of_wave(both)
+    by_two = tnp.where(_is_pole(near) | _is_pole(far), math.inf, by_two)
+    value = tnp.where(mixed, by_one - tnp.log(tnp.where(mixed, large, 1)) - log, log)
+    value = tnp.where(turned, shift + log, value)
+    value = tnp.where(below, by_two - tnp.log(tnp.where(below, 1 - total, 1)) - log, value)
+    return tnp.where((small < 0) & (small > -math.inf) & (large == math.inf), math.inf, value)
+
+
+def _log_of_wave(x: Array) -> Any:
+    """``log(abs(sin(pi * x)))``."""
+    rest = x - lax.stop_gradient(tnp.round(x))
+    return tnp.log(tnp.abs(tnp.sin(math.pi * rest)))
 
 
 def ndtr(x: Array) -> Any:
@@ -134,24 +165,50 @@ def _entr(x: Array) -> Any:
 entr = with_slopes(_entr, lambda _, x: -tnp.log(x) - 1)
 
 
-def _rel_entr(p: Array, q: Array) -> Any:
-    both = (p > 0) & (q > 0)
-    safe_p, safe_q = tnp.where(both, p, 1), tnp.where(both, q, 1)
+def _log_ratio_value(p: Array, q: Array) -> Any:
     # Beside each other the difference has the digits that two logarithms lose.
-    close = (safe_p < 2 * safe_q) & (safe_q < 2 * safe_p)
-    excess = tnp.where(close, (safe_p - safe_q) / safe_q, 0)
-    log = tnp.where(close, tnp.log1p(excess), tnp.log(safe_p) - tnp.log(safe_q))
-    inside = safe_p * log
+    close = (p < 2 * q) & (q < 2 * p) & tnp.isfinite(p)
+    excess = tnp.where(close, (p - q) / q, 0)
+    return tnp.where(close, tnp.log1p(excess), tnp.log(p) - tnp.log(q))
+
+
+# Of positive numbers.
+_log_ratio = with_slopes(_log_ratio_value, lambda _, p, q: 1 / p, lambda _, p, q: -1 / q)
+
+
+def _inside(p: Array, q: Array) -> tuple[Any, Any, Any]:
+    """Where both are positive, and both, or 1 elsewhere."""
+    both = (p > 0) & (q > 0)
+    return both, tnp.where(both, p, 1), tnp.where(both, q, 1)
+
+
+def _level(p: Array, q: Array) -> Any:
+    """The slope outside."""
+    return tnp.where(tnp.isnan(p) | tnp.isnan(q), math.nan, 0)
+
+
+def _rel_entr(p: Array, q: Array) -> Any:
+    both, safe_p, safe_q = _inside(p, q)
+    inside = safe_p * _log_ratio(safe_p, safe_q)
     outside = tnp.where((p == 0) & (q >= 0), 0, math.inf)
     result = tnp.where(both, inside, outside)
     return tnp.where(tnp.isnan(p) | tnp.isnan(q), math.nan, result)
 
 
-rel_entr = _rel_entr
+def _rel_entr_in_p(_: Any, p: Array, q: Array) -> Any:
+    both, safe_p, safe_q = _inside(p, q)
+    return tnp.where(both, _log_ratio(safe_p, safe_q) + 1, _level(p, q))
 
 
-def kl_div(p: Array, q: Array) -> Any:
-    """Like the relative entropy, not negative anywhere."""
+def _rel_entr_in_q(_: Any, p: Array, q: Array) -> Any:
+    both, safe_p, safe_q = _inside(p, q)
+    return tnp.where(both, -_share(safe_p, safe_q), _level(p, q))
+
+
+rel_entr = with_slopes(_rel_entr, _rel_entr_in_p, _rel_entr_in_q)
+
+
+def _kl_div(p: Array, q: Array) -> Any:
     value = _rel_entr(p, q)
     both = (p > 0) & (q > 0)
     outside = tnp.where((p == 0) & (q >= 0), q, value)
@@ -159,6 +216,22 @@ def kl_div(p: Array, q: Array) -> Any:
     excess = tnp.where(close, (q - p) / tnp.where(close, p, 1), 0)
     inside = tnp.where(close, p * _less_log1p(excess), value - p + q)
     return tnp.where(both, inside, outside)
+
+
+def _kl_div_in_p(_: Any, p: Array, q: Array) -> Any:
+    both, safe_p, safe_q = _inside(p, q)
+    return tnp.where(both, _log_ratio(safe_p, safe_q), _level(p, q))
+
+
+def _kl_div_in_q(_: Any, p: Array, q: Array) -> Any:
+    both, safe_p, safe_q = _inside(p, q)
+    # Beside each other the difference has the digits that the quotient loses.
+    slope = tnp.where(tnp.isinf(safe_q), 1 - _share(safe_p, safe_q), (safe_q - safe_p) / safe_q)
+    return tnp.where(both, slope, tnp.where((p == 0) & (q >= 0), 1, _level(p, q)))
+
+
+# Like the relative entropy, not negative anywhere.
+kl_div = with_slopes(_kl_div, _kl_div_in_p, _kl_div_in_q)
 
 
 def _less_log1p(u: Array) -> Any:
@@ -204,9 +277,17 @@ boxcox1p = with_slopes(
 )
 
 
-def logit(p: Array) -> Any:
-    """``log(p / (1 - p))``."""
-    return tnp.log(p) - tnp.log1p(-p)
+def _logit(p: Array) -> Any:
+    plain = tnp.log(p) - tnp.log1p(-p)
+    if is_complex(p.aval.dtype):
+        return plain
+    # In the middle both logarithms are the same but for a sign; their difference is a series.
+    near = tnp.abs(p - 0.5) < 0.25
+    return tnp.where(near, 2 * tnp.arctanh(tnp.where(near, 2 * p - 1, 0)), plain)
+
+
+# The logarithm of the odds.
+logit = with_slopes(_logit, lambda _, p: 1 / (p * (1 - p)))
 
 
 def poch(z: Array, m: Array) -> Any:
@@ -265,4 +346,16 @@ def loggamma(x: Array) -> Any:
 
 def beta(a: Array, b: Array) -> Any:
     """The beta function."""
-    return gammasgn(a) * gammasgn(b) * gammasgn(a + b) * tnp.exp(log_beta(a, b))
+    sign = _sign_or_one(a) * _sign_or_one(b) * _sign_or_one(a + b)
+    # Of a pole and a whole number: the sines cancel but for their signs.
+    whole, pole = tnp.maximum(a, b), tnp.minimum(a, b)
+    at_pole = _is_pole(pole) & (whole > 0) & (whole == tnp.floor(whole)) & (pole + whole <= 0)
+    other = (pole < 0) & (_is_pole(pole) | _is_pole(whole)) & (whole != 0)
+    sign = tnp.where(other, 1, sign)
+    sign = tnp.where(at_pole, _alternating(tnp.where(at_pole, whole, 0)), sign)
+    return sign * tnp.exp(log_beta(a, b))
+
+
+def _sign_or_one(x: Array) -> Any:
+    """The sign of gamma, 1 at its poles."""
+    return tnp.where(_is_pole(x), 1, gammasgn(x))

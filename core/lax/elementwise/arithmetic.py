@@ -8,6 +8,7 @@ __all__ = [
     "square", "square_p", "sub", "sub_p",
 ]  # fmt: skip
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
 
@@ -119,9 +120,26 @@ class Abs(NumericUnary):
         if not is_complex(x.aval.dtype):
             minus, plus = scalar_like(x, -1), scalar_like(x, 1)
             return lax.mul(t, lax.select_n(lax.ge(x, 0.0), minus, plus))
-        size = lax.select_n(lax.eq(ans, 0.0), ans, scalar_like(ans, 1))
-        size = lax.convert_dtype(size, x.aval.dtype)
-        return lax.real(lax.mul(t, lax.div(lax.conj(x), size)))
+        a, b = _direction(x, ans)
+        return lax.real(lax.mul(t, lax.complex(a, lax.neg(b))))
+
+
+def _direction(x: Value, size: Value) -> tuple[Any, Any]:
+    """Both parts of a complex number over its size; 0 at 0, and of infinities those that count."""
+    none = lax.eq(size, 0.0)
+    far = lax.eq(size, math.inf)
+    parts = [lax.real(x), lax.imag(x)]
+    # Infinite parts as 1, others as 0.
+    ends = [lax.eq(lax.abs(p), math.inf) for p in parts]
+    both = lax.bitwise_and(*ends)
+    length = lax.select_n(both, lax.full_like(size, 1), scalar_like(size, math.sqrt(0.5)))
+    safe = lax.select_n(lax.bitwise_or(none, far), size, scalar_like(size, 1))
+    found = []
+    for p, end in zip(parts, ends, strict=True):
+        inside = lax.div(lax.select_n(far, p, scalar_like(p, 0)), safe)
+        outside = lax.mul(lax.select_n(end, scalar_like(p, 0), lax.sign(p)), length)
+        found.append(lax.select_n(far, inside, outside))
+    return found[0], found[1]
 
 
 @final

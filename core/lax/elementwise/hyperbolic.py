@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, final
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_complex
+from tracebridge.core.dtypes.finfo import finfo
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.elementwise.accuracy import accuracy_params
-from tracebridge.core.lax.families import InexactUnary
+from tracebridge.core.lax.families import InexactUnary, scalar_like
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.value import Operand, Value
@@ -53,7 +54,14 @@ class Asinh(InexactUnary):
     hlo = "chlo.asinh"
 
     def derivative(self, x: Value, ans: Value, **params: object) -> Any:
-        return lax.rsqrt(lax.add(lax.square(x), 1.0))
+        if is_complex(x.aval.dtype):
+            return lax.rsqrt(lax.add(lax.square(x), 1.0))
+        # The square overflows before the slope vanishes.
+        size = lax.abs(x)
+        far = lax.gt(size, float(finfo(x.aval.dtype).eps) ** -0.5)
+        one = scalar_like(x, 1)
+        near = lax.rsqrt(lax.add(lax.square(lax.select_n(far, x, one)), 1.0))
+        return lax.select_n(far, near, lax.div(1.0, lax.select_n(far, one, size)))
 
 
 @final
@@ -62,11 +70,9 @@ class Acosh(InexactUnary):
     hlo = "chlo.acosh"
 
     def derivative(self, x: Value, ans: Value, **params: object) -> Any:
-        below, above = lax.sub(x, 1.0), lax.add(x, 1.0)
-        if is_complex(x.aval.dtype):
-            # One root of the product would be on the wrong branch in the left half plane.
-            return lax.mul(lax.rsqrt(below), lax.rsqrt(above))
-        return lax.rsqrt(lax.mul(below, above))
+        # One root of the product would be on the wrong branch in the left half plane, have a value
+        # below -1, and vanish where only its square does.
+        return lax.mul(lax.rsqrt(lax.sub(x, 1.0)), lax.rsqrt(lax.add(x, 1.0)))
 
 
 @final

@@ -7,6 +7,7 @@ __all__ = [
     "sqrt", "sqrt_p",
 ]  # fmt: skip
 
+import math
 from typing import TYPE_CHECKING, Any, final
 
 import tracebridge.core.lax as lax
@@ -66,9 +67,7 @@ class Pow(BinaryElementwise):
 
     def partial(self, i: int, t: Any, ans: Any, x: Any, y: Any, **params: object) -> Any:
         if i == 1:
-            # log is finite where x is 0, so that the derivative of 0**y is 0 for positive y.
-            safe = lax.select_n(lax.eq(x, 0.0), x, scalar_like(x, 1))
-            return lax.mul(t, lax.mul(lax.log(safe), ans))
+            return lax.mul(t, _slope_in_exponent(x, ans))
         if not is_integer(y.aval.dtype):
             return lax.mul(t, _slope_in_base(x, y))
         # An integer exponent 0 gives 0, and no 0 * inf at x = 0.
@@ -76,6 +75,22 @@ class Pow(BinaryElementwise):
         less = lax.sub(lax.select_n(is_zero, y, scalar_like(y, 1)), 1)
         slope = lax.mul(lax.convert_dtype(y, x.aval.dtype), lax.pow(x, less))
         return lax.mul(t, lax.select_n(is_zero, slope, scalar_like(slope, 0)))
+
+
+def _slope_in_exponent(x: Value, ans: Value) -> Any:
+    """``log(x) ans``; at 0 and infinity, where it may be ``0 * inf``, what bases beside them have.
+
+    At ``0**0`` it is 0, as for positive exponents.
+    """
+    bottom = lax.eq(x, 0.0)
+    if is_complex(x.aval.dtype):
+        return lax.mul(lax.log(lax.select_n(bottom, x, scalar_like(x, 1))), ans)
+    zero = scalar_like(ans, 0)
+    edge = lax.bitwise_or(bottom, lax.eq(x, math.inf))
+    inside = lax.mul(lax.log(lax.select_n(edge, x, scalar_like(x, 1))), ans)
+    below = lax.select_n(lax.eq(lax.abs(ans), math.inf), lax.full_like(ans, 0), lax.neg(ans))
+    above = lax.select_n(lax.eq(ans, zero), lax.full_like(ans, math.inf), zero)
+    return lax.select_n(edge, inside, lax.select_n(bottom, above, below))
 
 
 def _slope_in_base(x: Value, y: Value) -> Any:

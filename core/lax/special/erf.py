@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 import tracebridge.core.lax as lax
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.typeof import as_value
-from tracebridge.core.lax.families import FloatUnary
+from tracebridge.core.lax.families import FloatUnary, scalar_like
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.value import Operand, Value
@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 _2_OVER_SQRT_PI = 2.0 / math.sqrt(math.pi)
 
 
-def _bell(x: Operand, scale: float) -> Any:
-    """``scale * exp(-x * x)``."""
-    return lax.mul(lax.exp(lax.neg(lax.square(x))), scale)
+def _bell(x: Value, scale: float) -> Any:
+    """``scale * exp(-x * x)``; beyond 30 it is 0 in any dtype, and so are its derivatives."""
+    near = lax.select_n(lax.gt(lax.abs(x), 30.0), x, scalar_like(x, 30.0))
+    return lax.mul(lax.exp(lax.neg(lax.square(near))), scale)
 
 
 @final

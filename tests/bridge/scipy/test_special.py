@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from mpmath import mp
 from scipy import special
 
 import tracebridge as tb
@@ -123,6 +124,54 @@ def test_beta_of_large_numbers_keeps_its_digits() -> None:
     with tb.enable_x64():
         np.testing.assert_allclose(np.asarray(ours.betaln(1.0, b)), -np.log(b), rtol=1e-15)
         np.testing.assert_allclose(np.asarray(ours.beta(1.0, b)), 1 / b, rtol=1e-14)
+
+
+def test_beta_of_negative_numbers() -> None:
+    """At and between poles, and where one of two parameters is large."""
+    a = np.array([-2.5, -2.5, -3.0, -3.0, -0.3, -7.25, -1.0, 0.4, -2.0])
+    b = np.array([1.5, 3.25, 2.0, 0.5, -1.9, 6.5, -1.5, -0.4, 5.0])
+    expected = special.beta(a, b)
+    with tb.enable_x64():
+        np.testing.assert_allclose(np.asarray(ours.beta(a, b)), expected, rtol=1e-13)
+        np.testing.assert_allclose(np.asarray(ours.beta(b, a)), expected, rtol=1e-13)
+        slope = float(tb.grad(ours.betaln)(-2.5, 3.25))
+        with mp.workdps(50):
+            far = [float(mp.log(abs(mp.beta(x, 1e10)))) for x in (-2.5, -0.3)]
+        found = np.asarray(ours.betaln(np.array([-2.5, -0.3]), 1e10))
+    with np.errstate(divide="ignore"):
+        np.testing.assert_allclose(found, far, rtol=1e-14)
+        np.testing.assert_allclose(slope, special.digamma(-2.5) - special.digamma(0.75), rtol=1e-13)
+
+
+def test_logit_keeps_its_digits_in_the_middle() -> None:
+    """Beside 1/2, where both logarithms are nearly the same."""
+    p = np.array([0.5, 0.5 + 1e-12, 0.5 - 1e-6, 0.3, 0.75, 0.24999, 0.0, 1.0])
+    with mp.workdps(40):
+        expected = [float(mp.log(mp.mpf(x) / (1 - mp.mpf(x)))) for x in p[:-2]]
+    with tb.enable_x64():
+        found = np.asarray(ours.logit(p))
+        slopes = np.asarray(tb.vmap(tb.grad(ours.logit))(p))
+
+    np.testing.assert_allclose(found, [*expected, -np.inf, np.inf], rtol=5e-16)
+    with np.errstate(divide="ignore"):
+        np.testing.assert_allclose(slopes, 1 / (p * (1 - p)), rtol=1e-14)
+
+
+def test_slopes_of_entropies_at_infinity() -> None:
+    """Those of the logarithms, forwards and backwards; NaN only where NaN is given."""
+    inf, nan = np.inf, np.nan
+    for fun, p, q, expected in (
+        (ours.rel_entr, inf, 1.0, (inf, -inf)),
+        (ours.rel_entr, 1.0, inf, (-inf, 0.0)),
+        (ours.rel_entr, nan, 1.0, (nan, nan)),
+        (ours.kl_div, 1.0, inf, (-inf, 1.0)),
+        (ours.kl_div, 0.0, 2.0, (0.0, 1.0)),
+        (ours.xlogy, inf, inf, (inf, 1.0)),
+    ):
+        np.testing.assert_array_equal(tb.grad(fun, (0, 1))(p, q), expected)
+        in_p = tb.jvp(lambda x, f=fun, q=q: f(x, q), (p,), (1.0,))[1]
+        forwards = [in_p, tb.jvp(lambda x, f=fun, p=p: f(p, x), (q,), (1.0,))[1]]
+        np.testing.assert_array_equal(forwards, expected)
 
 
 def test_integers_become_floats_and_shapes_are_broadcast() -> None:

@@ -133,3 +133,15 @@ def test_quotients_of_tiny_numbers_have_derivatives_in_programs() -> None:
     np.testing.assert_allclose(value, [2.0, 2.0])
     np.testing.assert_allclose(slope, [-2.0, -2.0], rtol=1e-6)
     np.testing.assert_allclose(steep, [2e20, -2e20], rtol=1e-6)
+
+
+def test_slopes_of_the_size_of_infinite_numbers() -> None:
+    """The direction is that of the infinite parts."""
+    inf, root = np.inf, np.sqrt(0.5)
+    for a, b, expected in (
+        (inf, 0.0, (1, 0)), (inf, -inf, (root, -root)), (3.0, -inf, (0, -1)), (0.0, 0.0, (0, 0)),
+        (3.0, 4.0, (0.6, 0.8)), (1e30, 1e30, (root, root)),
+    ):  # fmt: skip
+        slopes = tb.grad(lambda a, b: lax.abs(lax.complex(a, b)), (0, 1))(a, b)
+
+        np.testing.assert_allclose(slopes, expected, rtol=1e-6)

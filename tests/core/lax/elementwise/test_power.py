@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tracebridge as tb
 from tests.quick_compiles import check_grads
 from tracebridge.core import lax
 from tracebridge.core.interpreters.jvp import jvp_flat
@@ -81,3 +82,16 @@ def test_wrong_operands() -> None:
 def test_powers_have_all_derivatives() -> None:
     """Third order, in both arguments."""
     check_grads(lax.pow, (np.array([0.5, 2.0]), np.array([1.5, -0.5])), order=3, rtol=1e-4)
+
+
+def test_slopes_in_the_exponent_at_ends() -> None:
+    """Those of bases beside 0 and infinity: no product of 0 and infinity."""
+    inf = np.inf
+    cases = [
+        (0.0, -1.0, -inf), (0.0, 0.0, 0.0), (0.0, 2.0, 0.0), (inf, -1.0, 0.0), (inf, 0.0, inf),
+        (inf, 2.0, inf), (0.5, inf, 0.0), (2.0, -inf, 0.0), (2.0, 3.0, 8 * np.log(2)),
+    ]  # fmt: skip
+    x, y, expected = np.array(cases).T
+    slopes = tb.vmap(tb.grad(lax.pow, 1))(x.astype(np.float32), y.astype(np.float32))
+
+    np.testing.assert_allclose(slopes, expected, rtol=1e-6)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import special
 
+import tracebridge as tb
 from tests.quick_compiles import check_grads
 from tracebridge.core import lax
 from tracebridge.core.runtime.arrays.transfer import put_numpy
@@ -31,3 +32,11 @@ def test_derivatives_of_third_order() -> None:
     x = np.array([-0.8, 0.1, 0.6])
     for f in (lax.erf, lax.erfc, lax.erf_inv):
         check_grads(f, (x,), order=3, rtol=1e-4, atol=1e-4)
+
+
+def test_second_derivatives_at_infinity() -> None:
+    """They are 0, and NaN of NaN."""
+    for fun in (lax.erf, lax.erfc):
+        curve = tb.vmap(tb.grad(tb.grad(fun)))(np.array([-np.inf, np.inf, 40, np.nan], np.float32))
+
+        np.testing.assert_array_equal(np.abs(curve), [0.0, 0.0, 0.0, np.nan])
