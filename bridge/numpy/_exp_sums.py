@@ -50,8 +50,10 @@ def logsumexp(
     sign = lax.sign(value_of(added))
     if return_sign or not is_complex(x.dtype):
         added = lax.abs(value_of(added))
-    out = lax.log(value_of(added))
-    out = out + lax.convert_dtype(value_of(shift), out.dtype)
+    # The logarithm of 0 has no slope: neither has an axis of nothing but minus infinity.
+    none = added == 0
+    out = lax.log(value_of(choose(none, 1, added)))
+    out = choose(none, -np.inf, out + lax.convert_dtype(value_of(shift), out.dtype))
     if factors is not None and not return_sign and not is_complex(out.dtype):
         out = choose(sign < 0, np.nan, out)
     if not keepdims:

@@ -72,8 +72,26 @@ def _log_factor(a: Expression, b: Expression, x: Expression, y: Expression) -> E
     power = p * log1p_less(u, whole * x / p) + q * log1p_less(v, whole * y / q)
     rests = stirling_rest(whole) - stirling_rest(p) - stirling_rest(q)
     scale = (p / whole * q * (0.5 / math.pi)).of(lax.log) * 0.5
-    far = a * x.of(lax.log) + b * where(x < 0.5, (-x).of(lax.log1p), y.of(lax.log))
-    return where(large, power + rests + scale, far - log_beta(a, b))
+    return where(large, power + rests + scale, _log_small_factor(a, b, x, y))
+
+
+def _log_small_factor(a: Expression, b: Expression, x: Expression, y: Expression) -> Expression:
+    """``_log_factor`` where not both parameters are large."""
+    # Of a number beside 1 the distance to it has the digits.
+    logs = [where(v > 0.5, (-w).of(lax.log1p), v.of(lax.log)) for v, w in ((x, y), (y, x))]
+    ordered = a <= b
+    small, large = a.of(lax.min, b), a.of(lax.max, b)
+    one_large = large >= STIRLING_FROM
+    low, high = (where(one_large, 1.0, v) for v in (a, b))
+    gammas = low.of(lax.lgamma) + high.of(lax.lgamma) - (low + high).of(lax.lgamma)
+    plain = a * logs[0] + b * logs[1] - gammas
+    # Else by Stirling's series, in which no logarithm of the large one is left alone.
+    top, low = where(one_large, large, STIRLING_FROM), where(one_large, small, 1.0)
+    whole = top + low
+    near = low * ((where(ordered, x, y) * whole).of(lax.log) - 1.0)
+    far = top * where(ordered, logs[1], logs[0]) + (top - 0.5) * (low / top).of(lax.log1p)
+    rests = stirling_rest(whole) - stirling_rest(top)
+    return where(one_large, near + far - low.of(lax.lgamma) + rests, plain)
 
 
 def _gap(a: Expression, b: Expression, x: Expression, y: Expression) -> Expression:
@@ -104,30 +122,33 @@ def _fraction(a: Expression, b: Expression, x: Expression, y: Expression) -> Exp
         n = lax.add(n, full_of(scalar, 1.0))
         # A zero of each step: else XLA computes parts outside, as further arrays.
         zero = lax.min(n, full_of(scalar, 0.0))
-        given = [Expression(lax.add(v, zero)) for v in rest[:4]]
-        ratio, moved, total = [where(Expression(first), 1.0, Expression(v)) for v in rest[4:]]
+        given = [Expression(lax.add(v, zero)) for v in rest[:5]]
+        ratio, moved, total = [where(Expression(first), 1.0, Expression(v)) for v in rest[5:]]
         ratio = _next_ratio(Expression(n), Expression(first), given, ratio)
         moved = (ratio - 1.0) * moved
         state = [ratio.value, moved.value, (total + moved).value]
         last = lax.select(active(state), n, last)
-        return [n, last, *rest[:4], *state]
+        return [n, last, *rest[:5], *state]
 
     zero = full_of(scalar, 0.0)
-    given = [v.value for v in (a, b, x, y)]
+    # One gap for all: in a step of its own it would be rounded in another way, and the sum is over
+    # it, however small it is.
+    gap = _gap(a, b, x, y)
+    given = [v.value for v in (a, b, x, y, gap)]
     total = Expression(while_loop(goes_on, body, [zero, zero, *given, *given[:3]])[-1])
-    return total * (a + 1.0) / _gap(a, b, x, y)
+    return total * (a + 1.0) / gap
 
 
 def _next_ratio(
     n: Expression, first: Expression, given: list[Expression], ratio: Expression
 ) -> Expression:
     """``1 / (1 + c_n ratio)``, where ``c_n`` is term ``n`` over the two denominators beside it."""
-    a, b, x, y = given
+    a, b, x, y, gap = given
     # The factor a + n - 1 of a term, but 1 for the first.
     lead = where(first, 1.0, a + (n - 1.0))
     even = a + (n * 2.0 - 1.0)
     inverses = [divided(1.0, v) for v in (where(first, 1.0, even - 2.0), even, even + 2.0)]
-    gap, step = _gap(a, b, x, y), y + 1.0
+    step = y + 1.0
     part = n * (b - n) * x * inverses[1]
     old_part = (n - 1.0) * (b - (n - 1.0)) * x * inverses[0]
     top = lead * inverses[1] * (a + b + (n - 1.0)) * x * part
@@ -194,7 +215,7 @@ def _betainc(a: Expression, b: Expression, x: Expression) -> Expression:
     inside = _is_inside(a, b, x)
     given = [where(inside, v, w) for v, w in ((p, 1.0), (q, 1.0), (z, 0.25), (y, 0.75))]
     part = _log_factor(p, q, z, y).of(lax.exp) * (_fraction(*given) / p)
-    close = turned & inside & (p < 0.5) & (p * 2.0 < q)
+    close = turned & inside & (p < 1.0) & (p * 2.0 < q)
     tail = _tail(close, part, p, q, z)
     return first_of(
         [
@@ -373,7 +394,8 @@ def betainc(a: Operand, b: Operand, x: Operand) -> Any:
 
     The integral of ``t**(a - 1) (1 - t)**(b - 1)`` from 0 to ``x``, over that from 0 to 1.
 
-    Differentiable once in ``a`` and ``b``, to any order in ``x``.
+    Differentiable once in ``a`` and ``b``, to any order in ``x``. Of parameters up to 10000 results
+    are accurate to 300 units in the last place, most of them to 10.
 
     Args:
         a: a float array, not negative.

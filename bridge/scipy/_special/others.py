@@ -19,7 +19,7 @@ from tracebridge.numpy import _exp_sums
 from tracebridge.numpy._promote import hashable_axis, normalize_axes, promote_inexact, strongly
 from tracebridge.numpy._staging import value_of
 from tracebridge.scipy._special import formulas, gamma_formulas, zeta_formulas
-from tracebridge.scipy._special.elementwise import floats
+from tracebridge.scipy._special.elementwise import floats, with_slopes
 from tracebridge.scipy._special.series import widened
 
 _log_ndtr_staged = floats("log_ndtr", strongly(formulas.log_ndtr))
@@ -152,23 +152,31 @@ def bernoulli(n: Array) -> Array:
         raise ArgumentValueError(
             call="bernoulli", where="argument n", got=str(count), expected="at least 0"
         )
-    numbers = [1.0, -0.5][: count + 1]
-    for k in range(2, count + 1):
-        # Euler: the even numbers are values of the zeta function.
-        even = 0.0
-        if k % 2 == 0:
-            zeta = math.fsum(m**-k for m in range(1, 60 if k > 6 else 20000))
-            log = math.lgamma(k + 1) + math.log(2) - k * math.log(2 * math.pi)
-            even = _EXACT.get(k) or (-1) ** (k // 2 + 1) * _exp(log) * zeta
-        numbers.append(even)
+    numbers = [1.0, -0.5, *[0.0] * (count - 1)][: count + 1]
+    # Even ones by the tangent numbers, which are whole: B(2n) = 2n T(n) / (4**n - 16**n), (-1)**n.
+    exact = _tangent_numbers(min(count, _LAST_BERNOULLI) // 2)
+    for half in range(1, count // 2 + 1):
+        size = math.inf
+        if half <= len(exact):
+            size = 2 * half * exact[half - 1] / (16**half - 4**half)
+        numbers[2 * half] = size if half % 2 else -size
     return tnp.asarray(np.array(numbers))
 
 
-_EXACT = {2: 1 / 6, 4: -1 / 30, 6: 1 / 42, 8: -1 / 30, 10: 5 / 66, 12: -691 / 2730, 14: 7 / 6}
+# Those after it are infinite.
+_LAST_BERNOULLI = 258
 
 
-def _exp(x: float) -> float:
-    return math.exp(x) if x < 709 else math.inf
+def _tangent_numbers(count: int) -> list[int]:
+    """The first coefficients of the odd powers of tan(x), times their factorials.
+
+    Source: Brent, Harvey (2013), Fast computation of Bernoulli, tangent and secant numbers.
+    """
+    numbers = [math.factorial(k) for k in range(count)]
+    for k in range(1, count):
+        for j in range(k, count):
+            numbers[j] = (j - k) * numbers[j - 1] + (j - k + 2) * numbers[j]
+    return numbers
 
 
 def _logsumexp(
@@ -187,24 +195,26 @@ def _logsumexp(
         log = tnp.where(more[-1], log, -math.inf)
         sign = sign * tnp.ones_like(log)
     axes = normalize_axes(axis, log.aval.ndim, "logsumexp")
-    size = tnp.real(log)
-    most = tnp.max(lax.stop_gradient(size), axis=axes, keepdims=True, initial=-math.inf)
-    # Where all are -inf, or one is inf, there is nothing to scale by.
-    shift = tnp.where(tnp.isfinite(most), most, 0)
-    empty = size == -math.inf
-    parts = tnp.where(empty, 0, sign * tnp.exp(tnp.where(empty, 0, log - shift)))
+    most = tnp.max(lax.stop_gradient(log), axis=axes, keepdims=True, initial=-math.inf)
+    # Where all are -inf there is nothing to scale by; where one is inf, only such ones count.
+    shift = tnp.where(tnp.isnan(most) | (most == -math.inf), 0, most)
+    empty, top = log == -math.inf, log == math.inf
+    inside = tnp.where(empty | top, 0, log - shift)
+    parts = tnp.where(empty, 0, sign * tnp.exp(tnp.where(top, _level(log), inside)))
     total = tnp.sum(parts, axis=axes, keepdims=True)
     none = total == 0
-    # Complex sums have a logarithm; with the sign there is that of the size alone.
-    plain = not signed and tnp.iscomplexobj(total)
-    out = tnp.log(tnp.where(none, 1, total if plain else tnp.abs(total))) + shift
-    out = tnp.where(none, -math.inf, out)
+    out = tnp.log(tnp.where(none, 1, tnp.abs(total))) + shift
+    out = tnp.where(none, tnp.where(most == math.inf, math.nan, -math.inf), out)
     result_sign = tnp.sign(total)
-    if not signed and has_b and not plain:
+    if not signed and has_b:
         out = tnp.where(result_sign < 0, math.nan, out)
     if not keepdims:
         out, result_sign = (tnp.squeeze(v, axis=axes) for v in (out, result_sign))
     return [out, result_sign] if signed else out
+
+
+# Number 0 with the slope 1: infinities less themselves.
+_level = with_slopes(lambda x: tnp.zeros_like(x), lambda _, x: tnp.ones_like(x))
 
 
 def _logsumexp_of(*args: Any) -> Any:

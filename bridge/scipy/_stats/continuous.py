@@ -130,7 +130,7 @@ GAMMA = Distribution(
     "gamma", "gamma numbers", ("a",),
     lambda y, a: f.xlogy(a - 1, y) - y - f.gammaln(a), _positive, _zero,
     functions={"cdf": lambda y, a: f.gammainc(a, y), "sf": lambda y, a: f.gammaincc(a, y)},
-    vanishes=lambda y, a: (y == 0) & (a > 1),
+    vanishes=lambda y, a: (y == 0) & (a > 1), closed=True,
 )  # fmt: skip
 CHI2 = Distribution(
     "chi2", "sums of squares of normal numbers", ("df",),
@@ -139,7 +139,7 @@ CHI2 = Distribution(
     functions={
         "cdf": lambda y, n: f.gammainc(n / 2, y / 2), "sf": lambda y, n: f.gammaincc(n / 2, y / 2),
     },
-    vanishes=lambda y, n: (y == 0) & (n > 2),
+    vanishes=lambda y, n: (y == 0) & (n > 2), closed=True,
 )  # fmt: skip
 BETA = Distribution(
     "beta", "beta numbers", ("a", "b"),
@@ -150,6 +150,7 @@ BETA = Distribution(
         "sf": _beta_above,
     },
     vanishes=lambda y, a, b: ((y == 0) & (a > 1)) | ((y == 1) & (b > 1)), example="2.0, 3.0",
+    closed=True,
 )  # fmt: skip
 GENNORM = Distribution(
     "gennorm", "generalized normal numbers", ("beta",),
@@ -206,6 +207,7 @@ PARETO = Distribution(
         "logcdf": lambda y, b: _log1mexp(b * tnp.log(y)), "logsf": lambda y, b: -b * tnp.log(y),
         "ppf": lambda q, b: tnp.exp(-tnp.log1p(-q) / b),
     },
+    closed=True,
 )  # fmt: skip
 
 

@@ -119,11 +119,11 @@ class Distribution:
             share = self._probability(kind[3:], y, shapes)
             rest = "sf" if kind == "logcdf" else "cdf"
             if rest not in self.functions:
-                return tnp.log(share)
+                return _log_or_end(share)
             # Of a share close to 1 the rest has the digits.
             most = share > 0.5
             left = tnp.where(most, self._probability(rest, y, shapes), 0)
-            return tnp.where(most, tnp.log1p(-left), tnp.log(tnp.where(most, 1, share)))
+            return tnp.where(most, tnp.log1p(-left), _log_or_end(tnp.where(most, 1, share)))
         return 1 - self._probability("cdf" if kind == "sf" else "sf", y, shapes)
 
     def _quantile(self, kind: str, q: Value, shapes: Any, loc: Any, scale: Any) -> Any:
@@ -134,6 +134,12 @@ class Distribution:
         else:
             y = self.functions["ppf" if kind == "isf" else "isf"](1 - safe, *shapes)
         return tnp.where(inside, y * scale + loc, math.nan)
+
+
+def _log_or_end(share: Value) -> Any:
+    """The logarithm of a probability; one that has vanished has no slope."""
+    none = share == 0
+    return tnp.where(none, -math.inf, tnp.log(tnp.where(none, 1, share)))
 
 
 def _public(d: Distribution, kind: str, first: str, staged: StagedFunction) -> Callable[..., Array]:

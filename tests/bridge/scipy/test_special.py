@@ -303,3 +303,24 @@ def test_zeta_of_riemann_below_1() -> None:
     with tb.enable_x64(True):
         np.testing.assert_allclose(ours.zeta(x), expected, 1e-10)
     np.testing.assert_allclose(ours.zeta(np.float32([-1e-10, 0.3])), [-0.5, -0.9045593], 1e-6)
+
+
+def test_bernoulli_numbers_have_all_digits() -> None:
+    """As far as floats go; those after them are infinite, with their signs."""
+    with tb.enable_x64():
+        found = np.asarray(ours.bernoulli(262))
+    assert [float(mp.bernoulli(n)) for n in (0, 2, 10, 30, 122, 258)] == [
+        *found[[0, 2, 10, 30, 122, 258]]
+    ]
+    assert [-0.5, 0.0, -np.inf, np.inf] == [*found[[1, 259, 260, 262]]]
+
+
+def test_slopes_of_logsumexp_at_infinity() -> None:
+    """Infinite elements share the slope; nothing but minus infinity has none, in nn too."""
+    inf = np.inf
+    for x, expected in (
+        ((inf, 0.0), (1, 0)), ((inf, inf), (0.5, 0.5)), ((inf, -inf), (1, 0)),
+        ((-inf, -inf), (0, 0)), ((-inf, 3.0), (0, 1)),
+    ):  # fmt: skip
+        np.testing.assert_array_equal(tb.grad(ours.logsumexp)(np.float32(x)), expected)
+    np.testing.assert_array_equal(tb.grad(tb.nn.logsumexp)(np.float32([-inf, -inf])), [0, 0])

@@ -270,3 +270,18 @@ def test_slopes_at_the_ends_of_the_support_are_those_from_inside() -> None:
     assert [0.5, 0.5] == [slope(uniform.cdf, x, 1.0, 2.0) for x in (1.0, 3.0)]
     assert [0.0, 1.0] == [float(uniform.cdf(x, 1.0, 2.0)) for x in (1.0, 3.0)]
     assert (-np.inf, 0.0) == (float(expon.logcdf(0.0)), float(expon.sf(np.inf)))
+
+
+def test_slopes_at_ends_of_the_support() -> None:
+    """Those of probabilities are densities, from inside; vanished ones have none."""
+    ours = tb.scipy.stats
+    for fun, args, expected in (
+        (ours.beta.cdf, (0.0, 1.0, 2.0), (2.0, 0.0)),
+        (ours.beta.sf, (1.0, 1.0, 1.0), (-1.0, 0.0)),
+        (ours.gamma.cdf, (0.0, 1.0), (1.0, 0.0)),
+        (ours.chi2.sf, (0.0, 2.0), (-0.5, 0.0)),
+        (ours.pareto.cdf, (1.0, 3.0), (3.0, 0.0)),
+        (ours.gamma.logcdf, (1e-3, 300.0), (0.0, 0.0)),
+        (ours.gamma.logsf, (1e8, 2.0), (0.0, 0.0)),
+    ):
+        np.testing.assert_allclose(tb.grad(fun, (0, 1))(*args), expected, rtol=1e-6)

@@ -261,3 +261,17 @@ def test_lowered_to_stablehlo_alone(function: Any) -> None:
 
     assert "custom_call" not in text
     assert "stablehlo.while" in text
+
+
+def test_betainc_of_one_large_parameter() -> None:
+    """In float32: numbers beside 1 have lost digits of their distance, large logarithms cancel."""
+    a, b, x = np.float32(
+        [
+            (9.428692, 6102.3174, 0.0017134235), (2061.4275, 0.64633167, 0.9992034),
+            (8326.228, 7.3883357, 0.9990147), (6.494859, 0.5680094, 0.8450117),
+            (1.7301351, 9822.05, 0.0002833895), (3514.6086, 1.9903227, 0.9991523),
+        ]  # fmt: skip
+    ).T
+    expected = special.betainc(*[v.astype(np.float64) for v in (a, b, x)])
+
+    np.testing.assert_allclose(lax.betainc(a, b, x), expected, rtol=1.8e-5)
