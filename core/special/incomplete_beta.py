@@ -89,9 +89,10 @@ def _log_small_factor(a: Expression, b: Expression, x: Expression, y: Expression
     top, low = where(one_large, large, STIRLING_FROM), where(one_large, small, 1.0)
     whole = top + low
     near = low * ((where(ordered, x, y) * whole).of(lax.log) - 1.0)
-    far = top * where(ordered, logs[1], logs[0]) + (top - 0.5) * (low / top).of(lax.log1p)
-    rests = stirling_rest(whole) - stirling_rest(top)
-    return where(one_large, near + far - low.of(lax.lgamma) + rests, plain)
+    near = near + (top - 0.5) * (low / top).of(lax.log1p) - low.of(lax.lgamma)
+    # The sum of the others first: this one may be large.
+    far = top * where(ordered, logs[1], logs[0])
+    return where(one_large, far + (near + (stirling_rest(whole) - stirling_rest(top))), plain)
 
 
 def _gap(a: Expression, b: Expression, x: Expression, y: Expression) -> Expression:

@@ -274,4 +274,4 @@ def test_betainc_of_one_large_parameter() -> None:
     ).T
     expected = special.betainc(*[v.astype(np.float64) for v in (a, b, x)])
 
-    np.testing.assert_allclose(lax.betainc(a, b, x), expected, rtol=1.8e-5)
+    np.testing.assert_allclose(lax.betainc(a, b, x), expected, rtol=2e-5)
