@@ -10,6 +10,7 @@ import tracebridge.numpy as tnp
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.special import bessel
 from tracebridge.scipy._special import formulas as f
+from tracebridge.scipy._special.elementwise import with_slopes
 from tracebridge.scipy._stats.families import Distribution
 
 _LOG_2_PI = math.log(2 * math.pi)
@@ -59,8 +60,9 @@ def _power_of_size(y: Array, b: Array) -> Any:
 
 
 def _gennorm_below(y: Array, b: Array) -> Any:
-    middle = y == 0
-    tail = 0.5 * f.gammaincc(1 / b, tnp.abs(tnp.where(middle, 1, y)) ** b)
+    power = tnp.abs(tnp.where(y == 0, 1, y)) ** b
+    middle = (y == 0) | (power == 0)
+    tail = 0.5 * f.gammaincc(1 / b, tnp.where(middle, 1, power))
     # In the middle the value is known and the slope is the density.
     half = 0.5 + y * tnp.exp(tnp.log(b / 2) - f.gammaln(1 / b))
     return tnp.where(middle, half, tnp.where(y < 0, tail, 1 - tail))
@@ -87,6 +89,17 @@ def _log_rate_below(y: Array) -> Any:
     """``log(1 - exp(-exp(y)))``; far below it is ``y``, and ``exp(y)`` too small for a number."""
     far = y < -37
     return tnp.where(far, y, _log1mexp(_rate(tnp.where(far, 0, y))))
+
+
+_largest_quantile = with_slopes(
+    lambda q: -tnp.log(-tnp.log(q)),
+    lambda ans, q: tnp.where((q == 0) | (q == 1), math.inf, tnp.exp(ans) / q),
+)
+# The logarithm of the rate: at 1 both factors of its slope have ends, of which one is larger.
+_log_of_rate = with_slopes(
+    lambda q: tnp.log(-tnp.log1p(-q)),
+    lambda ans, q: tnp.where(q == 1, math.inf, tnp.exp(-ans) / (1 - q)),
+)
 
 
 def _laplace_below(y: Array) -> Any:
@@ -166,7 +179,7 @@ GUMBEL_R = Distribution(
     functions={
         "cdf": lambda y: tnp.exp(-_rate(-y)), "logcdf": lambda y: -tnp.exp(-y),
         "sf": lambda y: -tnp.expm1(-_rate(-y)), "logsf": lambda y: _log_rate_below(-y),
-        "ppf": lambda q: -tnp.log(-tnp.log(q)),
+        "ppf": _largest_quantile,
     },
     vanishes=lambda y: y < -_LARGEST_RATE,
     quantile="p",
@@ -177,7 +190,7 @@ GUMBEL_L = Distribution(
     functions={
         "cdf": lambda y: -tnp.expm1(-_rate(y)), "logcdf": _log_rate_below,
         "sf": lambda y: tnp.exp(-_rate(y)), "logsf": lambda y: -tnp.exp(y),
-        "ppf": lambda q: tnp.log(-tnp.log1p(-q)),
+        "ppf": _log_of_rate,
     },
     vanishes=lambda y: y > _LARGEST_RATE,
     quantile="p",
@@ -253,15 +266,24 @@ def _log_wide_mass(a: Array, b: Array) -> Any:
     return tnp.where(finite, top + _log1mexp(tnp.where(gap > 0, gap, 1)), top)
 
 
+def _log_of_part(part: Array, rest: Array, whole: Array) -> Any:
+    """``part - whole``, of logarithms; where that is small, from the rest, which has its digits."""
+    most = part - whole > -math.log(2)
+    left = tnp.where(most, whole - rest, 1)
+    # Without the rest there is nothing to take away.
+    left = tnp.where(left == math.inf, 1e3, left)
+    return tnp.where(most, tnp.log1p(-tnp.exp(-left)), part - whole)
+
+
 TRUNCNORM = Distribution(
     "truncnorm", "normal numbers between two bounds", ("a", "b"),
     lambda y, a, b: -0.5 * (y * y + _LOG_2_PI) - _log_mass(a, b),
     lambda a, b: a < b, lambda a, b: a, lambda a, b: b,
     _middle,
     {
-        "logcdf": lambda y, a, b: _log_mass(a, y) - _log_mass(a, b),
+        "logcdf": lambda y, a, b: _log_of_part(_log_mass(a, y), _log_mass(y, b), _log_mass(a, b)),
         "cdf": lambda y, a, b: tnp.exp(_log_mass(a, y) - _log_mass(a, b)),
-        "logsf": lambda y, a, b: _log_mass(y, b) - _log_mass(a, b),
+        "logsf": lambda y, a, b: _log_of_part(_log_mass(y, b), _log_mass(a, y), _log_mass(a, b)),
         "sf": lambda y, a, b: tnp.exp(_log_mass(y, b) - _log_mass(a, b)),
     },
     example="-1.0, 2.0",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import tracebridge.numpy as tnp
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
-from tracebridge.scipy._special.elementwise import floats
+from tracebridge.scipy._special.elementwise import floats, with_slopes
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.value import Value
@@ -121,9 +121,8 @@ class Distribution:
             if rest not in self.functions:
                 return _log_or_end(share)
             # Of a share close to 1 the rest has the digits.
-            most = share > 0.5
-            left = tnp.where(most, self._probability(rest, y, shapes), 0)
-            return tnp.where(most, tnp.log1p(-left), _log_or_end(tnp.where(most, 1, share)))
+            left = tnp.where(share > 0.5, self._probability(rest, y, shapes), 0)
+            return _log_of_share(share, left)
         return 1 - self._probability("cdf" if kind == "sf" else "sf", y, shapes)
 
     def _quantile(self, kind: str, q: Value, shapes: Any, loc: Any, scale: Any) -> Any:
@@ -140,6 +139,19 @@ def _log_or_end(share: Value) -> Any:
     """The logarithm of a probability; one that has vanished has no slope."""
     none = share == 0
     return tnp.where(none, -math.inf, tnp.log(tnp.where(none, 1, share)))
+
+
+def _slope_of_log(_: Any, share: Value, left: Value) -> Any:
+    none = share == 0
+    return tnp.where(none, 0, 1 / tnp.where(none, 1, share))
+
+
+# One slope for both: that of the one which is not chosen may be infinite.
+_log_of_share = with_slopes(
+    lambda share, left: tnp.where(share > 0.5, tnp.log1p(-left), _log_or_end(share)),
+    _slope_of_log,
+    None,
+)
 
 
 def _public(d: Distribution, kind: str, first: str, staged: StagedFunction) -> Callable[..., Array]:

@@ -283,5 +283,22 @@ def test_slopes_at_ends_of_the_support() -> None:
         (ours.pareto.cdf, (1.0, 3.0), (3.0, 0.0)),
         (ours.gamma.logcdf, (1e-3, 300.0), (0.0, 0.0)),
         (ours.gamma.logsf, (1e8, 2.0), (0.0, 0.0)),
+        (ours.beta.logcdf, (1.0, 0.5, 0.5), (np.inf, 0.0)),
+        (ours.beta.logsf, (0.0, 0.5, 0.5), (-np.inf, 0.0)),
+        (ours.gennorm.cdf, (1e-30, 2.0), (1 / np.sqrt(np.pi), 0.0)),
     ):
-        np.testing.assert_allclose(tb.grad(fun, (0, 1))(*args), expected, rtol=1e-6)
+        np.testing.assert_allclose(tb.grad(fun, (0, 1))(*args), expected, 1e-6, 1e-12)
+    for fun in (ours.gumbel_l.ppf, ours.gumbel_r.ppf):
+        assert [np.inf, np.inf] == [float(tb.grad(fun)(q)) for q in (0.0, 1.0)]
+
+
+def test_truncnorm_logarithms_close_to_0() -> None:
+    """From what is on the other side, of which the digits are."""
+    x = np.array([-29.0, -25.75, -20.5])
+    with tb.enable_x64():
+        found = tb.scipy.stats.truncnorm.logsf(x, -30.0, -20.0)
+        mirrored = tb.scipy.stats.truncnorm.logcdf(-x, 20.0, 30.0)
+
+    expected = stats.truncnorm.logsf(x, -30.0, -20.0)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    np.testing.assert_allclose(mirrored, expected, rtol=1e-12)
