@@ -223,10 +223,19 @@ def _kl_div_in_p(_: Any, p: Array, q: Array) -> Any:
     return tnp.where(both, _log_ratio(safe_p, safe_q), _level(p, q))
 
 
+def _share_of_gap_value(p: Array, q: Array) -> Any:
+    # Beside each other the difference has the digits that the quotient loses.
+    return tnp.where(tnp.isinf(q), 1 - _share(p, q), (q - p) / q)
+
+
+_share_of_gap = with_slopes(
+    _share_of_gap_value, lambda _, p, q: -1 / q, lambda _, p, q: _share(p, q) / q
+)
+
+
 def _kl_div_in_q(_: Any, p: Array, q: Array) -> Any:
     both, safe_p, safe_q = _inside(p, q)
-    # Beside each other the difference has the digits that the quotient loses.
-    slope = tnp.where(tnp.isinf(safe_q), 1 - _share(safe_p, safe_q), (safe_q - safe_p) / safe_q)
+    slope = _share_of_gap(safe_p, safe_q)
     return tnp.where(both, slope, tnp.where((p == 0) & (q >= 0), 1, _level(p, q)))
 
 

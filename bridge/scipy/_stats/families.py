@@ -94,6 +94,8 @@ class Distribution:
             if not kind.startswith("log"):
                 inside = inside & ~tnp.asarray(self.vanishes(y, *shapes))
             safe = tnp.where(inside, y, self.inner(*shapes))
+            if kind in self.functions:
+                return tnp.where(inside, self.functions[kind](safe, *shapes), 0)
             log = self.log_density(safe, *shapes)
             if not self.discrete:
                 log = log - tnp.log(scale)

@@ -83,14 +83,13 @@ def _slope_in_exponent(x: Value, ans: Value) -> Any:
     At ``0**0`` it is 0, as for positive exponents.
     """
     bottom = lax.eq(x, 0.0)
+    inside = lax.mul(lax.log(lax.select_n(bottom, x, scalar_like(x, 1))), ans)
     if is_complex(x.aval.dtype):
-        return lax.mul(lax.log(lax.select_n(bottom, x, scalar_like(x, 1))), ans)
+        return inside
     zero = scalar_like(ans, 0)
-    edge = lax.bitwise_or(bottom, lax.eq(x, math.inf))
-    inside = lax.mul(lax.log(lax.select_n(edge, x, scalar_like(x, 1))), ans)
-    below = lax.select_n(lax.eq(lax.abs(ans), math.inf), lax.full_like(ans, 0), lax.neg(ans))
-    above = lax.select_n(lax.eq(ans, zero), lax.full_like(ans, math.inf), zero)
-    return lax.select_n(edge, inside, lax.select_n(bottom, above, below))
+    infinite = lax.eq(lax.abs(ans), math.inf)
+    inside = lax.select_n(bottom, inside, lax.select_n(infinite, zero, lax.neg(ans)))
+    return lax.select_n(lax.eq(ans, 0.0), inside, zero)
 
 
 def _slope_in_base(x: Value, y: Value) -> Any:

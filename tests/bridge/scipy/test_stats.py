@@ -302,3 +302,21 @@ def test_truncnorm_logarithms_close_to_0() -> None:
     expected = stats.truncnorm.logsf(x, -30.0, -20.0)
     np.testing.assert_allclose(found, expected, rtol=1e-12)
     np.testing.assert_allclose(mirrored, expected, rtol=1e-12)
+
+
+def test_slopes_of_masses_at_certain_outcomes() -> None:
+    """In the last parameter at its ends, where logarithms are infinite."""
+    k = np.array([-1.0, 0.0, 1.0, 2.0, 3.0])
+    ours = tb.scipy.stats
+    for fun, shapes, expected in (
+        (ours.bernoulli.pmf, (1.0,), [0, -1, 1, 0, 0]),
+        (ours.binom.pmf, (3.0, 0.0), [0, -3, 3, 0, 0]),
+        (ours.binom.pmf, (3.0, 1.0), [0, 0, 0, -3, 3]),
+        (ours.geom.pmf, (1.0,), [0, 0, 1, -1, 0]),
+        (ours.nbinom.pmf, (2.0, 1.0), [0, 2, -2, 0, 0]),
+        (ours.poisson.pmf, (0.0,), [0, -1, 1, 0, 0]),
+        (ours.bernoulli.logpmf, (1.0,), [0, -np.inf, 1, 0, 0]),
+    ):
+        slope = tb.grad(lambda p, x, f=fun, s=shapes: f(x, *s[:-1], p))
+        found = tb.vmap(slope, (None, 0))(shapes[-1], k)
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
