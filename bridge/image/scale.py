@@ -11,6 +11,8 @@ import numpy as np
 
 import tracebridge.lax as lax
 import tracebridge.numpy as tnp
+from tracebridge.core.dtypes.canonicalize import to_inexact
+from tracebridge.core.dtypes.dtypes import is_inexact
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.lax.contract.precision import Precision
@@ -193,7 +195,7 @@ def _image_of(call: str, image: ArrayLike, shape: Sequence[int]) -> tuple[Any, t
 
 
 def _inexact(x: Any) -> Any:
-    return x if tnp.issubdtype(x.dtype, tnp.inexact) else x.astype(tnp.result_type(x.dtype, 0.0))
+    return x if is_inexact(x.dtype) else x.astype(to_inexact(x.dtype))
 
 
 def scale_and_translate(

@@ -68,7 +68,7 @@ def as_dtype(x: Value, dtype: DType, weak: bool = False) -> Any:
     if (
         x.aval.dtype == dtype
         and (x.aval.weak_type or not weak)
-        and (x.aval.weak_type == weak or x.aval.ndim == 0)
+        and (x.aval.weak_type == weak or (x.aval.ndim == 0 and not is_bool(dtype)))
     ):
         return x
     return lax.convert_dtype(x, dtype, weak)
@@ -89,6 +89,11 @@ def strongly(operation: Callable[..., Any]) -> Callable[..., Any]:
 def as_strong(x: Value) -> Any:
     """``x`` without its weak type."""
     return lax.convert_dtype(x, x.aval.dtype) if x.aval.weak_type else x
+
+
+def strong_array(x: Value) -> Any:
+    """``x``, without its weak type if it has axes: numbers yield, arrays do not."""
+    return as_strong(x) if x.aval.ndim else x
 
 
 def broadcast_operands(name: str, *xs: Any) -> list[Any]:

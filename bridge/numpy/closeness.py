@@ -18,6 +18,7 @@ from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import (
+    as_strong,
     broadcast_operands,
     broadcast_shape,
     broadcast_to,
@@ -107,7 +108,7 @@ def _array_equal(a: Value, b: Value, equal_nan: bool, broadcast: bool) -> Any:
         # Whether they can be broadcast is the question.
         a, b = broadcast_to(a, shape), broadcast_to(b, shape)
     a, b = promote_dtypes(a, b)
-    same = lax.eq(a, b)
+    same = as_strong(lax.eq(a, b))
     if equal_nan:
         same = lax.bitwise_or(same, lax.bitwise_and(lax.ne(a, a), lax.ne(b, b)))
     return lax.reduce_and(same, tuple(range(same.aval.ndim)))

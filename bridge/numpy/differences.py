@@ -212,11 +212,11 @@ def _gradient_along(f: Any, axis: int, h: Any) -> Any:
         whole = lax.concatenate([first, inner, last], axis)
         if h is None:
             return whole
-        return lax.div(whole, lax.convert_dtype(h, f.aval.dtype))
+        return lax.div(whole, lax.convert_dtype(h, f.aval.dtype, h.aval.weak_type))
     if h.aval.shape != (size,):
         msg = f"gradient: got coordinates {h.aval.str_short()} for axis {axis} of size {size}"
         raise ShapeMismatchError(msg)
-    steps = _diff(lax.convert_dtype(h, f.aval.dtype), 1, 0, False)
+    steps = _diff(lax.convert_dtype(h, f.aval.dtype, h.aval.weak_type), 1, 0, False)
     left = _along(lax.slice_in_dim(steps, 0, size - 2), f, axis)
     right = _along(lax.slice_in_dim(steps, 1, size - 1), f, axis)
     before = lax.div(lax.sub(part(1, size - 1), part(0, size - 2)), left)

@@ -13,7 +13,12 @@ from tracebridge.core.dtypes.dtypes import is_bool, is_integer, is_unsigned
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.ad_util import full_of, zeros_of
-from tracebridge.numpy._promote import broadcast_shape, broadcast_to, promote_dtypes
+from tracebridge.numpy._promote import (
+    broadcast_shape,
+    broadcast_to,
+    promote_dtypes,
+    strong_array,
+)
 from tracebridge.numpy._staging import binary_function
 
 
@@ -24,7 +29,7 @@ def _sizes(name: str, x: Value, y: Value) -> list[Any]:
         msg = f"{name} works on integers, got {x.aval.dtype.name}"
         raise UnsupportedDtypeError(msg)
     shape = broadcast_shape(name, [x.aval.shape, y.aval.shape])
-    values = [broadcast_to(v, shape) for v in (x, y)]
+    values = [strong_array(broadcast_to(v, shape)) for v in (x, y)]
     return values if is_unsigned(x.aval.dtype) else [lax.abs(v) for v in values]
 
 

@@ -31,6 +31,7 @@ from tracebridge.numpy._promote import (
     promote_numeric,
     promoted_operands,
     select,
+    strong_array,
 )
 from tracebridge.numpy._staging import binary_function, unary_function
 from tracebridge.numpy._universal import universal_binary, universal_unary
@@ -315,7 +316,7 @@ def _heaviside(x: Value, y: Value) -> Any:
         x = broadcast_to(x, y.aval.shape)
     step = lax.convert_dtype(lax.gt(x, zero), x.aval.dtype, x.aval.weak_type)
     step = select(lax.eq(x, zero), y, step)
-    return select(lax.ne(x, x), x, step)
+    return strong_array(select(lax.ne(x, x), x, step))
 
 
 heaviside = binary_function(

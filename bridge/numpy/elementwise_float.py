@@ -141,7 +141,7 @@ def _spacing(x: Value) -> Any:
     negative = lax.bitwise_and(_signbit(x), lax.gt(_magnitude(bits), 0))
     distance = lax.select_n(negative, distance, lax.neg(distance))
     distance = lax.select_n(lax.is_finite(x), full_of(distance.aval, np.nan), distance)
-    return lax.convert_dtype(distance, x.aval.dtype, x.aval.weak_type)
+    return lax.convert_dtype(distance, x.aval.dtype)
 
 
 def _magnitude(bits: Value) -> Any:
@@ -349,7 +349,7 @@ def _is_infinite(name: str, x: Value, value: float) -> Any:
     _no_complex(name, x)
     if not is_inexact(x.aval.dtype):
         return full_of(x.aval.strong.update(dtype=_BOOL), False)
-    return lax.eq(x, full_of(x.aval.update(shape=()), value))
+    return lax.eq(x, full_of(x.aval.strong.update(shape=()), value))
 
 
 _isposinf_staged = StagedFunction(lambda x: _is_infinite("isposinf", x, np.inf), "isposinf")

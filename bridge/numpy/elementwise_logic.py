@@ -331,7 +331,7 @@ def _isinf(x: Value) -> Any:
         return lax.bitwise_or(_isinf(lax.real(x)), _isinf(lax.imag(x)))
     if not is_inexact(dtype):
         return full_of(x.aval.strong.update(dtype=_BOOL), False)
-    return lax.eq(lax.abs(x), full_of(x.aval.update(shape=()), np.inf))
+    return lax.eq(lax.abs(x), full_of(x.aval.strong.update(shape=()), np.inf))
 
 
 isnan = unary_function(

@@ -24,6 +24,7 @@ from tracebridge.numpy._promote import (
     inexact_operands,
     promote_inexact,
     promote_numeric,
+    strong_array,
 )
 from tracebridge.numpy._staging import binary_function
 from tracebridge.numpy._universal import universal_binary
@@ -37,16 +38,16 @@ def _power(x: Value, y: Value) -> Any:
         weak = x.aval.weak_type and (y.aval.weak_type or not y.aval.ndim)
         x, y = broadcast_operands("power", lax.convert_dtype(x, dtype, weak), y)
         return lax.pow(x, y)
+    weak = x.aval.weak_type and y.aval.weak_type and not y.aval.ndim
     x, y = broadcast_operands("power", *promote_numeric(x, y))
     if is_integer(x.aval.dtype):
-        return _int_power(x, y)
+        return _int_power(x, y, weak)
     return lax.pow(x, y)
 
 
-def _int_power(x: Value, y: Value) -> Any:
+def _int_power(x: Value, y: Value, weak: bool) -> Any:
     """Integer power by squaring, for as many bits as the largest exponent has."""
     shape = x.aval.shape if x.aval.ndim else y.aval.shape
-    weak = x.aval.weak_type and y.aval.weak_type
     x, y = (lax.convert_dtype(broadcast_to(v, shape), x.aval.dtype, weak) for v in (x, y))
     one, zero = full_of(x.aval, 1), zeros_of(x.aval.update(shape=()))
 
@@ -136,7 +137,7 @@ def _hypot(x: Value, y: Value) -> Any:
     zero = lax.eq(big, 0.0)
     ratio = lax.div(small, lax.select_n(zero, big, full_of(big.aval, 1)))
     result = lax.mul(big, lax.sqrt(lax.add(1.0, lax.mul(ratio, ratio))))
-    return lax.select_n(infinite, result, longest)
+    return strong_array(lax.select_n(infinite, result, longest))
 
 
 hypot = binary_function(
@@ -202,7 +203,8 @@ def _logaddexp2(x: Value, y: Value) -> Any:
     if is_complex(x.aval.dtype):
         return _complex_logaddexp(x, y, lambda v: lax.exp2(v), 1.0 / math.log(2.0))
     big, delta = _ordered(x, y)
-    return lax.add(big, lax.mul(lax.log1p(lax.exp2(delta)), 1.0 / math.log(2.0)))
+    total = lax.add(big, lax.mul(lax.log1p(lax.exp2(delta)), 1.0 / math.log(2.0)))
+    return strong_array(total)
 
 
 logaddexp2 = universal_binary(

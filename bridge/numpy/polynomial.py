@@ -25,6 +25,7 @@ from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import (
+    as_strong,
     broadcast_operands,
     promote_dtypes,
     promote_inexact,
@@ -60,7 +61,7 @@ def _polyval(p: Value, x: Value) -> Any:
         if i:
             total = times(*broadcast_operands("polyval", total, x))
         total = plus(*broadcast_operands("polyval", total, row))
-    return total
+    return as_strong(total)
 
 
 _polyval_staged = StagedFunction(_polyval, "polyval")

@@ -36,6 +36,7 @@ from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.core.symbolic.compare import is_empty
 from tracebridge.numpy._promote import (
+    as_strong,
     broadcast_operands,
     broadcast_to,
     check_no_out,
@@ -196,7 +197,7 @@ def _logical_reduction(name: str, reduce: Callable[..., Any], fill: bool) -> Cal
     ) -> Any:
         del dtype
         axes = normalize_axes(axis, x.aval.ndim, name)
-        x = masked(truth(x), where, fill, name)
+        x = masked(as_strong(truth(x)), where, fill, name)
         initial = None if initial is None else truth(initial)
         return _with_initial(name, combine, keep_axes(reduce(x, axes), x, axes, keepdims), initial)
 

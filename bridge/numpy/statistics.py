@@ -22,6 +22,7 @@ from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import (
+    as_strong,
     broadcast_operands,
     broadcast_to,
     hashable_axis,
@@ -37,9 +38,8 @@ from tracebridge.numpy.reductions import keep_axes, wide_of
 
 def _average(*args: Any) -> list[Any]:
     a, *weights, axis, keepdims = args
-    a = lax.convert_dtype(a, a.aval.dtype)  # reductions are strongly typed
     if not weights:
-        (a,) = promote_inexact(a)
+        (a,) = promote_inexact(as_strong(a))  # reductions are strongly typed
         kind = a.aval.dtype
         a = lax.convert_dtype(a, wide_of(kind))
         axes = normalize_axes(axis, a.aval.ndim, "average")
@@ -50,7 +50,7 @@ def _average(*args: Any) -> list[Any]:
         mean = lax.convert_dtype(lax.div(total, full_of(total.aval, count)), kind)
         large = type(count) is int and is_float(kind) and count > float(finfo(kind).max)
         return [mean, full_of(mean.aval, np.inf if large else count)]
-    a, w = promote_inexact(a, weights[0])
+    a, w = map(as_strong, promote_inexact(a, weights[0]))
     kind = a.aval.dtype
     a, w = (lax.convert_dtype(v, wide_of(kind)) for v in (a, w))
     axes = normalize_axes(axis, a.aval.ndim, "average")

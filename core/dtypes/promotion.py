@@ -169,7 +169,8 @@ def _promote(pairs: tuple[Pair, ...], x64: bool | str, mode: str) -> Pair:
         msg = "promotion: got no operands; expected at least one array, scalar or dtype"
         raise ValueError(msg)
     if len(pairs) == 1:
-        return pairs[0]
+        dtype, weak = pairs[0]
+        return dtype, weak and dtype != dtypes.bool_
     all_weak = all(weak for _, weak in pairs)
     kinds = {dtype for dtype, _ in pairs}
     if len(kinds) == 1 and not all_weak:

@@ -341,9 +341,6 @@ class Comparison(BinaryElementwise):
         del avals, params
         return _BOOL
 
-    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
-        return super().abstract_eval(*avals, **params).strong
-
 
 class Linear(Primitive):
     """One operand, linear in it: the tangent goes through the same primitive."""

@@ -13,7 +13,8 @@ import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.control.calls.bodies import Body, flatten_values, trace_body
-from tracebridge.core.dtypes.dtypes import is_bool, is_inexact, is_signed
+from tracebridge.core.dtypes.canonicalize import default_int
+from tracebridge.core.dtypes.dtypes import is_bool, is_float, is_inexact, is_integer, is_signed
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.errors.transform_errors import (
@@ -56,7 +57,7 @@ def checked_operands(
     if not xs:
         msg = f"{call}: there are no operands, expected at least one"
         raise ArgumentSpecError(msg)
-    pairs = [operands(call, x, start) for x, start in zip(xs, starts, strict=True)]
+    pairs = [operands(call, x, _whole(s, x)) for x, s in zip(xs, starts, strict=True)]
     for x, start in pairs:
         if x.aval.shape != xs[0].aval.shape:
             msg = f"{call}: operands of shapes {xs[0].aval.shape} and {x.aval.shape}"
@@ -69,6 +70,19 @@ def checked_operands(
             msg = f"{call}: an initial value has another dtype than its operand: {got}"
             raise DtypeMismatchError(msg, hint="convert it with convert_element_type")
     return [x for x, _ in pairs], [start for _, start in pairs], tree
+
+
+def _whole(start: Value, x: Value) -> Value:
+    """``start``; as an integer where a Python float is one and the operand holds integers.
+
+    So that ``0.0`` starts sums of any dtype.
+    """
+    aval = start.aval
+    if type(start) is Literal and aval.weak_type and is_float(aval.dtype):
+        number = float(start.value)
+        if is_integer(x.aval.dtype) and number.is_integer():
+            return Literal(int(number), aval.update(dtype=default_int()))
+    return start
 
 
 def trace_computation(

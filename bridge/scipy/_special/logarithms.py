@@ -7,6 +7,7 @@ from typing import Any
 import tracebridge.core.lax as lax
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
+from tracebridge.numpy._promote import strong_array
 from tracebridge.scipy._special import formulas
 from tracebridge.scipy._special.elementwise import floats
 
@@ -17,8 +18,8 @@ _STAGED = {
         "xlogy": formulas.xlogy,
         "xlog1py": formulas.xlog1py,
         "entr": formulas.entr,
-        "rel_entr": formulas.rel_entr,
-        "kl_div": formulas.kl_div,
+        "rel_entr": lambda p, q: strong_array(formulas.rel_entr(p, q)),
+        "kl_div": lambda p, q: strong_array(formulas.kl_div(p, q)),
         "logit": formulas.logit,
         "expit": lambda *xs: lax.logistic(*xs),
         "boxcox": formulas.boxcox,

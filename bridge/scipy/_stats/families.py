@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import tracebridge.numpy as tnp
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
+from tracebridge.numpy._promote import strong_array
 from tracebridge.scipy._special.elementwise import floats, with_slopes
 
 if TYPE_CHECKING:
@@ -80,7 +81,8 @@ class Distribution:
             scale = tnp.where(scale > 0, scale, 1)
             # An infinite place of an infinite argument, too, is none.
             place = x if kind in ("ppf", "isf") else (x - loc) / scale
-            return tnp.where(good & ~tnp.isnan(place), body(kind, x, shapes, loc, scale), math.nan)
+            value = body(kind, x, shapes, loc, scale)
+            return strong_array(tnp.where(good & ~tnp.isnan(place), value, math.nan))
 
         return run
 

@@ -81,7 +81,7 @@ class IsFinite(Step):
     hlo = "stablehlo.is_finite"
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
-        return super().abstract_eval(*avals, **params).update(dtype=np.bool_, weak_type=False)
+        return super().abstract_eval(*avals, **params).update(dtype=np.bool_)
 
 
 @final

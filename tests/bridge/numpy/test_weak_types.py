@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 
 import tracebridge as tb
@@ -58,7 +60,8 @@ FLOAT_BINARY = [
     "copysign",
 ]
 REMAINDERS = ["floor_divide", "mod", "remainder", "fmod", "power"]
-COMPARISONS = ["equal", "less", "greater_equal", "logical_and", "isclose"]
+COMPARISONS = ["equal", "less", "greater_equal", "logical_and"]
+TRUTHS = ["isclose", "array_equal"]
 REDUCTIONS = [
     "sum",
     "prod",
@@ -135,10 +138,36 @@ def test_float_functions_of_two_operands(name):
 
 
 @pytest.mark.parametrize("name", COMPARISONS)
-def test_truth_values_are_never_weak(name):
-    """A bool has nothing to give way to."""
+def test_comparisons_of_weak_operands_are_weak(name):
+    """As of every operation; what two truth values give together is strong."""
+    compare = getattr(tnp, name)
+    weak = compare(1.0, 2)
+
+    assert ("bool", True) == type_of(weak)
+    assert ("bool", True) == type_of(~weak)
+    assert ("bool", False) == type_of(compare(tnp.ones(2), 2))
+    assert ("bool", False) == type_of(weak | weak)
+    assert ("bool", False) == type_of(tnp.all(weak))
+    assert ("float32", False) == type_of(tnp.sin(weak))
+    assert ("int8", False) == type_of(weak * tnp.int8(3))
+
+
+@pytest.mark.parametrize("name", TRUTHS)
+def test_tests_of_values_are_strong(name):
+    """Functions of NumPy that are more than one comparison."""
     assert ("bool", False) == type_of(getattr(tnp, name)(1.0, 2))
     assert ("bool", False) == type_of(getattr(tnp, name)(tnp.ones(2), 2))
+
+
+def test_comparisons_of_lax_are_weak_as_their_operands():
+    """In the form of loops and branches, too, where both kinds meet."""
+    lax = tb.lax
+
+    assert lax.gt(1, 2).weak_type
+    assert lax.is_finite(1.0).weak_type
+    assert not lax.eq(1, tnp.int8(2)).weak_type
+    assert not lax.cond(True, lambda: lax.gt(1, 2), lambda: tnp.bool_(True)).weak_type
+    assert 0 == lax.while_loop(lambda c: c > 0, lambda c: c - 1, 3)
 
 
 @pytest.mark.parametrize("name", REDUCTIONS)
@@ -241,3 +270,47 @@ def test_arrays_of_exponents_make_powers_strong():
     """One exponent leaves a weakly typed base as it is."""
     assert ("float32", False) == type_of(2.0 ** tnp.arange(3))
     assert ("float32", True) == type_of(tnp.power(2.0, tnp.int32(3)))
+
+
+@pytest.mark.parametrize("name", ["hypot", "heaviside", "logaddexp2"])
+def test_integers_beside_a_number_decide_where_values_are_selected(name):
+    """Arrays are strong; numbers alone stay weak."""
+    function = getattr(tnp, name)
+
+    assert ("float32", False) == type_of(function(tnp.arange(2), 1.5))
+    assert ("float32", True) == type_of(function(0.5, 1.5))
+
+
+def test_truth_values_beside_an_integer_decide():
+    """Powers and divisors are computed in the dtype of both."""
+    truths = tnp.array([True, False])
+
+    assert ("int32", False) == type_of(tnp.power(truths, 2))
+    assert ("int32", False) == type_of(tnp.gcd(truths, 2))
+    assert ("int32", True) == type_of(tnp.power(2, 2))
+    assert ("int32", True) == type_of(tnp.gcd(4, 2))
+
+
+def test_values_of_polynomials_are_strong_and_gradients_are_as_their_operands():
+    """What stands beside integers decides, in one of them."""
+    whole = tnp.arange(3)
+
+    assert ("float32", False) == type_of(tnp.polyval(whole, 1.5))
+    assert ("float32", True) == type_of(tnp.gradient(whole, 1.5))
+    assert ("float32", False) == type_of(tnp.gradient(whole * 1.0 + tnp.ones(3), 1.5))
+
+
+def test_weights_decide_about_averages_of_weak_numbers():
+    """A weakly typed array has no width of its own."""
+    weights = tnp.array([1.0, 2.0], "float16")
+
+    assert ("float16", False) == type_of(tnp.average(tnp.full((2,), 1.5), weights=weights))
+
+
+@pytest.mark.parametrize("path", ["stats.norm.pdf", "stats.bernoulli.pmf", "special.rel_entr"])
+def test_distributions_of_integers_beside_numbers_are_strong(path):
+    """Parameters that are numbers make no array of integers weak; numbers alone stay weak."""
+    function = functools.reduce(getattr, path.split("."), tb.scipy)
+
+    assert ("float32", False) == type_of(function(tnp.arange(2), 0.5))
+    assert ("float32", True) == type_of(function(0.5, 0.5))

@@ -327,3 +327,16 @@ def test_derivative_of_sums_side_by_side_for_all_sizes() -> None:
     for shape in ((4, 6), (5, 8)):
         x = np.random.default_rng(0).standard_normal(shape).astype("f4")
         np.testing.assert_allclose(program.call(x), tb.grad(value)(x), rtol=1e-5)
+
+
+def test_whole_floats_start_reductions_of_integers() -> None:
+    """``0.0`` starts a sum of any dtype; a number that is no integer starts none of integers."""
+    x = tnp.arange(4)
+
+    total = lax.reduce(x, 0.0, lax.add, (0,))
+    windows = lax.reduce_window(x, 0.0, lax.add, (2,), (1,), "VALID")
+
+    assert (6, "int32") == (int(total), str(total.dtype))
+    assert [1, 3, 5] == windows.tolist()
+    with pytest.raises(DtypeMismatchError):
+        lax.reduce(x, 0.5, lax.add, (0,))
