@@ -14,6 +14,7 @@ from tracebridge.core.errors.filtering import shield
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
+from tracebridge.numpy.creation import canonical_shape
 
 __all__ = [
     "Initializer",
@@ -69,7 +70,7 @@ def _initializer(default: Any, draw: _Draw) -> Initializer:
 
     def init(key: Any, shape: Any, dtype: Any = default, out_sharding: object = None) -> Any:
         kind = tnp.dtype(tnp.result_type(float)) if dtype is None else tnp.dtype(dtype)
-        out = draw(key, tuple(shape), tnp.zeros((), kind).dtype)
+        out = draw(key, canonical_shape(shape, "initializer"), tnp.zeros((), kind).dtype)
         return out if out_sharding is None else lax.with_sharding_constraint(out, out_sharding)
 
     return init

@@ -13,6 +13,7 @@ import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import default_float
 from tracebridge.core.dtypes.dtypes import is_complex, is_inexact, itemsize_bits
 from tracebridge.core.dtypes.finfo import finfo
+from tracebridge.core.errors.argument_errors import index_of
 from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.accepted_dtypes import check_ordinary
 from tracebridge.core.runtime.arrays.array import Array
@@ -130,7 +131,7 @@ def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:
     2.3
     """
     check_no_out("round", out)
-    return _round_staged((a,), (int(decimals),))
+    return _round_staged((a,), (index_of(decimals, "round", "decimals"),))
 
 
 around = round

@@ -190,7 +190,10 @@ def take(
 def _along_axis(name: str, x: Value, indices: Value, axis: int | None) -> tuple[Any, Any, int]:
     """Array and indices of one shape but for ``axis``, and the axis."""
     if axis is None:
-        return lax.reshape(x, (x.aval.size,)), lax.reshape(indices, (indices.aval.size,)), 0
+        if indices.aval.ndim != 1:
+            msg = f"{name}: without an axis indices are a vector, got {indices.aval.str_short()}"
+            raise RankError(msg)
+        return lax.reshape(x, (x.aval.size,)), indices, 0
     if x.aval.ndim != indices.aval.ndim:
         msg = (
             f"{name}: array and indices need the same number of axes, got {x.aval.str_short()} "

@@ -9,7 +9,7 @@ from typing import Any
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_bool, is_complex
-from tracebridge.core.errors.argument_errors import index_of
+from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.aval import Shape
@@ -221,6 +221,9 @@ def _tensordot(
             )
             raise RankError(msg)
         left, right = tuple(range(n_a - axes, n_a)), tuple(range(axes))
+    elif len(axes) != 2:
+        msg = f"tensordot: axes={axes}, expected a number or a pair of axes or of sequences"
+        raise ArgumentValueError(msg)
     else:
         left = tuple([normalize_axis(i, n_a, "tensordot") for i in axes[0]])
         right = tuple([normalize_axis(i, n_b, "tensordot") for i in axes[1]])

@@ -146,6 +146,9 @@ def tile(A: ArrayLike, reps: ArrayLike | Sequence[SupportsIndex]) -> Array:
 
 def _rot90(x: Value, k: int, axes: tuple[int, int]) -> Any:
     n = x.aval.ndim
+    if len(axes) != 2:
+        msg = f"rot90: axes={axes}, expected a pair"
+        raise ArgumentValueError(msg)
     i, j = normalize_axis(axes[0], n, "rot90"), normalize_axis(axes[1], n, "rot90")
     if i == j:
         msg = f"rot90: axes must differ, got {axes}"

@@ -14,7 +14,7 @@ import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import default_int
-from tracebridge.core.errors.argument_errors import IntegerRangeError, index_of
+from tracebridge.core.errors.argument_errors import ArgumentValueError, IntegerRangeError, index_of
 from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.lax.reduce.positions import true_positions
@@ -33,6 +33,7 @@ _HINT = "pass size="
 _WHY = "The number of unique elements is the size of the result"
 # Up to so many test elements, comparing with each is faster than sorting and searching.
 _FEW = 32
+_METHODS = ("auto", "binary_search", "compare_all", "sort")
 
 
 def _chosen(values: Value, mask: Value, size: int, fill: Any, default: str) -> list[Any]:
@@ -357,13 +358,19 @@ def isin(
             dtype is in none.
         assume_unique: accepted; makes no difference.
         invert: whether it is none of them.
-        method: accepted; the way is chosen by size.
+        method: "auto", "sort", "binary_search" or "compare_all"; the way is chosen by size.
+
+    Raises:
+        ArgumentValueError: there is no such method.
 
     >>> import tracebridge.numpy as tnp
     >>> tnp.isin(tnp.array([1, 2, 3]), tnp.array([3, 5])).tolist()
     [False, False, True]
     """
-    del assume_unique, method
+    del assume_unique
+    if method not in _METHODS:
+        msg = f"isin: method={method!r}"
+        raise ArgumentValueError(msg, expected=f"one of {list(_METHODS)}")
     try:
         return _isin_staged((element, test_elements), (bool(invert),))
     except IntegerRangeError:

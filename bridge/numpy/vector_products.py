@@ -245,7 +245,10 @@ def cross(
 def _trace(x: Any, offset: int, axis1: int, axis2: int, dtype: DType) -> Any:
     x = lax.convert_dtype(x, dtype or sum_dtype(x.aval.dtype))
     diagonal = diagonal_of(x, offset, axis1, axis2, "trace")
-    return lax.reduce_sum(diagonal, (diagonal.aval.ndim - 1,))
+    last = (diagonal.aval.ndim - 1,)
+    if is_bool(diagonal.aval.dtype):  # dtype=bool: whether any is not zero
+        return lax.reduce_or(diagonal, last)
+    return lax.reduce_sum(diagonal, last)
 
 
 _trace_staged = StagedFunction(_trace, "trace")

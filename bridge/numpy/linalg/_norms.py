@@ -14,7 +14,12 @@ from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.core.symbolic.compare import is_empty
-from tracebridge.numpy._promote import normalize_axes, normalize_axis, promote_inexact
+from tracebridge.numpy._promote import (
+    hashable_axis,
+    normalize_axes,
+    normalize_axis,
+    promote_inexact,
+)
 from tracebridge.numpy._staging import value_of
 from tracebridge.numpy.linalg._systems import inv
 
@@ -121,10 +126,6 @@ def _checked(name: str, order: Any, *, matrix: bool) -> Any:
     return order
 
 
-def _static_axis(axis: Any) -> Any:
-    return axis if axis is None or isinstance(axis, int) else tuple([int(i) for i in axis])
-
-
 def norm(
     x: ArrayLike,
     ord: float | str | None = None,
@@ -148,7 +149,7 @@ def norm(
     >>> float(tnp.linalg.norm(tnp.array([3.0, 4.0])))
     5.0
     """
-    axes = _static_axis(axis)
+    axes = hashable_axis(axis, "norm")
     ndim = tnp.ndim(x)
     count = 1 if isinstance(axes, int) else ndim if axes is None else len(axes)
     order = _checked("norm", ord, matrix=count == 2 and not (axes is None and ord is None))
@@ -179,7 +180,7 @@ def vector_norm(
     7.0
     """
     order = _checked("vector_norm", ord, matrix=False)
-    return _vector_norm_staged((x,), (order, _static_axis(axis), bool(keepdims)))
+    return _vector_norm_staged((x,), (order, hashable_axis(axis, "vector_norm"), bool(keepdims)))
 
 
 def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: float | str = "fro") -> Array:

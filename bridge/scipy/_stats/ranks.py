@@ -17,7 +17,7 @@ from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.core.util.public_path import public_path
-from tracebridge.numpy._promote import normalize_axis
+from tracebridge.numpy._promote import hashable_axis, normalize_axis
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.value import Value
@@ -203,7 +203,8 @@ def mode(
     (1, 2)
     """
     _check_policy("mode", nan_policy)
-    return ModeResult(*_mode_staged((a,), (axis, bool(keepdims), nan_policy == "omit")))
+    where = hashable_axis(axis, "mode")
+    return ModeResult(*_mode_staged((a,), (where, bool(keepdims), nan_policy == "omit")))
 
 
 def sem(
@@ -236,7 +237,8 @@ def sem(
     0.5
     """
     _check_policy("sem", nan_policy)
-    return _sem_staged((a,), (axis, ddof, bool(keepdims), nan_policy == "omit"))
+    where = hashable_axis(axis, "sem")
+    return _sem_staged((a,), (where, ddof, bool(keepdims), nan_policy == "omit"))
 
 
 shield(globals(), __name__)

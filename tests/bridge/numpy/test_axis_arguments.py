@@ -10,7 +10,12 @@ import pytest
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
-from tracebridge.errors import ArgumentTypeError, TracerIntegerConversionError
+from tracebridge.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    RankError,
+    TracerIntegerConversionError,
+)
 
 COLLECTIONS: dict[str, Callable[[], Any]] = {
     "range": lambda: range(2),
@@ -86,3 +91,38 @@ def test_shifts_in_arrays_pair_with_axes_as_those_in_tuples(shift: Any, axis: An
         return
     for s in (shift, in_array):
         np.testing.assert_array_equal(tnp.roll(x, s, axis), np.roll(x, shift, axis))
+
+
+def test_norms_and_initializers_take_numbers_of_numpy() -> None:
+    """Any integer is an axis, or a shape of one axis."""
+    for axis in (np.int32(1), np.array(1), [1]):
+        assert np.allclose(np.linalg.norm(X, axis=1), tnp.linalg.norm(X, axis=axis))
+        assert np.allclose(np.linalg.norm(X, axis=1), tnp.linalg.vector_norm(X, axis=axis))
+    assert (3,) == tb.nn.initializers.zeros(tb.random.key(0), np.int32(3)).shape
+
+
+def test_numbers_that_are_no_integers_are_no_axes_and_no_digits() -> None:
+    """They are refused, not cut off."""
+    for call in (tb.scipy.stats.mode, tb.scipy.stats.sem):
+        with pytest.raises(ArgumentTypeError):
+            call(X, axis=1.0)
+    with pytest.raises(ArgumentTypeError):
+        tnp.round(X, 1.5)
+
+
+def test_what_is_no_pair_of_axes_is_refused() -> None:
+    """And so are matrices of positions in a flattened array, and ways that do not exist."""
+    with pytest.raises(ArgumentValueError):
+        tnp.tensordot(X, X, axes=())
+    with pytest.raises(ArgumentValueError):
+        tnp.rot90(X, axes=())
+    with pytest.raises(RankError):
+        tnp.take_along_axis(X, np.array([[0]]), None)
+    with pytest.raises(ArgumentValueError):
+        tnp.isin(1, 1, method="linear")
+
+
+def test_traces_can_be_truth_values() -> None:
+    """Whether any element of the diagonal is not zero."""
+    assert tnp.trace(tnp.eye(3), dtype=bool)
+    assert not tnp.trace(tnp.zeros((3, 3)), dtype=bool)
