@@ -47,7 +47,9 @@ def _divisor(x: Value, y: Value) -> Any:
         safe = lax.select_n(done, y, full_of(y.aval, 1))
         return lax.select_n(done, y, x), lax.select_n(done, lax.rem(x, safe), y)
 
-    return while_loop(unfinished, step, (x, y))[0]
+    divisor = while_loop(unfinished, step, (x, y))[0]
+    # The least integer has no absolute value, so that remainders may be negative.
+    return divisor if is_unsigned(divisor.aval.dtype) else lax.abs(divisor)
 
 
 def _gcd(x: Value, y: Value) -> Any:

@@ -387,3 +387,11 @@ def test_keys_are_close_to_themselves_only() -> None:
     keys = tb.random.split(tb.random.key(0))
 
     assert [True, False] == tnp.isclose(keys, keys[0]).tolist()
+
+
+def test_divisors_of_the_least_integer_are_positive() -> None:
+    """Its absolute value overflows; what divides it and another number does not."""
+    least = np.array([-128, 127], np.int8)
+
+    assert np.gcd(least, least[::-1]).tolist() == tnp.gcd(least, least[::-1]).tolist()
+    assert 4 == int(tnp.gcd(np.int8(-128), 12))
