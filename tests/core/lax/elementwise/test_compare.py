@@ -43,8 +43,9 @@ def test_complex_numbers_are_only_equal_or_not() -> None:
         lax.lt(x, y)
 
 
-def test_results_are_strongly_typed_booleans() -> None:
-    """Also when Python scalars are compared."""
+def test_results_are_booleans_as_weak_as_their_operands() -> None:
+    """Weak where Python scalars alone are compared."""
     flag = lax.lt(1.0, 2.0)
 
-    assert (flag.dtype, flag.weak_type) == (np.bool_, False)
+    assert (flag.dtype, flag.weak_type) == (np.bool_, True)
+    assert not lax.lt(np.float32(1.0), 2.0).weak_type
