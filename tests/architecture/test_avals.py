@@ -33,7 +33,7 @@ DESCRIPTIONS = {
     "bridge/_api/devices/sharded_arrays.py:_of_local_data": "NumPy arrays",
     "bridge/_api/devices/sharded_arrays.py:make_array_from_callback": "NumPy arrays",
     "bridge/_api/devices/sharded_arrays.py:make_array_from_single_device_arrays": "a dtype of none",
-    "bridge/experimental/sparse/_sparsify.py:sparse_f": "sparse arrays",
+    "bridge/experimental/sparse/_regions.py:dense_type": "sparse arrays",
     "bridge/tf/_foreign/functions.py:_captured": "variables",
     "bridge/tf/_foreign/functions.py:from_host": "NumPy arrays",
     "bridge/tf/_foreign/graphs.py:_first": "tensors",

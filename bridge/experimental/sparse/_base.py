@@ -9,7 +9,7 @@ import importlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self, final
 
 from tracebridge.core._jaxlib.pytree import GetAttrKey
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, index_of
@@ -33,6 +33,20 @@ class SparseEfficiencyWarning(UserWarning):
 @public_path("tracebridge.experimental.sparse")
 class CuSparseEfficiencyWarning(SparseEfficiencyWarning):
     """Programs may filter it; it is never given, since no kernel of cuSPARSE is called."""
+
+
+@final
+class SparseInfo(NamedTuple):
+    """What a sparse array is besides its arrays, as a parameter of primitives."""
+
+    shape: Shape
+    indices_sorted: bool = False
+    unique_indices: bool = False
+
+
+def info_of(mat: Any) -> SparseInfo:
+    """What is known of a BCOO or BCSR array."""
+    return SparseInfo(mat.shape, mat.indices_sorted, mat.unique_indices)
 
 
 def _function(name: str) -> Callable[..., Any]:
@@ -115,7 +129,7 @@ class JAXSparse(ABC):
 
     def todense(self) -> Any:
         """The dense array."""
-        return _function("todense")(self)
+        return _function("dense_form")(self)
 
     def sum(
         self,
@@ -199,6 +213,27 @@ class JAXSparse(ABC):
 
     def __rtruediv__(self, other: Any) -> Any:
         return _function("divide")(other, self)
+
+    def __eq__(self, other: object) -> Any:
+        return _function("compared")("==", self, other)
+
+    def __ne__(self, other: object) -> Any:
+        return _function("compared")("!=", self, other)
+
+    def __lt__(self, other: object) -> Any:
+        return _function("compared")("<", self, other)
+
+    def __le__(self, other: object) -> Any:
+        return _function("compared")("<=", self, other)
+
+    def __gt__(self, other: object) -> Any:
+        return _function("compared")(">", self, other)
+
+    def __ge__(self, other: object) -> Any:
+        return _function("compared")(">=", self, other)
+
+    # Arrays have none either.
+    __hash__ = None  # type: ignore[assignment]  # it has __eq__
 
     def __pow__(self, exponent: Any) -> Any:
         return _function("power")(self, exponent)

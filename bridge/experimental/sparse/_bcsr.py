@@ -8,6 +8,7 @@ from typing import Any, final
 
 import tracebridge.numpy as tnp
 from tracebridge._api.programs.jit import jit
+from tracebridge.core.control.calls.by_definition import ByDefinition
 from tracebridge.core.dtypes.dtypes import as_dtype, is_integer
 from tracebridge.core.errors.argument_errors import (
     ArgumentTypeError,
@@ -16,11 +17,24 @@ from tracebridge.core.errors.argument_errors import (
 )
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.core.ir.cost import Cost
 from tracebridge.core.util.public_path import public_path
-from tracebridge.experimental.sparse._base import Format, JAXSparse, Shape, register_format
+from tracebridge.experimental.sparse._base import (
+    Format,
+    JAXSparse,
+    Shape,
+    SparseInfo,
+    info_of,
+    register_format,
+)
 from tracebridge.experimental.sparse._batches import register_batches
 from tracebridge.experimental.sparse._bcoo.array import BCOO
-from tracebridge.experimental.sparse._bcoo.conversion import bcoo_fromdense, bcoo_todense, gathered
+from tracebridge.experimental.sparse._bcoo.conversion import (
+    bcoo_fromdense,
+    bcoo_todense,
+    checked_nse,
+    gathered,
+)
 from tracebridge.experimental.sparse._bcoo.dots import bcoo_dot_general, checked_dims
 from tracebridge.experimental.sparse._bcoo.indices import sparse_sizes, valid
 from tracebridge.experimental.sparse._bcoo.moves import bcoo_broadcast_in_dim, transposed
@@ -252,8 +266,31 @@ def bcsr_fromdense(
     >>> print(sparse.bcsr_fromdense(tnp.eye(2)).indptr)
     [0 1 2]
     """
-    out = bcoo_fromdense(mat, nse=nse, n_batch=n_batch, n_dense=n_dense, index_dtype=index_dtype)
-    return BCSR.from_bcoo(out)
+    mat = tnp.asarray(mat)
+    count, n_batch, n_dense = checked_nse("bcsr_fromdense", mat, nse, n_batch, n_dense)
+    if mat.ndim - n_batch - n_dense != 2:
+        msg = f"bcsr_fromdense: {mat.ndim - n_batch - n_dense} axes are rows and columns"
+        raise UnsupportedArgumentError(msg, expected="2", hint="choose n_batch and n_dense")
+    arrays = bcsr_fromdense_p.bind(
+        mat, nse=count, n_batch=n_batch, n_dense=n_dense, index_dtype=as_dtype(index_dtype)
+    )
+    return BCSR(arrays, shape=mat.shape, indices_sorted=True, unique_indices=True)
+
+
+@final
+class BcsrFromdense(ByDefinition):
+    """``mat`` -> data, columns and ends of rows; parameters as of ``bcsr_fromdense``."""
+
+    name = "bcsr_fromdense"
+    multiple_results = True
+    cost = Cost.OTHER
+
+    def define(self, mat: Any, **params: Any) -> tuple[Any, ...]:
+        out = _from_bcoo(bcoo_fromdense(mat, **params))
+        return out.data, out.indices, out.indptr
+
+
+bcsr_fromdense_p = BcsrFromdense()
 
 
 def bcsr_todense(mat: BCSR) -> Any:
@@ -269,7 +306,21 @@ def bcsr_todense(mat: BCSR) -> Any:
      [0. 1.]]
     """
     _check_bcsr("bcsr_todense", mat)
-    return bcoo_todense(mat.to_bcoo())
+    return bcsr_todense_p.bind(mat.data, mat.indices, mat.indptr, spinfo=info_of(mat))
+
+
+@final
+class BcsrTodense(ByDefinition):
+    """Data, columns and ends of rows -> the dense array."""
+
+    name = "bcsr_todense"
+    cost = Cost.OTHER
+
+    def define(self, *arrays: Any, spinfo: SparseInfo) -> Any:
+        return bcoo_todense(BCSR(arrays, **spinfo._asdict()).to_bcoo())
+
+
+bcsr_todense_p = BcsrTodense()
 
 
 def bcsr_extract(indices: Any, indptr: Any, mat: Any) -> Any:
@@ -290,10 +341,24 @@ def bcsr_extract(indices: Any, indptr: Any, mat: Any) -> Any:
     [1. 4.]
     """
     indices, indptr, mat = [tnp.asarray(x) for x in (indices, indptr, mat)]
-    n = indices.ndim - 1
-    like = tnp.zeros((*indices.shape, *mat.shape[n + 2 :]), mat.dtype)
-    at = BCSR((like, indices, indptr), shape=mat.shape)
-    return gathered(mat, at.to_bcoo())
+    return bcsr_extract_p.bind(indices, indptr, mat)
+
+
+@final
+class BcsrExtract(ByDefinition):
+    """Columns, ends of rows, and a dense array -> data."""
+
+    name = "bcsr_extract"
+    cost = Cost.OTHER
+
+    def define(self, indices: Any, indptr: Any, mat: Any) -> Any:
+        n = indices.ndim - 1
+        like = tnp.zeros((*indices.shape, *mat.shape[n + 2 :]), mat.dtype)
+        at = BCSR((like, indices, indptr), shape=mat.shape)
+        return gathered(mat, at.to_bcoo())
+
+
+bcsr_extract_p = BcsrExtract()
 
 
 def bcsr_dot_general(
@@ -324,14 +389,19 @@ def bcsr_dot_general(
     >>> print(sparse.bcsr_dot_general(m, tnp.ones(2), dimension_numbers=(((1,), (0,)), ((), ()))))
     [1. 1.]
     """
-    plain = preferred_element_type is None and out_sharding is None
-    if plain and isinstance(lhs, BCSR) and not isinstance(rhs, JAXSparse):
+    if out_sharding is None and isinstance(lhs, BCSR) and not isinstance(rhs, JAXSparse):
         rhs = tnp.asarray(rhs)
         dims = checked_dims("bcsr_dot_general", lhs, rhs, dimension_numbers)
-        if dims.lhs_contracting == (1,) and not dims.lhs_batch:
-            out = of_compressed(lhs, tnp.moveaxis(rhs, dims.rhs_contracting[0], 0))
-            if out is not None:
-                return out
+        kind = None if preferred_element_type is None else as_dtype(preferred_element_type)
+        return bcsr_dot_general_p.bind(
+            lhs.data,
+            lhs.indices,
+            lhs.indptr,
+            rhs,
+            lhs_spinfo=info_of(lhs),
+            dimension_numbers=dims.numbers(),
+            preferred_element_type=kind,
+        )
     lhs, rhs = [x.to_bcoo() if isinstance(x, BCSR) else x for x in (lhs, rhs)]
     return bcoo_dot_general(
         lhs,
@@ -341,6 +411,36 @@ def bcsr_dot_general(
         preferred_element_type=preferred_element_type,
         out_sharding=out_sharding,
     )
+
+
+@final
+class BcsrDotGeneral(ByDefinition):
+    """Data, columns and ends of rows of the left, and the right, which is dense -> dense array."""
+
+    name = "bcsr_dot_general"
+    cost = Cost.CONTRACTION
+
+    def define(
+        self,
+        *operands: Any,
+        lhs_spinfo: SparseInfo,
+        dimension_numbers: Any,
+        preferred_element_type: Any,
+    ) -> Any:
+        *arrays, rhs = operands
+        kind = preferred_element_type
+        if kind is not None:
+            arrays[0], rhs = arrays[0].astype(kind), rhs.astype(kind)
+        lhs = BCSR(arrays, **lhs_spinfo._asdict())
+        (left, right), (batch, _) = dimension_numbers
+        if tuple(left) == (1,) and not batch:
+            out = of_compressed(lhs, tnp.moveaxis(rhs, right[0], 0))
+            if out is not None:
+                return out
+        return bcoo_dot_general(lhs.to_bcoo(), rhs, dimension_numbers=dimension_numbers)
+
+
+bcsr_dot_general_p = BcsrDotGeneral()
 
 
 def bcsr_sum_duplicates(mat: BCSR, nse: int | None = None) -> BCSR:

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import importlib
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, final
 
 import tracebridge.numpy as tnp
 from tracebridge.core.errors.argument_errors import (
-    ArgumentTypeError,
     UnsupportedArgumentError,
-    kind_of,
 )
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.util.public_path import public_path
 from tracebridge.experimental.sparse._base import Format, Shape, register_format
 from tracebridge.experimental.sparse._bcoo.array import BCOO
-from tracebridge.experimental.sparse._bcoo.conversion import bcoo_fromdense, bcoo_todense
-from tracebridge.experimental.sparse._bcoo.dots import bcoo_dot_general
 from tracebridge.experimental.sparse._bcoo.indices import sparse_sizes, valid
 from tracebridge.experimental.sparse._bcoo.moves import bcoo_transpose
 from tracebridge.experimental.sparse._bcoo.sorting import bcoo_sort_indices
-from tracebridge.experimental.sparse._bcoo.wide import of_compressed
 from tracebridge.experimental.sparse._compressed import indptr_of, rows_of
+
+
+def _function(name: str) -> Callable[..., Any]:
+    """A function of these formats, whose module is loaded with the first one."""
+    path = "tracebridge.experimental.sparse._matrix_functions"
+    return getattr(importlib.import_module(path), name)
 
 
 def _check_order(call: str, axes: Sequence[int] | None) -> None:
@@ -98,7 +100,7 @@ class COO(_Matrix):
     @classmethod
     def fromdense(cls, mat: Any, *, nse: int | None = None, index_dtype: Any = "int32") -> COO:
         """The sparse form of a dense matrix; arguments as in ``coo_fromdense``."""
-        return coo_fromdense(mat, nse=nse, index_dtype=index_dtype)
+        return _function("coo_fromdense")(mat, nse=nse, index_dtype=index_dtype)
 
     @classmethod
     def from_bcoo(cls, arr: BCOO) -> COO:
@@ -182,7 +184,7 @@ class CSR(_Compressed):
     @classmethod
     def fromdense(cls, mat: Any, *, nse: int | None = None, index_dtype: Any = "int32") -> CSR:
         """The sparse form of a dense matrix; arguments as in ``csr_fromdense``."""
-        return csr_fromdense(mat, nse=nse, index_dtype=index_dtype)
+        return _function("csr_fromdense")(mat, nse=nse, index_dtype=index_dtype)
 
     @classmethod
     def from_bcoo(cls, arr: BCOO) -> CSR:
@@ -262,137 +264,6 @@ class CSC(_Compressed):
         """
         _check_order("CSC", axes)
         return CSR((self.data, self.indices, self.indptr), shape=self.shape[::-1])
-
-
-def coo_fromdense(mat: Any, *, nse: int | None = None, index_dtype: Any = "int32") -> COO:
-    """The form of a dense matrix in coordinates.
-
-    Args:
-        mat: matrix.
-        nse: number of stored elements, as in ``bcoo_fromdense``.
-        index_dtype: dtype of the coordinates.
-
-    >>> import tracebridge.numpy as tnp
-    >>> from tracebridge.experimental import sparse
-    >>> print(sparse.coo_fromdense(tnp.array([[0.0, 5.0], [7.0, 0.0]])).col)
-    [1 0]
-    """
-    return COO.from_bcoo(bcoo_fromdense(mat, nse=nse, index_dtype=index_dtype))
-
-
-def csr_fromdense(mat: Any, *, nse: int | None = None, index_dtype: Any = "int32") -> CSR:
-    """The form of a dense matrix in compressed rows; arguments as in ``coo_fromdense``.
-
-    >>> import tracebridge.numpy as tnp
-    >>> from tracebridge.experimental import sparse
-    >>> print(sparse.csr_fromdense(tnp.eye(2)).indptr)
-    [0 1 2]
-    """
-    return CSR.from_bcoo(bcoo_fromdense(mat, nse=nse, index_dtype=index_dtype))
-
-
-def coo_todense(mat: COO) -> Any:
-    """The dense form of a matrix in coordinates.
-
-    Args:
-        mat: COO matrix.
-
-    >>> from tracebridge.experimental import sparse
-    >>> print(sparse.coo_todense(sparse.eye(1, sparse_format="coo")))
-    [[1.]]
-    """
-    return bcoo_todense(_checked("coo_todense", mat, COO).to_bcoo())
-
-
-def csr_todense(mat: CSR) -> Any:
-    """The dense form of a matrix in compressed rows.
-
-    Args:
-        mat: CSR matrix.
-
-    >>> from tracebridge.experimental import sparse
-    >>> print(sparse.csr_todense(sparse.eye(1, sparse_format="csr")))
-    [[1.]]
-    """
-    return bcoo_todense(_checked("csr_todense", mat, CSR).to_bcoo())
-
-
-def coo_matvec(mat: COO, v: Any, transpose: bool = False) -> Any:
-    """The product of a matrix in coordinates and a vector.
-
-    Args:
-        mat: COO matrix.
-        v: vector.
-        transpose: multiply the transposed matrix.
-
-    >>> import tracebridge.numpy as tnp
-    >>> from tracebridge.experimental import sparse
-    >>> m = sparse.coo_fromdense(tnp.array([[0.0, 5.0], [7.0, 0.0]]))
-    >>> print(sparse.coo_matvec(m, tnp.array([1.0, 2.0])))
-    [10.  7.]
-    """
-    return _product("coo_matvec", _checked("coo_matvec", mat, COO), v, 1, transpose)
-
-
-def coo_matmat(mat: COO, B: Any, *, transpose: bool = False) -> Any:
-    """The product of a matrix in coordinates and a dense matrix.
-
-    Args:
-        mat: COO matrix.
-        B: matrix.
-        transpose: multiply the transposed first matrix.
-
-    >>> import tracebridge.numpy as tnp
-    >>> from tracebridge.experimental import sparse
-    >>> print(sparse.coo_matmat(sparse.coo_fromdense(tnp.eye(2)), tnp.ones((2, 1))))
-    [[1.]
-     [1.]]
-    """
-    return _product("coo_matmat", _checked("coo_matmat", mat, COO), B, 2, transpose)
-
-
-def csr_matvec(mat: CSR, v: Any, transpose: bool = False) -> Any:
-    """The product of a matrix in compressed rows and a vector; else as ``coo_matvec``.
-
-    >>> import tracebridge.numpy as tnp
-    >>> from tracebridge.experimental import sparse
-    >>> print(sparse.csr_matvec(sparse.csr_fromdense(tnp.eye(2)), tnp.array([1.0, 2.0])))
-    [1. 2.]
-    """
-    return _product("csr_matvec", _checked("csr_matvec", mat, CSR), v, 1, transpose)
-
-
-def csr_matmat(mat: CSR, B: Any, *, transpose: bool = False) -> Any:
-    """The product of a matrix in compressed rows and a dense matrix; else as ``coo_matmat``.
-
-    >>> import tracebridge.numpy as tnp
-    >>> from tracebridge.experimental import sparse
-    >>> print(sparse.csr_matmat(sparse.csr_fromdense(tnp.eye(2)), tnp.ones((2, 1))))
-    [[1.]
-     [1.]]
-    """
-    return _product("csr_matmat", _checked("csr_matmat", mat, CSR), B, 2, transpose)
-
-
-def _checked(call: str, mat: Any, kind: type[Any]) -> Any:
-    """The matrix, if it is of that format."""
-    if not isinstance(mat, kind):
-        msg = f"{call}: mat is {kind_of(mat)}, expected a {kind.__name__} matrix"
-        raise ArgumentTypeError(msg, hint=f"{kind.__name__}.fromdense makes one")
-    return mat
-
-
-def _product(call: str, mat: Any, other: Any, ndim: int, transpose: bool) -> Any:
-    other = tnp.asarray(other)
-    axis = 0 if transpose else 1
-    if other.ndim != ndim or mat.shape[axis] != other.shape[0]:
-        msg = f"{call}: shapes {mat.shape} and {other.shape}, transpose={transpose}"
-        raise ShapeMismatchError(msg, expected=f"{ndim} axes, the first of size {mat.shape[axis]}")
-    out = of_compressed(mat, other) if axis else None
-    if out is not None:
-        return out
-    numbers = (((axis,), (0,)), ((), ()))
-    return bcoo_dot_general(mat.to_bcoo(), other, dimension_numbers=numbers)
 
 
 register_format(COO, "data", "row", "col")

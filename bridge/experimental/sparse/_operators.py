@@ -6,13 +6,16 @@ Formats other than BCOO go by way of it where they have no function of their own
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, final
 
 import tracebridge.numpy as tnp
+from tracebridge.core.control.calls.by_definition import ByDefinition
 from tracebridge.core.dtypes.dtypes import as_dtype
 from tracebridge.core.errors.argument_errors import UnsupportedArgumentError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
+from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.typeof import is_array_like
+from tracebridge.core.tree.tree import PyTreeDef, flatten
 from tracebridge.experimental.sparse._base import JAXSparse, with_elements
 from tracebridge.experimental.sparse._bcoo.arguments import checked_axes
 from tracebridge.experimental.sparse._bcoo.array import BCOO
@@ -33,7 +36,16 @@ from tracebridge.experimental.sparse._bcoo.products import (
 )
 from tracebridge.experimental.sparse._bcoo.sorting import bcoo_sum_duplicates
 from tracebridge.experimental.sparse._bcoo.sums import bcoo_reduce_sum
-from tracebridge.experimental.sparse._bcoo.wide import of_compressed
+from tracebridge.experimental.sparse._bcsr import BCSR, bcsr_dot_general, bcsr_todense
+from tracebridge.experimental.sparse._matrices import COO, CSR
+from tracebridge.experimental.sparse._matrix_functions import (
+    coo_matmat,
+    coo_matvec,
+    coo_todense,
+    csr_matmat,
+    csr_matvec,
+    csr_todense,
+)
 from tracebridge.numpy._promote import broadcast_shape
 
 _WAY_OUT = "write todense(x) if the result may be dense"
@@ -55,7 +67,38 @@ def todense(arr: Any) -> Any:
     [[1. 0.]
      [0. 1.]]
     """
-    return bcoo_todense(as_bcoo(arr)) if isinstance(arr, JAXSparse) else tnp.asarray(arr)
+    leaves, structure = flatten(arr if isinstance(arr, JAXSparse) else tnp.asarray(arr))
+    return todense_p.bind(*leaves, tree=structure)
+
+
+@final
+class Todense(ByDefinition):
+    """The arrays of an array of any format -> the dense array; ``tree`` is its structure."""
+
+    name = "todense"
+    cost = Cost.OTHER
+
+    def define(self, *leaves: Any, tree: PyTreeDef) -> Any:
+        arr = tree.unflatten(leaves)
+        return dense_form(arr) if isinstance(arr, JAXSparse) else arr
+
+    def evaluate(self, arrays: Sequence[Any], **params: Any) -> Any:
+        """An array that is dense is the result."""
+        return arrays[0] if params["tree"].num_nodes == 1 else NotImplemented
+
+
+todense_p = Todense()
+
+
+def dense_form(mat: Any) -> Any:
+    """The dense form of a sparse array, by the function of its format."""
+    if isinstance(mat, BCSR):
+        return bcsr_todense(mat)
+    if isinstance(mat, COO):
+        return coo_todense(mat)
+    if isinstance(mat, CSR):
+        return csr_todense(mat)
+    return bcoo_todense(as_bcoo(mat))
 
 
 def mapped(mat: Any, function: Callable[[Any], Any]) -> Any:
@@ -68,6 +111,13 @@ def merged(mat: Any) -> Any:
     if getattr(mat, "unique_indices", False):
         return mat
     return bcoo_sum_duplicates(as_bcoo(mat))
+
+
+def compared(operator: str, x: Any, y: Any) -> Any:
+    """Raise: most of a comparison of sparse arrays is true, or depends on what is not stored."""
+    kinds = [type(v).__name__ for v in (x, y)]
+    msg = f"{kinds[0]} {operator} {kinds[1]}: the result would be dense"
+    raise UnsupportedArgumentError(msg, hint="compare dense forms, x.todense()")
 
 
 def absolute(mat: Any) -> Any:
@@ -199,10 +249,13 @@ def matmul(x: Any, y: Any) -> Any:
     if x.shape[-1] != y.shape[inner]:
         msg = f"matmul: the inner sizes differ: shapes {x.shape} and {y.shape}"
         raise ShapeMismatchError(msg)
-    if y.ndim == 2 and not isinstance(y, JAXSparse):
-        out = of_compressed(x, y)
-        if out is not None:
-            return out
+    if x.ndim == 2 and y.ndim < 3 and not isinstance(y, JAXSparse):
+        if isinstance(x, BCSR):
+            return bcsr_dot_general(x, y, dimension_numbers=(((1,), (0,)), ((), ())))
+        if isinstance(x, COO):
+            return coo_matmat(x, y) if y.ndim == 2 else coo_matvec(x, y)
+        if isinstance(x, CSR):
+            return csr_matmat(x, y) if y.ndim == 2 else csr_matvec(x, y)
     x, y = [as_bcoo(v) if isinstance(v, JAXSparse) else v for v in (x, y)]
     if y.ndim < 3:
         return _dot(x, y, (x.ndim - 1,), (inner,), 0)

@@ -13,7 +13,8 @@ from tracebridge.core.control.solve.custom_linear_solve import custom_linear_sol
 from tracebridge.core.dtypes.dtypes import is_inexact
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
-from tracebridge.experimental.sparse._matrices import CSR, csr_matvec
+from tracebridge.experimental.sparse._matrices import CSR
+from tracebridge.experimental.sparse._matrix_functions import csr_matvec
 
 
 def spsolve(

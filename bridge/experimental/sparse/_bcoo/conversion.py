@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
 import tracebridge.numpy as tnp
 from tracebridge._api.programs.jit import jit
+from tracebridge.core.control.calls.by_definition import ByDefinition
 from tracebridge.core.dtypes.dtypes import as_dtype
 from tracebridge.core.errors.argument_errors import (
     ArgumentValueError,
@@ -17,7 +18,9 @@ from tracebridge.core.errors.argument_errors import (
     index_of,
 )
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.experimental.sparse._base import SparseInfo, info_of
 from tracebridge.experimental.sparse._bcoo.arguments import check_bcoo, check_kinds
 from tracebridge.experimental.sparse._bcoo.array import BCOO
 from tracebridge.experimental.sparse._bcoo.indices import (
@@ -72,15 +75,50 @@ def bcoo_fromdense(
      [1 0]]
     """
     mat = tnp.asarray(mat)
-    n_batch, n_dense = check_kinds("bcoo_fromdense", n_batch, n_dense, mat.ndim)
+    count, n_batch, n_dense = checked_nse("bcoo_fromdense", mat, nse, n_batch, n_dense)
+    data, indices = bcoo_fromdense_p.bind(
+        mat,
+        nse=count,
+        n_batch=n_batch,
+        n_dense=n_dense,
+        index_dtype=as_dtype(index_dtype),
+    )
+    return BCOO((data, indices), shape=mat.shape, indices_sorted=True, unique_indices=True)
+
+
+@final
+class BcooFromdense(ByDefinition):
+    """``mat`` -> data and coordinates; parameters as of ``bcoo_fromdense``."""
+
+    name = "bcoo_fromdense"
+    multiple_results = True
+    cost = Cost.OTHER
+
+    def define(
+        self, mat: Any, *, nse: int, n_batch: int, n_dense: int, index_dtype: Any
+    ) -> tuple[Any, Any]:
+        return _fromdense(mat, nse, n_batch, n_dense, index_dtype)
+
+
+bcoo_fromdense_p = BcooFromdense()
+
+
+def checked_nse(call: str, mat: Any, nse: Any, n_batch: int, n_dense: int) -> tuple[int, int, int]:
+    """How many elements to store of each batch, and the numbers of axes.
+
+    Raises:
+        ArgumentValueError: ``nse`` is negative, or the axes are more than those of ``mat``.
+        ConcretizationTypeError: ``nse`` is None while ``mat`` is traced.
+    """
+    n_batch, n_dense = check_kinds(call, n_batch, n_dense, mat.ndim)
     if nse is None:
-        count = stored_count("bcoo_fromdense", _count(mat, n_batch, n_dense))
+        count = stored_count(call, _count(mat, n_batch, n_dense))
     else:
-        count = index_of(nse, "bcoo_fromdense", "nse")
+        count = index_of(nse, call, "nse")
     if count < 0:
-        msg = f"bcoo_fromdense: nse is {count}, expected at least 0"
+        msg = f"{call}: nse is {count}, expected at least 0"
         raise ArgumentValueError(msg)
-    return _fromdense(mat, count, n_batch, n_dense, as_dtype(index_dtype).name)
+    return count, n_batch, n_dense
 
 
 def stored_count(call: str, count: Any) -> int:
@@ -110,8 +148,7 @@ def _mask(mat: Any, n_dense: int) -> Any:
     return tnp.any(mat != 0, axis=tuple(range(mat.ndim - n_dense, mat.ndim)))
 
 
-@functools.partial(jit, static_argnums=(1, 2, 3, 4), inline=True)
-def _fromdense(mat: Any, nse: int, n_batch: int, n_dense: int, index_dtype: str) -> BCOO:
+def _fromdense(mat: Any, nse: int, n_batch: int, n_dense: int, index_dtype: Any) -> tuple[Any, Any]:
     mask = _mask(mat, n_dense)
     batch, sizes = mask.shape[:n_batch], mask.shape[n_batch:]
     positions, keep = _chosen(mask.reshape((*batch, math.prod(sizes))), nse)
@@ -122,11 +159,19 @@ def _fromdense(mat: Any, nse: int, n_batch: int, n_dense: int, index_dtype: str)
         rest = rest // max(size, 1)
     indices = joined(found, tnp.zeros((*batch, nse, 1), index_dtype))
     flat = mat.reshape((*batch, math.prod(sizes), *mat.shape[mat.ndim - n_dense :]))
-    if math.prod(sizes) == 0:
+    if not sizes:
+        # Where there are no coordinates zeros are elements as any others: they may change.
+        data = tnp.where(_at_first(nse, flat.ndim - n_batch), flat, tnp.zeros((), mat.dtype))
+    elif math.prod(sizes) == 0:
         data = tnp.zeros((*batch, nse, *flat.shape[n_batch + 1 :]), mat.dtype)
     else:
         data = cleared(taken(flat, positions), keep)
-    return BCOO((data, indices), shape=mat.shape, indices_sorted=True, unique_indices=True)
+    return data, indices
+
+
+def _at_first(nse: int, ndim: int) -> Any:
+    """True for the first element of each batch."""
+    return (tnp.arange(nse) == 0).reshape((nse, *[1] * (ndim - 1)))
 
 
 def _chosen(mask: Any, nse: int) -> tuple[Any, Any]:
@@ -156,10 +201,23 @@ def bcoo_todense(mat: BCOO) -> Any:
      [0. 1.]]
     """
     check_bcoo("bcoo_todense", mat)
-    return _todense(mat)
+    return bcoo_todense_p.bind(mat.data, mat.indices, spinfo=info_of(mat))
 
 
-@functools.partial(jit, inline=True)
+@final
+class BcooTodense(ByDefinition):
+    """Data and coordinates -> the dense array."""
+
+    name = "bcoo_todense"
+    cost = Cost.OTHER
+
+    def define(self, data: Any, indices: Any, *, spinfo: SparseInfo) -> Any:
+        return _todense(BCOO((data, indices), **spinfo._asdict()))
+
+
+bcoo_todense_p = BcooTodense()
+
+
 def _todense(mat: BCOO) -> Any:
     if mat.n_sparse == 0:
         return tnp.sum(widened(mat).data, axis=mat.n_batch).astype(mat.dtype)
@@ -223,23 +281,40 @@ def bcoo_extract(sparr: BCOO, arr: Any, *, assume_unique: bool | None = None) ->
         msg = f"bcoo_extract: arr has shape {arr.shape}, sparr {sparr.shape}"
         raise ShapeMismatchError(msg, expected="the same shape")
     unique = sparr.unique_indices if assume_unique is None else bool(assume_unique)
-    return _extract(sparr, arr, unique)
-
-
-@functools.partial(jit, static_argnums=2, inline=True)
-def _extract(sparr: BCOO, arr: Any, unique: bool) -> BCOO:
-    data = gathered(arr, sparr)
-    if not unique:
-        keys = keys_of(widened(sparr).indices, sparse_sizes(sparr))
-        *ordered, positions = order_of(keys)
-        first = first_of_equals(ordered)
-        data = cleared(data, taken(first, order_of([positions])[-1]))
+    data = bcoo_extract_p.bind(sparr.indices, arr, assume_unique=unique)
     return BCOO(
         (data, sparr.indices),
         shape=sparr.shape,
         indices_sorted=sparr.indices_sorted,
         unique_indices=sparr.unique_indices,
     )
+
+
+@final
+class BcooExtract(ByDefinition):
+    """Coordinates and a dense array -> data; ``assume_unique`` as of ``bcoo_extract``."""
+
+    name = "bcoo_extract"
+    cost = Cost.OTHER
+
+    def define(self, indices: Any, arr: Any, *, assume_unique: bool) -> Any:
+        n_batch, n_sparse = indices.ndim - 2, indices.shape[-1]
+        shape = arr.shape[n_batch + n_sparse :]
+        like = tnp.zeros((*[1] * n_batch, indices.shape[-2], *shape), arr.dtype)
+        return _extract(BCOO((like, indices), shape=arr.shape), arr, assume_unique)
+
+
+bcoo_extract_p = BcooExtract()
+
+
+def _extract(sparr: BCOO, arr: Any, unique: bool) -> Any:
+    data = gathered(arr, sparr)
+    if not unique:
+        keys = keys_of(widened(sparr).indices, sparse_sizes(sparr))
+        *ordered, positions = order_of(keys)
+        first = first_of_equals(ordered)
+        data = cleared(data, taken(first, order_of([positions])[-1]))
+    return data
 
 
 def from_scipy(mat: Any, index_dtype: Any, n_dense: int, n_batch: int) -> BCOO:

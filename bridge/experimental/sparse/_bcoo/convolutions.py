@@ -9,6 +9,7 @@ import tracebridge.numpy as tnp
 from tracebridge._api.programs.eval_shape import eval_shape
 from tracebridge._api.programs.jit import jit
 from tracebridge.core.conv.functions import conv_general_dilated
+from tracebridge.core.conv.numbers import conv_dimension_numbers
 from tracebridge.core.errors.argument_errors import (
     ArgumentTypeError,
     UnsupportedArgumentError,
@@ -47,7 +48,7 @@ def bcoo_conv_general_dilated(
         padding: as in ``lax.conv_general_dilated``.
         lhs_dilation: None or ones.
         rhs_dilation: None or ones.
-        dimension_numbers: None: batch, channel, position.
+        dimension_numbers: None, or what it stands for: batch, channel, position.
         feature_group_count: 1.
         batch_group_count: 1.
         precision: without effect; products of single elements have that of their dtype.
@@ -86,11 +87,12 @@ def bcoo_conv_general_dilated(
     if (feature_group_count, batch_group_count) != (1, 1):
         msg = f"{_CALL}: {feature_group_count} and {batch_group_count} groups"
         raise UnsupportedArgumentError(msg, expected="1", hint="convolve dense arrays")
-    if tuple(lhs.shape[:-1]) != (1, 1) or tuple(rhs.shape[:-1]) != (1, 1) or dimension_numbers:
+    plain = all([tuple(x.shape[:-1]) == (1, 1) for x in (lhs, rhs)])
+    if not plain or _moved(lhs, rhs, dimension_numbers):
         msg = f"{_CALL}: shapes {tuple(lhs.shape)} and {tuple(rhs.shape)}"
         raise UnsupportedArgumentError(
             msg,
-            expected="(1, 1, n) and (1, 1, m), without dimension_numbers",
+            expected="(1, 1, n) and (1, 1, m), the axes in that order",
             hint="convolve dense arrays",
         )
     dense = functools.partial(
@@ -106,6 +108,14 @@ def bcoo_conv_general_dilated(
     return _convolved(_elements(lhs), _elements(rhs), low, out.shape[-1], out.dtype)
 
 
+def _moved(lhs: Any, rhs: Any, numbers: Any) -> bool:
+    """Whether axes are in another order than batch, channel, position."""
+    if numbers is None:
+        return False
+    found, plain = [conv_dimension_numbers(lhs.shape, rhs.shape, n) for n in (numbers, None)]
+    return found != plain
+
+
 def _low_padding(padding: Any, n: int, window: int, size: int) -> int:
     """The zeros in front of ``lhs``."""
     if not isinstance(padding, str):
@@ -118,7 +128,7 @@ def _elements(x: Any) -> tuple[Any, Any]:
     """Values and positions of a sequence; values of padding are zero."""
     if not isinstance(x, BCOO):
         return x[0, 0], tnp.arange(x.shape[-1], dtype="int32")
-    x = bcoo_update_layout(x, n_batch=2, n_dense=0)
+    x = bcoo_update_layout(x, n_batch=2, n_dense=0)  # of size 1 each
     where = x.indices[0, 0, :, 0]
     return tnp.where(where < x.shape[-1], x.data[0, 0], 0), where
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple, final
 
 import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
-from tracebridge._api.programs.jit import jit
 from tracebridge._api.vectorize.vmap import vmap
+from tracebridge.core.control.calls.by_definition import ByDefinition
 from tracebridge.core.dtypes.dtypes import as_dtype
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, UnsupportedArgumentError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
-from tracebridge.experimental.sparse._base import JAXSparse, Shape
+from tracebridge.core.ir.cost import Cost
+from tracebridge.experimental.sparse._base import JAXSparse, Shape, SparseInfo, info_of
 from tracebridge.experimental.sparse._bcoo import wide
 from tracebridge.experimental.sparse._bcoo.arguments import checked_axes
 from tracebridge.experimental.sparse._bcoo.array import BCOO
@@ -31,6 +31,10 @@ class Dims(NamedTuple):
     rhs_contracting: Axes
     lhs_batch: Axes
     rhs_batch: Axes
+
+    def numbers(self) -> tuple[tuple[Axes, Axes], tuple[Axes, Axes]]:
+        """As ``lax.dot_general`` takes them."""
+        return (self.lhs_contracting, self.rhs_contracting), (self.lhs_batch, self.rhs_batch)
 
     def swapped(self) -> Dims:
         """Those of the product of the second with the first."""
@@ -80,16 +84,14 @@ def bcoo_dot_general(
         raise UnsupportedArgumentError(msg, hint="place the result")
     lhs, rhs = [_operand(call, x) for x in (lhs, rhs)]
     dims = checked_dims(call, lhs, rhs, dimension_numbers)
-    if preferred_element_type is not None:
-        kind = as_dtype(preferred_element_type)
-        lhs, rhs = lhs.astype(kind), rhs.astype(kind)
+    kind = None if preferred_element_type is None else as_dtype(preferred_element_type)
     if isinstance(lhs, BCOO):
         if isinstance(rhs, BCOO):
-            return dot_of_sparse(lhs, rhs, dims)
-        return _sparse_dense(lhs, rhs, dims)
+            return dot_of_sparse(lhs, rhs, dims, kind)
+        return _sparse_dense(lhs, rhs, dims, kind)
     if isinstance(rhs, BCOO):
-        return _dense_sparse(lhs, rhs, dims)
-    return lax.dot_general(lhs, rhs, dimension_numbers)
+        return _dense_sparse(lhs, rhs, dims, kind)
+    return lax.dot_general(lhs, rhs, dimension_numbers, preferred_element_type=kind)
 
 
 def _operand(call: str, x: Any) -> Any:
@@ -135,17 +137,49 @@ def checked_dims(call: str, lhs: Any, rhs: Any, numbers: Any) -> Dims:
     return dims
 
 
-@functools.partial(jit, static_argnums=2, inline=True)
-def _dense_sparse(lhs: Any, rhs: BCOO, dims: Dims) -> Any:
-    out = _sparse_dense(rhs, lhs, dims.swapped())
+def _dense_sparse(lhs: Any, rhs: BCOO, dims: Dims, kind: Any) -> Any:
+    out = _sparse_dense(rhs, lhs, dims.swapped(), kind)
     b = len(dims.lhs_batch)
     n = rhs.ndim - b - len(dims.lhs_contracting)
     return tnp.transpose(out, (*range(b), *range(b + n, out.ndim), *range(b, b + n)))
 
 
-@functools.partial(jit, static_argnums=2, inline=True)
-def _sparse_dense(lhs: BCOO, rhs: Any, dims: Dims) -> Any:
-    return _peeled(lhs, lhs.data, lhs.indices, rhs, lhs.shape, lhs.n_batch, dims)
+def _sparse_dense(lhs: BCOO, rhs: Any, dims: Dims, kind: Any) -> Any:
+    return bcoo_dot_general_p.bind(
+        lhs.data,
+        lhs.indices,
+        rhs,
+        lhs_spinfo=info_of(lhs),
+        dimension_numbers=dims.numbers(),
+        preferred_element_type=kind,
+    )
+
+
+@final
+class BcooDotGeneral(ByDefinition):
+    """Data and coordinates of the left, and the right, which is dense -> a dense array."""
+
+    name = "bcoo_dot_general"
+    cost = Cost.CONTRACTION
+
+    def define(
+        self,
+        data: Any,
+        indices: Any,
+        rhs: Any,
+        *,
+        lhs_spinfo: SparseInfo,
+        dimension_numbers: Any,
+        preferred_element_type: Any,
+    ) -> Any:
+        lhs = BCOO((data, indices), **lhs_spinfo._asdict())
+        dims = checked_dims(self.name, lhs, rhs, dimension_numbers)
+        if preferred_element_type is not None:
+            lhs, rhs = [x.astype(preferred_element_type) for x in (lhs, rhs)]
+        return _peeled(lhs, lhs.data, indices, rhs, lhs.shape, lhs.n_batch, dims)
+
+
+bcoo_dot_general_p = BcooDotGeneral()
 
 
 def _less(axes: Axes, gone: int) -> Axes:
@@ -292,7 +326,22 @@ def bcoo_dot_general_sampled(A: Any, B: Any, indices: Any, *, dimension_numbers:
     if indices.ndim < 2 or indices.ndim - 2 + indices.shape[-1] > n:
         msg = f"{call}: indices of shape {indices.shape} for a product with {n} axes"
         raise ShapeMismatchError(msg, expected="(*batch, nse, n_sparse)")
-    return _sampled(left, right, indices, dims)
+    return bcoo_dot_general_sampled_p.bind(left, right, indices, dimension_numbers=dims.numbers())
+
+
+@final
+class BcooDotGeneralSampled(ByDefinition):
+    """Two dense arrays and coordinates in their product -> data."""
+
+    name = "bcoo_dot_general_sampled"
+    cost = Cost.CONTRACTION
+
+    def define(self, lhs: Any, rhs: Any, indices: Any, *, dimension_numbers: Any) -> Any:
+        dims = checked_dims(self.name, lhs, rhs, dimension_numbers)
+        return _sampled(lhs, rhs, indices, dims)
+
+
+bcoo_dot_general_sampled_p = BcooDotGeneralSampled()
 
 
 def _product_axes(A: Any, B: Any, dims: Dims) -> list[tuple[int | None, int | None]]:
@@ -312,7 +361,6 @@ def _product_axes(A: Any, B: Any, dims: Dims) -> list[tuple[int | None, int | No
     ]
 
 
-@functools.partial(jit, static_argnums=3, inline=True)
 def _sampled(A: Any, B: Any, indices: Any, dims: Dims) -> Any:
     axes = _product_axes(A, B, dims)
     if indices.ndim > 2:

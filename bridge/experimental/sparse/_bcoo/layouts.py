@@ -48,16 +48,16 @@ def bcoo_update_layout(
         mat: BCOO array.
         n_batch: number of axes of batches; None leaves it.
         n_dense: number of dense axes; None leaves it.
-        on_inefficient: what to do where more axes of batches or dense axes store more elements
-            than ``mat`` does: ``"error"``, ``"warn"``, or None for nothing.
+        on_inefficient: what to do where axes of more than one place become axes of batches or
+            dense axes, which may store many zeros: ``"error"``, ``"warn"``, or None for nothing.
 
     Raises:
-        SparseEfficiencyError: the result stores more elements, and ``on_inefficient`` is "error".
+        SparseEfficiencyError: such axes are added, and ``on_inefficient`` is "error".
         ArgumentValueError: there are not so many axes, or no such ``on_inefficient``.
 
     >>> from tracebridge.experimental import sparse
     >>> m = sparse.eye(3)
-    >>> sparse.bcoo_update_layout(m, n_batch=1)
+    >>> sparse.bcoo_update_layout(m, n_batch=1, on_inefficient=None)
     BCOO(float32[3, 3], nse=1, n_batch=1)
     """
     call = "bcoo_update_layout"
@@ -71,29 +71,34 @@ def bcoo_update_layout(
         mat.n_dense if n_dense is None else n_dense,
         mat.ndim,
     )
+    _check_efficient(mat, batch, dense, on_inefficient)
     out = mat
     if batch < out.n_batch:
         out = _fewer_batches(out, batch)
     if dense < out.n_dense:
         out = _fewer_dense(out, dense)
-    before = _stored(out)
     if batch > out.n_batch:
         out = _more_batches(out, batch)
     if dense > out.n_dense:
         out = _more_dense(out, dense)
-    if on_inefficient is not None and _stored(out) > before:
-        msg = (
-            f"{call}: {_stored(out)} elements are stored for {before} before, shape {mat.shape}, "
-            f"n_batch {mat.n_batch} to {batch}, n_dense {mat.n_dense} to {dense}"
-        )
-        if on_inefficient == "error":
-            raise SparseEfficiencyError(compose(msg, hint="on_inefficient='warn', or None"))
-        warnings.warn(msg, SparseEfficiencyWarning, stacklevel=2)
     return out
 
 
-def _stored(mat: BCOO) -> int:
-    return math.prod(batch_sizes(mat)) * mat.nse * math.prod(dense_sizes(mat))
+def _check_efficient(mat: BCOO, batch: int, dense: int, on_inefficient: str | None) -> None:
+    """Raise, or warn, where more axes store as many elements along them as they have places."""
+    more = [
+        *mat.shape[mat.n_batch : batch],
+        *mat.shape[mat.ndim - dense : mat.ndim - mat.n_dense],
+    ]
+    if on_inefficient is None or not any([n > 1 for n in more]):
+        return
+    msg = (
+        f"bcoo_update_layout: shape {mat.shape}, n_batch {mat.n_batch} to {batch}, "
+        f"n_dense {mat.n_dense} to {dense}: this stores zeros"
+    )
+    if on_inefficient == "error":
+        raise SparseEfficiencyError(compose(msg, hint="on_inefficient='warn', or None"))
+    warnings.warn(msg, SparseEfficiencyWarning, stacklevel=3)
 
 
 @functools.partial(jit, static_argnums=1, inline=True)

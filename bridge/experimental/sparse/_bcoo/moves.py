@@ -5,20 +5,22 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
 import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
 from tracebridge._api.programs.jit import jit
+from tracebridge.core.control.calls.by_definition import ByDefinition
 from tracebridge.core.errors.argument_errors import (
     ArgumentValueError,
     UnsupportedArgumentError,
     index_of,
 )
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
-from tracebridge.experimental.sparse._base import Shape, checked_shape
+from tracebridge.core.ir.cost import Cost
+from tracebridge.experimental.sparse._base import Shape, SparseInfo, checked_shape, info_of
 from tracebridge.experimental.sparse._bcoo.arguments import check_bcoo, check_length, checked_axes
 from tracebridge.experimental.sparse._bcoo.array import BCOO
 from tracebridge.experimental.sparse._bcoo.indices import (
@@ -60,23 +62,44 @@ def bcoo_transpose(mat: BCOO, *, permutation: Sequence[int]) -> BCOO:
         mat.ndim,
     )
     b, s = mat.n_batch, mat.n_batch + mat.n_sparse
-    batch, inner, dense = order[:b], order[b:s], order[s:]
+    batch, inner = order[:b], order[b:s]
     if sorted(batch) != list(range(b)) or sorted(inner) != list(range(b, s)):
         msg = f"bcoo_transpose: permutation {order} mixes axes of {kinds(mat)}"
         raise UnsupportedArgumentError(
             msg, hint="bcoo_update_layout makes axes of one kind to axes of another"
         )
-    indices = tnp.transpose(mat.indices, (*batch, b, b + 1))
-    same = inner == tuple(range(b, s))
-    if not same:
-        indices = indices[..., np.array([a - b for a in inner])]
-    moved = [a - mat.n_sparse + 1 for a in dense]
+    data, indices = bcoo_transpose_p.bind(
+        mat.data, mat.indices, permutation=order, spinfo=info_of(mat)
+    )
     return BCOO(
-        (tnp.transpose(mat.data, (*batch, b, *moved)), indices),
+        (data, indices),
         shape=[mat.shape[a] for a in order],
-        indices_sorted=mat.indices_sorted and same,
+        indices_sorted=mat.indices_sorted and inner == tuple(range(b, s)),
         unique_indices=mat.unique_indices,
     )
+
+
+@final
+class BcooTranspose(ByDefinition):
+    """Data and coordinates -> those of the array with its axes in the order ``permutation``."""
+
+    name = "bcoo_transpose"
+    multiple_results = True
+    cost = Cost.MOVES_DATA
+
+    def define(
+        self, data: Any, indices: Any, *, permutation: Sequence[int], spinfo: SparseInfo
+    ) -> tuple[Any, Any]:
+        b, n_sparse = indices.ndim - 2, indices.shape[-1]
+        batch, inner = permutation[:b], permutation[b : b + n_sparse]
+        indices = tnp.transpose(indices, (*batch, b, b + 1))
+        if tuple(inner) != tuple(range(b, b + n_sparse)):
+            indices = indices[..., np.array([a - b for a in inner])]
+        moved = [a - n_sparse + 1 for a in permutation[b + n_sparse :]]
+        return tnp.transpose(data, (*batch, b, *moved)), indices
+
+
+bcoo_transpose_p = BcooTranspose()
 
 
 def kinds(mat: BCOO) -> str:

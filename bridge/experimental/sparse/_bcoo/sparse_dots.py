@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any
+from typing import Any, final
 
 import tracebridge.numpy as tnp
 from tracebridge._api.programs.jit import jit
 from tracebridge._api.vectorize.vmap import vmap
 from tracebridge.core.compat.traces import is_concrete
-from tracebridge.experimental.sparse._base import Shape
+from tracebridge.core.control.calls.by_definition import ByDefinition
+from tracebridge.core.ir.cost import Cost
+from tracebridge.experimental.sparse._base import Shape, SparseInfo, info_of
 from tracebridge.experimental.sparse._bcoo.array import BCOO
 from tracebridge.experimental.sparse._bcoo.indices import (
     batch_sizes,
@@ -31,30 +33,93 @@ Axes = tuple[int, ...]
 Numbers = tuple[Axes, Axes, Axes, Axes]
 
 
-def dot_of_sparse(lhs: BCOO, rhs: BCOO, dims: Numbers) -> BCOO:
+def dot_of_sparse(lhs: BCOO, rhs: BCOO, dims: Numbers, kind: Any) -> BCOO:
     """The product of two BCOO arrays, as ``bcoo_dot_general`` describes it.
 
-    Outside of traced code each pair of coordinates is stored once. In traced code the number of
-    elements is a bound for the number of pairs that can meet.
+    It stores as many elements as a bound that shapes give. Outside of traced code the pairs that
+    meet are counted instead, where that bound is more than both arrays store.
     """
-    n_batch = _shared_batches(lhs, rhs, dims)
-    lhs, rhs = [bcoo_update_layout(x, n_batch=n_batch, n_dense=0) for x in (lhs, rhs)]
-    lhs_keys, rhs_keys = [
-        tuple([a - n_batch for a in (*batch, *contracting) if a >= n_batch])
-        for contracting, batch in ((dims[0], dims[2]), (dims[1], dims[3]))
-    ]
-    left, right = _prepared(lhs), _prepared(rhs)
-    bound, found = _bound(left, right, lhs_keys, rhs_keys), None
-    if is_concrete(left.indices) and is_concrete(right.indices):
-        found = int(_most_pairs(left, right, lhs_keys, rhs_keys))
-    nse = bound if found is None else found
-    n_shared = len(dims[2]) - n_batch
-    out = _pairs(left, right, (lhs_keys, rhs_keys), n_shared, nse)
-    out = _batched(out, batch_sizes(lhs))
-    most = math.prod(sparse_sizes(out))
-    if found is not None:
-        return bcoo_sum_duplicates(out)
-    return bcoo_sum_duplicates(out, nse=most) if most < nse else out
+    plan = _Plan(lhs, rhs, dims)
+    known = is_concrete(plan.left.indices) and is_concrete(plan.right.indices)
+    if known and min(plan.bound, plan.most) > lhs.nse + rhs.nse:
+        return bcoo_sum_duplicates(plan.product(plan.count(), kind))
+    data, indices = bcoo_spdot_general_p.bind(
+        lhs.data,
+        lhs.indices,
+        rhs.data,
+        rhs.indices,
+        lhs_spinfo=info_of(lhs),
+        rhs_spinfo=info_of(rhs),
+        dimension_numbers=((dims[0], dims[1]), (dims[2], dims[3])),
+        preferred_element_type=kind,
+    )
+    merged = plan.most < plan.bound
+    return BCOO((data, indices), shape=plan.shape, indices_sorted=merged, unique_indices=merged)
+
+
+@final
+class BcooSpdotGeneral(ByDefinition):
+    """Data and coordinates of two arrays -> those of their product."""
+
+    name = "bcoo_spdot_general"
+    multiple_results = True
+    cost = Cost.CONTRACTION
+
+    def define(
+        self,
+        *operands: Any,
+        lhs_spinfo: SparseInfo,
+        rhs_spinfo: SparseInfo,
+        dimension_numbers: Any,
+        preferred_element_type: Any,
+    ) -> tuple[Any, Any]:
+        lhs = BCOO(operands[:2], **lhs_spinfo._asdict())
+        rhs = BCOO(operands[2:], **rhs_spinfo._asdict())
+        dims = tuple([tuple(axes) for pair in dimension_numbers for axes in pair])
+        plan = _Plan(lhs, rhs, dims)
+        out = plan.product(plan.bound, preferred_element_type)
+        if plan.most < plan.bound:
+            out = bcoo_sum_duplicates(out, nse=plan.most)
+        return out.data, out.indices
+
+
+bcoo_spdot_general_p = BcooSpdotGeneral()
+
+
+@final
+class _Plan:
+    """How the elements of two arrays meet, with exactly one axis of batches each."""
+
+    def __init__(self, lhs: BCOO, rhs: BCOO, dims: Numbers) -> None:
+        n = _shared_batches(lhs, rhs, dims)
+        lhs, rhs = [bcoo_update_layout(x, n_batch=n, n_dense=0) for x in (lhs, rhs)]
+        self.batch = batch_sizes(lhs)
+        self.keys = tuple([
+            tuple([a - n for a in (*batch, *contracting) if a >= n])
+            for contracting, batch in ((dims[0], dims[2]), (dims[1], dims[3]))
+        ])  # fmt: skip
+        self.n_shared = len(dims[2]) - n
+        self.left, self.right = _prepared(lhs), _prepared(rhs)
+        self.bound = _bound(self.left, self.right, *self.keys)
+        free = [
+            [size for a, size in enumerate(x.shape) if a not in (*contracting, *batch)]
+            for x, contracting, batch in ((lhs, dims[0], dims[2]), (rhs, dims[1], dims[3]))
+        ]
+        self.shape = (*[lhs.shape[a] for a in dims[2]], *free[0], *free[1])
+        # As many elements as the product has coordinates.
+        self.most = math.prod(self.shape[n:])
+
+    def count(self) -> int:
+        """The largest number of pairs that meet in a batch; the arrays are known."""
+        return int(_most_pairs(self.left, self.right, *self.keys))
+
+    def product(self, nse: int, kind: Any) -> BCOO:
+        """The product with ``nse`` pairs, whose coordinates may be equal."""
+        left, right = self.left, self.right
+        if kind is not None:
+            left, right = left.astype(kind), right.astype(kind)
+        out = _pairs(left, right, self.keys, self.n_shared, nse)
+        return _batched(out, self.batch)
 
 
 def _shared_batches(lhs: BCOO, rhs: BCOO, dims: Numbers) -> int:
