@@ -11,6 +11,7 @@ from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.sharding.axis_types import ManualAxisType
 from tracebridge.core.sharding.context import named_sharding
+from tracebridge.core.sharding.layout import Format, Layout, row_major, sharding_of_format
 from tracebridge.core.sharding.partition_spec import PartitionSpec
 from tracebridge.core.sharding.sharding import Sharding
 from tracebridge.core.util.public_path import public_path
@@ -37,6 +38,7 @@ class ShapeDtypeStruct:
 
     Raises:
         ValueError: there is no dtype, or ``sharding`` is something else.
+        ArgumentTypeError: ``sharding`` is a format that leaves the layout to the compiler.
         ShapeMismatchError: the sharding does not split the shape evenly.
 
     >>> import tracebridge as tb
@@ -73,6 +75,8 @@ class ShapeDtypeStruct:
         put(self, "shape", tuple(shape))
         put(self, "dtype", as_given(dtype))
         put(self, "_exact", False)
+        if isinstance(sharding, Format):
+            sharding = _place_of(sharding)
         if sharding is not None:
             _check_sharding(sharding, self.shape)
         put(self, "_sharding", sharding)
@@ -103,6 +107,14 @@ class ShapeDtypeStruct:
         struct = cls(aval.shape, aval.dtype, sharding=where, weak_type=weak, manual_axis_type=kind)
         object.__setattr__(struct, "_exact", not plain)
         return struct
+
+    @property
+    def format(self) -> Format:
+        """Where the array would live, and in which order."""
+        sharding = self.sharding
+        if not isinstance(sharding, Sharding):
+            return Format()
+        return row_major(len(self.shape), sharding)
 
     @property
     def sharding(self) -> Any:
@@ -194,6 +206,14 @@ class ShapeDtypeStruct:
         ref = ", is_ref=True" if self.is_ref else ""
         end = f"{weak}{where}{varies}{ref}"
         return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{end})"
+
+
+def _place_of(given: Format) -> Any:
+    """The sharding of a format, whose layout is one that arrays have."""
+    if given.layout is Layout.AUTO:
+        msg = f"ShapeDtypeStruct: sharding is {given}"
+        raise ArgumentTypeError(msg, expected="a format that says the layout")
+    return sharding_of_format("ShapeDtypeStruct: sharding", given)
 
 
 def _check_sharding(sharding: Any, shape: tuple[Any, ...]) -> None:

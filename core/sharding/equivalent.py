@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from tracebridge.core.sharding.mesh import Mesh
 from tracebridge.core.sharding.named import NamedSharding
 from tracebridge.core.sharding.partition_spec import PartitionSpec
+from tracebridge.core.sharding.single_device import SingleDeviceSharding
 
 
 def over_mesh(mesh: Mesh, sharding: NamedSharding, ndim: int) -> NamedSharding | None:
@@ -37,6 +38,23 @@ def sharding_at(
             if list(sharding.positions(ndim)) == list(positions):
                 return sharding
     return None
+
+
+_ALONE: Final = "the only device"
+
+
+def stand_in(sharding: SingleDeviceSharding) -> NamedSharding:
+    """A sharding over a mesh of the device, in the memory of ``sharding``."""
+    mesh = Mesh([sharding.device], _ALONE)
+    return NamedSharding(mesh, PartitionSpec(), memory_kind=sharding.memory_kind)
+
+
+def stood_for(sharding: NamedSharding) -> NamedSharding | SingleDeviceSharding:
+    """What a sharding stands in for; others as they are."""
+    if sharding.mesh.axis_names != (_ALONE,):
+        return sharding
+    (device,) = sharding.device_tuple
+    return SingleDeviceSharding(device, memory_kind=sharding.memory_kind)
 
 
 def _trimmed(entries: Sequence[tuple[Any, ...]]) -> Sequence[tuple[Any, ...]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, final
 
+from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
 from tracebridge.core.util.public_path import public_path
 
 
@@ -28,6 +29,15 @@ class PartitionSpec:
 
     Missing entries at the end stand for None. Immutable; compares with tuples as well.
 
+    Args:
+        partitions: the entries.
+        unreduced: names of axes along which the parts are still to be summed.
+        reduced: names of axes along which cotangents are still to be summed.
+
+    Raises:
+        ArgumentTypeError: ``unreduced`` or ``reduced`` is no set.
+        ArgumentValueError: they contain None, or one axis has two roles.
+
     >>> import tracebridge as tb
     >>> tb.sharding.PartitionSpec('x', None, ('y', 'z'))
     PartitionSpec('x', None, ('y', 'z'))
@@ -44,8 +54,24 @@ class PartitionSpec:
         reduced: frozenset[Any] = frozenset(),
     ) -> None:
         self._entries = tuple([_entry(p) for p in partitions])
-        self.unreduced = frozenset(unreduced)
-        self.reduced = frozenset(reduced)
+        self.unreduced = unreduced
+        self.reduced = reduced
+        if unreduced or reduced:
+            self._check_sums()
+
+    def _check_sums(self) -> None:
+        """The sets of names in their normal form; each axis has one role."""
+        split = {name for entry in self._entries for name in entry_names(entry)}
+        roles: dict[str, Any] = {"partitions": split}
+        for role in ("unreduced", "reduced"):
+            names = _names(role, getattr(self, role))
+            setattr(self, role, names)
+            for other, taken in roles.items():
+                if names & taken:
+                    axes = ", ".join(sorted(map(repr, names & taken)))
+                    msg = f"PartitionSpec: {other} and {role} have axes in common: {axes}"
+                    raise ArgumentValueError(msg, expected="one role for each axis")
+            roles[role] = names
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._entries)
@@ -124,6 +150,17 @@ def _restore(
     entries: tuple[object, ...], unreduced: frozenset[Any], reduced: frozenset[Any]
 ) -> PartitionSpec:
     return PartitionSpec(*entries, unreduced=unreduced, reduced=reduced)
+
+
+def _names(role: str, given: object) -> frozenset[Any]:
+    """A set of names of axes."""
+    if not isinstance(given, set | frozenset):
+        msg = f"PartitionSpec: {role} is {given!r} of type {type(given).__name__}"
+        raise ArgumentTypeError(msg, expected="a set of names of axes")
+    if None in given:
+        msg = f"PartitionSpec: {role} contains None"
+        raise ArgumentValueError(msg, expected="names of axes of the mesh")
+    return frozenset(given)
 
 
 def _entry(partition: object) -> Any:

@@ -13,7 +13,7 @@ from tracebridge.core.errors.transform_errors import ArgumentSpecError
 from tracebridge.core.runtime.arrays.placement import Wishes
 from tracebridge.core.runtime.backends.clients import get_backend
 from tracebridge.core.sharding.context import get_mesh, named_sharding
-from tracebridge.core.sharding.equivalent import over_mesh
+from tracebridge.core.sharding.equivalent import over_mesh, stand_in
 from tracebridge.core.sharding.layout import Format, sharding_of_format
 from tracebridge.core.sharding.mesh import Mesh
 from tracebridge.core.sharding.named import NamedSharding
@@ -62,10 +62,7 @@ def with_memories(*specs: Any) -> list[Any]:
         return list(specs)
 
     def place(leaf: Any) -> Any:
-        if not isinstance(leaf, SingleDeviceSharding):
-            return leaf
-        mesh = Mesh([leaf.device], "device")
-        return NamedSharding(mesh, PartitionSpec(), memory_kind=leaf.memory_kind)
+        return stand_in(leaf) if isinstance(leaf, SingleDeviceSharding) else leaf
 
     return [tree_map(place, spec) for spec in specs]
 

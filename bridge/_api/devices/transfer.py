@@ -27,7 +27,7 @@ from tracebridge.core.runtime.backends.guards import explicit_transfers
 from tracebridge.core.runtime.processes.messages import check_same
 from tracebridge.core.runtime.programs.donation import mark_donated
 from tracebridge.core.sharding.context import named_sharding
-from tracebridge.core.sharding.layout import Format, sharding_of_format
+from tracebridge.core.sharding.layout import Format, Layout, sharding_of_format
 from tracebridge.core.sharding.memory import Space, in_space, kind_of_space
 from tracebridge.core.sharding.partition_spec import PartitionSpec
 from tracebridge.core.sharding.sharding import Sharding
@@ -62,7 +62,8 @@ def device_put(
     Raises:
         DevicePlacementError: ``device`` is no device and no sharding.
         ShapeMismatchError: a sharding does not split an array evenly.
-        ArgumentValueError: ``donate`` and ``may_alias`` are both True.
+        ArgumentValueError: ``donate`` and ``may_alias`` are both True, or a format leaves its
+            layout open.
         UnsupportedDtypeError: ``x`` contains something that is no array or number.
 
     >>> import tracebridge as tb
@@ -117,6 +118,9 @@ def _spread(tree: PyTreeDef, spec: object, name: str) -> list[Any]:
 
 
 def _place(option: str, spec: object) -> Sharding | Space | None:
+    if isinstance(spec, Format) and spec.layout is Layout.AUTO:
+        msg = f"device_put: {option} is {spec}"
+        raise ArgumentValueError(msg, expected="a layout: nothing is compiled that chooses one")
     spec = sharding_of_format(f"device_put: {option}", spec)
     if spec is None or isinstance(spec, Sharding | Space):
         return spec

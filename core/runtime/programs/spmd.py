@@ -23,6 +23,7 @@ from tracebridge.core._jaxlib.xla import (
 )
 from tracebridge.core.errors.runtime_errors import CompileError
 from tracebridge.core.errors.transform_errors import EffectError
+from tracebridge.core.ir.aval import stored
 from tracebridge.core.ir.effects import check_over_devices, ordered_effects
 from tracebridge.core.mlir.context import building
 from tracebridge.core.mlir.shardy import define_mesh, sharding_attribute
@@ -35,7 +36,7 @@ from tracebridge.core.runtime.programs.compile_or_load import compile_or_load
 from tracebridge.core.runtime.programs.executables import EXECUTABLES
 from tracebridge.core.runtime.programs.flags import with_flags
 from tracebridge.core.runtime.programs.program import Program
-from tracebridge.core.sharding.equivalent import over_mesh, sharding_at
+from tracebridge.core.sharding.equivalent import over_mesh, sharding_at, stood_for
 from tracebridge.core.sharding.named import NamedSharding
 from tracebridge.core.sharding.partition_spec import PartitionSpec
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
@@ -151,7 +152,7 @@ def compile_spmd(
         result_shardings = [
             _usable(inferred, a) if wished is None else wished
             for inferred, wished, a in zip(
-                _result_shardings(executable, placement.mesh, avals), chosen, avals, strict=True
+                _result_shardings(executable, placement, lowered, avals), chosen, avals, strict=True
             )
         ]
         nameless = {i for i, s in enumerate(result_shardings) if s is None} - whole
@@ -159,7 +160,7 @@ def compile_spmd(
             break
         # No PartitionSpec of the mesh says how XLA splits these: keep them whole.
         whole |= nameless
-    shardings = [placement.replicated if s is None else s for s in result_shardings]
+    shardings = [stood_for(placement.replicated if s is None else s) for s in result_shardings]
     places = _constant_places(lowered, placement)
     return _program((executable, key), lowered, placement, avals, shardings, places, donated)
 
@@ -201,11 +202,7 @@ def _annotate(
     module.operation.attributes["mhlo.num_partitions"] = ir.IntegerAttr.get(
         ir.IntegerType.get_signless(32), mesh.size
     )
-    (main,) = [
-        op
-        for op in module.body.operations
-        if op.operation.name == "func.func" and op.attributes["sym_name"].value == "main"
-    ]
+    main = _main(module)
     define_mesh(module, mesh)
     function_type = main.attributes["function_type"].value
     ranks = [ir.RankedTensorType(t).rank for t in function_type.inputs]
@@ -226,6 +223,16 @@ def _annotate(
         # The last results are the tokens of ordered effects.
         + [_sdy(placement.replicated, 1)] * len(ordered_effects(lowered.effects))
     )
+
+
+def _main(module: Any) -> Any:
+    """The function of a module that is called."""
+    (main,) = [
+        op
+        for op in module.body.operations
+        if op.operation.name == "func.func" and op.attributes["sym_name"].value == "main"
+    ]
+    return main
 
 
 def _chosen(
@@ -255,17 +262,35 @@ def _sdy(sharding: NamedSharding, ndim: int) -> Any:
 
 
 def _result_shardings(
-    executable: Any, mesh: Mesh, avals: Sequence[Any]
+    executable: Any, placement: MeshPlacement, lowered: LoweredModule, avals: Sequence[Any]
 ) -> list[NamedSharding | None]:
     """How XLA splits the results; None where no PartitionSpec of the mesh says it."""
     if not avals:
         return []
+    mesh = placement.mesh
     protos = executable.get_output_shardings()
     if protos is None:  # a mesh of one device
-        return [NamedSharding(mesh, PartitionSpec())] * len(avals)
+        return _as_arguments(placement, lowered, avals)
     # Tokens of ordered effects are behind the results.
     found = [HloSharding.from_proto(p) for p in protos[: len(avals)]]
     return [_named(s, mesh, a.ndim) for s, a in zip(found, avals, strict=True)]
+
+
+def _as_arguments(
+    placement: MeshPlacement, lowered: LoweredModule, avals: Sequence[Any]
+) -> list[NamedSharding | None]:
+    """For each result the specification of the first argument of its shape, over one device.
+
+    Nothing is split there, so that each name is right; this one is it over more devices, mostly.
+    """
+    types = _main(lowered.module).attributes["function_type"].value.inputs
+    n = len(lowered.kept)
+    shapes = [tuple(mlir.ir.RankedTensorType(t).shape) for t in list(types)[len(types) - n :]]
+    named: dict[tuple[int, ...], NamedSharding] = {}
+    for shape, i in zip(shapes, lowered.kept, strict=True):
+        place = placement.in_shardings[i]
+        named.setdefault(shape, NamedSharding(placement.mesh, place.spec))
+    return [named.get(stored(a).shape, placement.replicated) for a in avals]
 
 
 def _usable(sharding: NamedSharding | None, aval: Any) -> NamedSharding | None:

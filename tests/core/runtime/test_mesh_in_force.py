@@ -175,3 +175,12 @@ def test_numbers_as_operands() -> None:
         assert np.array_equal(np.where(X > 3, 7, 2), mixed)
     with tb.set_mesh(mesh()):
         assert spread(tnp.asarray(X) + 1, mesh())
+
+
+def test_names_of_axes_survive_over_one_device() -> None:
+    """Nothing is split there; results are named as the first argument of their shape."""
+    place = NamedSharding(Mesh([tb.devices()[0]], ("x",)), P(None, "x"))
+    x = tb.device_put(np.ones((2, 3)), place)
+
+    found = [2 * x, *tb.jit(lambda x: (x.T, x + 1))(x)]
+    assert [place.spec, P(), place.spec] == [out.sharding.spec for out in found]

@@ -110,6 +110,8 @@ def test_formats_in_place_of_shardings(layout: Any) -> None:
     for spec in trees:
         f = tb.jit(lambda x, y: (x + y, y), in_shardings=spec, out_shardings=spec)
         assert_allclose(f(X, X)[0], X + X)
+    if layout is Layout.AUTO:
+        return
     moved = tb.device_put({"a": X, "b": 1.0}, {"a": place, "b": None})
     assert HERE is moved["a"].sharding
     assert HERE is tb.device_put(X, place).sharding
@@ -140,3 +142,19 @@ def test_device_assignment() -> None:
     assert_allclose(mapped.compile(device_assignment=[device])(X[:1]), 2 * X[:1])
     with pytest.raises(DevicePlacementError, match=r"pmap\(<lambda>\).*device_assignment is \(\)"):
         mapped.compile(device_assignment=())
+
+
+def test_layouts_that_are_left_open() -> None:
+    """Nothing is compiled where an array is put or described, so that nothing chooses one."""
+    with pytest.raises(ArgumentValueError, match=r"device_put: device is Format.*AUTO"):
+        tb.device_put(X, Format(Layout.AUTO, HERE))
+    with pytest.raises(ArgumentTypeError, match=r"ShapeDtypeStruct: .*AUTO"):
+        tb.ShapeDtypeStruct((2,), "float32", sharding=Format(Layout.AUTO))
+
+
+def test_formats_of_shapes() -> None:
+    """A shape takes the format of an array, and gives it back."""
+    x = tb.device_put(np.ones((2, 3)), HERE)
+
+    assert x.format == tb.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.format).format
+    assert Format() == tb.ShapeDtypeStruct(x.shape, x.dtype).format

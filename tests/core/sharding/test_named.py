@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import tracebridge as tb
+from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
 from tracebridge.core.errors.runtime_errors import DevicePlacementError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.errors.transform_errors import AxisSpecError
@@ -166,3 +167,18 @@ def test_shapes_that_shardings_fit() -> None:
     here = tb.numpy.ones(3).sharding
     here.check_compatible_aval(())
     assert here.has_addressable_devices
+
+
+def test_an_axis_has_one_role_in_a_spec() -> None:
+    """It splits, or parts are to be summed along it, or cotangents are."""
+    for make in (
+        lambda: P("x", unreduced={"x"}),
+        lambda: P(("x", "y"), reduced={"y"}),
+        lambda: P(unreduced={"x"}, reduced={"x"}),
+        lambda: P(unreduced={None}),
+    ):
+        with pytest.raises(ArgumentValueError, match=r"PartitionSpec: .*reduced"):
+            make()
+    not_a_set: Any = ["x"]
+    with pytest.raises(ArgumentTypeError, match=r"unreduced is .* of type list"):
+        P(unreduced=not_a_set)
