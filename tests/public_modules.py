@@ -26,6 +26,7 @@ PUBLIC_FILES = frozenset(
         "experimental/layout.py",
         "experimental/mesh_utils.py",
         "experimental/multihost_utils.py",
+        "experimental/serialize_executable.py",
         "experimental/shard_map.py",
         "extend/backend.py",
         "extend/core/primitives.py",

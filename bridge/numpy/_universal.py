@@ -32,7 +32,7 @@ def universal_unary(
     plain = unary_function(implementation, name, doc)
     chosen = _staged_choice(plain, name)
 
-    def call(x: ArrayLike, *, out: None = None, where: ArrayLike | None = None) -> Array:
+    def call(x: ArrayLike, /, *, out: None = None, where: ArrayLike | None = None) -> Array:
         if out is None and where is None:
             return plain(x)
         return chosen((x,), out, where)
@@ -52,7 +52,7 @@ def universal_binary(
     chosen = _staged_choice(plain, name)
 
     def call(
-        x1: ArrayLike, x2: ArrayLike, *, out: None = None, where: ArrayLike | None = None
+        x1: ArrayLike, x2: ArrayLike, /, *, out: None = None, where: ArrayLike | None = None
     ) -> Array:
         if out is None and where is None:
             return plain(x1, x2)

@@ -77,7 +77,7 @@ def _comparison(implementation: Any, name: str, doc: str) -> Callable[[Any, Any]
     order = _ORDERS[name]
 
     @functools.wraps(fits)
-    def compare(x1: ArrayLike, x2: ArrayLike) -> Any:
+    def compare(x1: ArrayLike, x2: ArrayLike, /) -> Any:
         try:
             return fits(x1, x2)
         except Exception as error:

@@ -90,7 +90,7 @@ class Stage:
     @property
     def _results(self) -> Sequence[ShapedArray]:
         # What follows are the last contents of references.
-        return self._traced.whole.out_avals[: self.out_tree.num_leaves]
+        return self._traced.out_avals[: self.out_tree.num_leaves]
 
     @property
     def _given_memory(self) -> tuple[int, ...]:

@@ -53,6 +53,11 @@ class TracedCall:
         # The form in which it becomes an equation: array constants are operands.
         self.jaxpr, self.hoisted = close_jaxpr(whole)
 
+    @property
+    def out_avals(self) -> Sequence[Any]:
+        """The types of the results; behind them those of the references that it writes."""
+        return self.whole.out_avals
+
     def has_tracers(self) -> bool:
         """Whether the function closed over values of an enclosing trace."""
         return any([isinstance(h, Tracer) for h in self.hoisted])

@@ -380,7 +380,7 @@ def unary(staged_function: StagedFunction) -> Callable[[Any], Any]:
     """``f(x)`` of a staged function of one array, with the shortest path to its executable."""
     runs = staged_function.runs
 
-    def call(x: object) -> Any:
+    def call(x: object, /) -> Any:
         try:
             if state() is None:
                 try:
@@ -438,7 +438,7 @@ def binary(
     """
     runs = staged_function.runs
 
-    def call(x1: object, x2: Any) -> Any:
+    def call(x1: object, x2: Any, /) -> Any:
         try:
             if state() is None:
                 try:

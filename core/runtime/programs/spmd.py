@@ -27,7 +27,7 @@ from tracebridge.core.ir.aval import stored
 from tracebridge.core.ir.effects import check_over_devices, ordered_effects
 from tracebridge.core.mlir.context import building
 from tracebridge.core.mlir.shardy import define_mesh, sharding_attribute
-from tracebridge.core.runtime.arrays.placement import MeshPlacement
+from tracebridge.core.runtime.arrays.placement import MeshPlacement, Placement, is_spread
 from tracebridge.core.runtime.arrays.transfer import move
 from tracebridge.core.runtime.backends.clients import backend_of
 from tracebridge.core.runtime.backends.monitoring import COMPILE, finished
@@ -68,10 +68,15 @@ def _program(
         for c, place in zip(lowered.hoisted, places, strict=True)
     ]
     program = Program(loaded, lowered, placement, out_avals, out_shardings, constants, donated)
-    waits = placement.device.platform == "cpu" and placement.mesh.size > 1
-    if waits and type(program.executable) is not EffectfulExecutable:
-        program.executable = PromptExecutable(program.executable)
+    if type(program.executable) is not EffectfulExecutable:
+        program.executable = waiting_for_devices(program.executable, placement)
     return program
+
+
+def waiting_for_devices(executable: Any, placement: Placement) -> Any:
+    """The executable; over several devices of the CPU one whose calls last until all are done."""
+    waits = is_spread(placement) and placement.device.platform == "cpu" and placement.mesh.size > 1
+    return PromptExecutable(executable) if waits else executable
 
 
 def _constant_places(lowered: LoweredModule, placement: MeshPlacement) -> list[NamedSharding]:
@@ -107,6 +112,11 @@ class PromptExecutable:
         results = self.executable.execute_sharded(buffers, with_tokens=True)
         results.consume_token().block_until_ready()
         return results
+
+
+def jaxlibs_own(executable: Any) -> Any:
+    """The executable of jaxlib behind one that waits."""
+    return executable.executable if type(executable) is PromptExecutable else executable
 
 
 def compile_replicas(
@@ -328,7 +338,7 @@ def _load(
     """
     devices = placement.replicas
     key = None
-    if not lowered.callbacks:
+    if not (lowered.callbacks or lowered.keepalives):
         with building():
             key = (module_to_bytecode(module), devices, kind)
         executable = EXECUTABLES.get(key)
@@ -342,7 +352,7 @@ def _load(
                 module,
                 devices,
                 settings,
-                bytecode=None if key is None or lowered.keepalives else key[0],
+                bytecode=None if key is None else key[0],
                 host_callbacks=lowered.callbacks,
             )
     except XlaRuntimeError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 
 import numpy as np
 import pytest
@@ -253,3 +254,12 @@ def test_vectorize():
         matvec(X)
     with pytest.raises(ValueError, match=r"signature|vectorize"):
         tnp.vectorize(abs, signature="nonsense")
+
+
+def test_operands_have_no_names() -> None:
+    """Operands are given by position, as in NumPy, so that signatures tell the same."""
+    for f, operands in ((tnp.sin, ("x",)), (tnp.add, ("x1", "x2")), (tnp.less, ("x1", "x2"))):
+        with pytest.raises(TypeError, match="positional-only"):
+            f(**dict.fromkeys(operands, 1.0))
+    assert str(inspect.signature(tnp.cos)).startswith("(x")
+    assert inspect.signature(tnp.cos).parameters["x"].kind is inspect.Parameter.POSITIONAL_ONLY
