@@ -129,7 +129,8 @@ def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Array:
     Args:
         seed: an integer scalar; bits beyond the 32 (64 with enable_x64) lowest are cut off.
         impl: the generator: ``"threefry2x32"``, ``"rbg"``, ``"unsafe_rbg"``, or a dtype of keys;
-            ``None`` means that of the option ``default_prng_impl``.
+            ``None`` means that of the option ``default_prng_impl``. Of keys of ``rbg`` that are
+            mapped over (``vmap``) the first one draws for all of them, at once.
         dtype: the dtype of the key, instead of ``impl``.
 
     Returns:

@@ -28,7 +28,7 @@ from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.batch_util import move_batch_axis
 from tracebridge.core.lax.families import batch_elementwise, common_shape, operands
 from tracebridge.core.lax.sharding_constraint import constrained_result
-from tracebridge.core.mlir.attrs import boolean, i32, i64_array, string
+from tracebridge.core.mlir.attrs import boolean, i32, string
 from tracebridge.core.symbolic.dims import is_static
 from tracebridge.core.util.public_path import public_path
 
@@ -128,7 +128,7 @@ _BIT_DTYPES = ("uint8", "uint16", "uint32", "uint64")
 
 @final
 class RngBitGenerator(Primitive):
-    """``(key) -> (next key, bits)``; leading axes of the key make independent draws."""
+    """``(key) -> (next key, bits)``; where keys are mapped the first draws for all of them."""
 
     name = "rng_bit_generator"
     cost = Cost.OTHER
@@ -136,56 +136,16 @@ class RngBitGenerator(Primitive):
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
         (key,) = avals
-        if not key.ndim or _KEY_SIZES.get(key.dtype) != key.shape[-1]:
+        if key.ndim != 1 or _KEY_SIZES.get(key.dtype) != key.shape[0]:
             msg = f"rng_bit_generator: got a key {key.str_short()}"
             raise ShapeMismatchError(msg, expected="four uint32 or two uint64")
         key = key.strong
-        shape = (*key.shape[:-1], *params["shape"])
-        return [key, key.update(shape=shape, dtype=params["dtype"])]
+        return [key, key.update(shape=params["shape"], dtype=params["dtype"])]
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         key_aval, bits = ctx.avals_out
-        shape = params["shape"]
         (key,) = operands
-        if key_aval.ndim == 1:
-            return self._draw(ctx, key, key_aval, bits, params["algorithm"])
-        count = math.prod(key_aval.shape[:-1])
-        keys = key_aval.update(shape=(count, key_aval.shape[-1]))
-        all_bits = bits.update(shape=(count, *shape))
-        one_key, one_draw = keys.update(shape=keys.shape[1:]), bits.update(shape=shape)
-
-        def condition(values: Sequence[IrValue]) -> Any:
-            flag = ShapedArray((), np.dtype(np.bool_))
-            return ctx.compare(values[0], ctx.dim(count), flag, "LT")
-
-        def body(values: Sequence[IrValue]) -> list[Any]:
-            step, *carried = values
-            zero = ctx.splat(0, _I32)
-            starts = [step, zero]
-            row = keys.update(shape=(1, keys.shape[1]))
-            sizes = {"slice_sizes": i64_array(row.shape)}
-            key = ctx.op1("stablehlo.dynamic_slice", [carried[0], *starts], row, sizes)
-            key = ctx.reshape(key, one_key)
-            drawn = self._draw(ctx, key, one_key, one_draw, params["algorithm"])
-            new: list[Any] = [ctx.op1("stablehlo.add", [step, ctx.splat(1, _I32)], _I32)]
-            for value, old, aval in zip(drawn, carried, (keys, all_bits), strict=True):
-                row = ctx.reshape(value, aval.update(shape=(1, *aval.shape[1:])))
-                at = [step, *[zero] * (aval.ndim - 1)]
-                new.append(ctx.op1("stablehlo.dynamic_update_slice", [old, row, *at], aval))
-            return new
-
-        start = [ctx.splat(0, _I32), ctx.reshape(key, keys), ctx.splat(0, all_bits)]
-        _, key, drawn = ctx.while_loop(start, [_I32, keys, all_bits], condition, body)
-        return [ctx.reshape(key, key_aval), ctx.reshape(drawn, bits)]
-
-    def _draw(
-        self,
-        ctx: LoweringContext,
-        key: IrValue,
-        key_aval: ShapedArray,
-        bits: ShapedArray,
-        algorithm: Any,
-    ) -> list[Any]:
+        algorithm = params["algorithm"]
         state = ShapedArray((2,), uint64)
         pairs = ShapedArray((2, 2), uint32)
         if key_aval.dtype == uint32:
@@ -224,10 +184,13 @@ class RngBitGenerator(Primitive):
     def batch(
         self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
-        del ctx
+        # One draw by the first key, which is much faster than one by each.
         (key,), (d,) = args, dims
         assert d is not None  # the only operand is batched
-        return self.bind(move_batch_axis(key, d, 0), **params), [0, 0]
+        keys = move_batch_axis(key, d, 0)
+        first = lax.index_in_dim(keys, 0, 0, keepdims=False)
+        new, bits = self.bind(first, **{**params, "shape": (ctx.size, *params["shape"])})
+        return [lax.dynamic_update_index_in_dim(keys, new, 0, 0), bits], [0, 0]
 
 
 def _by_pairs(ctx: LoweringContext, bits: ShapedArray, algorithm: Any) -> bool:
@@ -292,6 +255,8 @@ def rng_bit_generator(
     out_sharding: object = None,
 ) -> Any:
     """The next key and random bits of a generator that the platform provides.
+
+    Where keys are mapped over (``vmap``) the first one draws the bits for all of them.
 
     Args:
         key: state of the generator: four uint32 or two uint64.
