@@ -23,6 +23,7 @@ PUBLIC_FILES = frozenset(
         "experimental/random.py",
         "experimental/custom_dce.py",
         "experimental/jet.py",
+        "experimental/compilation_cache/compilation_cache.py",
         "experimental/layout.py",
         "experimental/mesh_utils.py",
         "experimental/multihost_utils.py",

@@ -13,6 +13,7 @@ from typing import Any, Literal, overload
 import numpy as np
 
 import tracebridge.core.lax as lax
+from tracebridge.core.config.state import state
 from tracebridge.core.dtypes.canonicalize import (
     canonicalize,
     canonicalize_explicit,
@@ -89,6 +90,9 @@ def _constant(
     if kind == float0:
         return float0_of(sizes)
     filled = _full_staged((value,), (sizes, kind))
+    if not sizes and state() is not None:
+        # A number would stay a number: in a program it is a value of the program as arrays are.
+        filled = lax.broadcast_in_dim_p.bind(filled, shape=(), broadcast_dimensions=())
     return on_device(filled, device, out_sharding, name)
 
 

@@ -59,3 +59,16 @@ def test_tangents_of_integers_are_made_on_the_host(make: Callable[..., Any]) -> 
     found = make((2, 3), tb.float0)
 
     assert (tb.float0, (2, 3)) == (found.dtype, found.shape)
+
+
+def test_scalars_of_programs_are_traced() -> None:
+    """As arrays are: programs ask so whether they are being traced."""
+
+    def traced(x: Any) -> list[bool]:
+        made = tnp.ones(()), tnp.zeros((), int), tnp.empty(()), tnp.ones(3)
+        return [isinstance(v, tb.core.Tracer) for v in made]
+
+    kinds: list[Any] = []
+    tb.make_jaxpr(lambda x: kinds.append(traced(x)))(1.0)
+    assert [[True] * 4] == kinds
+    assert [False] * 4 == traced(1.0)
