@@ -12,6 +12,7 @@ from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.lax.shape.axes import surely_less
+from tracebridge.core.symbolic.dims import min_dim
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -183,7 +184,9 @@ def least(m: Any, n: Any) -> Any:
     """The smaller of two sizes; they may be symbolic."""
     if type(m) is int and type(n) is int:
         return min(n, m)
-    return m if surely_less(m, n) or m == n else n
+    if surely_less(m, n) or m == n:
+        return m
+    return n if surely_less(n, m) else min_dim(m, n)
 
 
 def symmetrized(a: Value) -> Any:

@@ -162,3 +162,16 @@ def test_arguments_are_checked() -> None:
         householder_product(np.ones((2, 3), "f4"), np.ones(2, "f4"))
     with pytest.raises(ShapeMismatchError, match="3 rows"):
         ormqr(np.ones((3, 2), "f4"), np.ones(2, "f4"), np.ones((2, 2), "f4"))
+
+
+def test_sizes_that_no_one_has_compared() -> None:
+    """The smaller of two symbolic sizes is an expression, unless a constraint says which it is."""
+    m, n = tb.export.symbolic_shape("m, n")
+    tall, wide = tb.export.symbolic_shape("t, w", constraints=["t >= w"])
+
+    def shapes(*sizes: Any) -> list[str]:
+        out = tb.eval_shape(tb.numpy.linalg.qr, tb.ShapeDtypeStruct(sizes, "float32"))
+        return [str(part.shape) for part in out]
+
+    assert ["(m, min(m, n))", "(min(m, n), n)"] == shapes(m, n)
+    assert ["(t, w)", "(w, w)"] == shapes(tall, wide)
