@@ -73,14 +73,13 @@ def deserialize_and_load(
     >>> print(loaded(2))
     3
     """
-    found = get_backend(backend) if backend is None or isinstance(backend, str) else None
-    client = backend if found is None else found.client
-    if execution_devices is None:
-        execution_devices = client.devices()
-    elif any([backend_of(d).client is not client for d in execution_devices]):
-        msg = f"deserialize_and_load: execution_devices are {list(execution_devices)}"
+    named = backend is None or isinstance(backend, str)
+    client: Any = get_backend(backend).client if named else backend
+    devices: Sequence[Any] = client.devices() if execution_devices is None else execution_devices
+    if any([backend_of(d).client is not client for d in devices]):
+        msg = f"deserialize_and_load: execution_devices are {list(devices)}"
         raise DevicePlacementError(msg, expected=f"devices of the backend {client.platform}")
-    return executable_from_bytes(serialized, in_tree, out_tree, execution_devices)
+    return executable_from_bytes(serialized, in_tree, out_tree, devices)
 
 
 _shield(globals(), __name__)

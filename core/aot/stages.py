@@ -19,7 +19,12 @@ from tracebridge.core.aot.ref_stages import (
 )
 from tracebridge.core.aot.stage import Stage
 from tracebridge.core.control.calls.entry import CallEntry
-from tracebridge.core.control.calls.traced_call import Arguments, TracedCall, argument_names
+from tracebridge.core.control.calls.traced_call import (
+    Arguments,
+    TracedCall,
+    argument_names,
+    result_names,
+)
 from tracebridge.core.control.jit.cached_call import Jitted
 from tracebridge.core.control.jit.jit import JitOptions, list_of
 from tracebridge.core.errors.export_errors import ExportError
@@ -58,10 +63,8 @@ from tracebridge.core.runtime.programs.compile import compile_lowered, inspected
 from tracebridge.core.runtime.programs.program import Program
 from tracebridge.core.sharding.layout import row_major
 from tracebridge.core.sharding.mesh import Mesh
-from tracebridge.core.tree.paths import keystr
 from tracebridge.core.tree.prefix import equality_errors_of_structures
 from tracebridge.core.tree.tree import PyTreeDef, flatten
-from tracebridge.core.tree.treedefs import leaf_paths
 from tracebridge.core.util.public_path import public_path
 
 logger = logging.getLogger("tracebridge.compile")
@@ -290,7 +293,7 @@ def module_of(
 ) -> LoweredModule:
     """The module for a platform; ``located``: with names and lines, to be read."""
     tree = stage.out_tree
-    paths = ["result" + keystr(p) for p in leaf_paths(tree)] if located else []
+    paths = result_names(tree) if located else ()
     return lower_module(
         stage._traced.whole,
         stage._name,

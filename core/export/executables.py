@@ -64,7 +64,7 @@ class SavedCall:
         """The bytes that it came from: XLA cannot save again what it has loaded."""
 
 
-def executable_to_bytes(compiled: Compiled) -> bytes:
+def executable_to_bytes(compiled: Any) -> bytes:
     """The program with what a call of it needs; the trees of arguments and results are left out.
 
     Raises:

@@ -14,21 +14,21 @@ _VARARGS, _VARKEYWORDS = 0x04, 0x08
 class DebugInfo:
     """Name of the traced function, where it is defined, and names of its flat arguments."""
 
-    __slots__ = ("_arg_names", "name", "result_names", "traced_for", "where")
+    __slots__ = ("_arg_names", "_result_names", "name", "traced_for", "where")
 
     def __init__(
         self,
         name: str,
         where: str = "",
         arg_names: tuple[str, ...] | Callable[[], tuple[str, ...]] = (),
-        result_names: tuple[str, ...] = (),
+        result_names: tuple[str, ...] | Callable[[], tuple[str, ...]] = (),
         traced_for: str = "jit",
     ) -> None:
         self.name = name
         self.traced_for = traced_for
         self.where = where
         self._arg_names = arg_names
-        self.result_names = result_names
+        self._result_names = result_names
 
     @property
     def arg_names(self) -> tuple[str, ...]:
@@ -61,8 +61,15 @@ class DebugInfo:
 
     @property
     def result_paths(self) -> tuple[str, ...]:
-        """Names of the flat results, where they are known."""
-        return self.result_names
+        """Names of the flat results, where they are known; given as those of the arguments are."""
+        names = self._result_names
+        if callable(names):
+            names = self._result_names = names()
+        return names
+
+    def name_results(self, names: Callable[[], tuple[str, ...]]) -> None:
+        """Say what the flat results are called, as soon as the trace has shown their structure."""
+        self._result_names = names
 
     def argument(self, index: int) -> str:
         """The name of flat argument ``index``."""

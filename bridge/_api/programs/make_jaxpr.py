@@ -13,7 +13,7 @@ from tracebridge._api.args.statics import Splitter
 from tracebridge._api.args.wraps import named_like
 from tracebridge.core.aot.abstract import avals_of
 from tracebridge.core.config.state import enter_scope, leave_scope, with_axes
-from tracebridge.core.control.calls.traced_call import Arguments, argument_names
+from tracebridge.core.control.calls.traced_call import Arguments, argument_names, result_names
 from tracebridge.core.control.refs.cells import Captures
 from tracebridge.core.control.refs.ref import has_refs, hide_refs
 from tracebridge.core.errors.filtering import api_boundary
@@ -104,7 +104,7 @@ def trace_to_jaxpr(
         return outs
 
     names = functools.partial(argument_names, args.tree, args.parameters)
-    jaxpr = stage(
-        flat, avals, DebugInfo(name, where_is(fun), names), locate=locate, captures=captures
-    )
+    debug = DebugInfo(name, where_is(fun), names)
+    jaxpr = stage(flat, avals, debug, locate=locate, captures=captures)
+    debug.name_results(functools.partial(result_names, trees[0]))
     return jaxpr, trees[0]

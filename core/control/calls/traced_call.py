@@ -157,11 +157,17 @@ def trace_call(
         uses = RefUses(captures, ())
     if uses is not None and not refs:
         raise refuse_captures(name)
+    debug.name_results(functools.partial(result_names, trees[0]))
     traced = TracedCall(whole, trees[0], uses)
     if known is None and not traced.has_tracers() and outer_refs(captures.refs):
         _TRACED.set(cache_on, key, traced)
     finished(TRACE, name, start, logger)
     return traced
+
+
+def result_names(out_tree: Any) -> tuple[str, ...]:
+    """What the flat results of a function are called: result['key'][0]."""
+    return tuple(["result" + keystr(path) for path in leaf_paths(out_tree)])
 
 
 def forget_traces(fun: object) -> None:

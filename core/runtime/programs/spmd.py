@@ -58,7 +58,7 @@ def _program(
     lowered: LoweredModule,
     placement: MeshPlacement,
     out_avals: Sequence[Any],
-    out_shardings: Sequence[NamedSharding],
+    out_shardings: Sequence[NamedSharding | SingleDeviceSharding],
     places: Sequence[NamedSharding],
     donated: tuple[int, ...] = (),
 ) -> SpmdProgram:

@@ -264,3 +264,17 @@ def test_eval_shape_of_functions_with_references_is_traced_each_time() -> None:
     tb.eval_shape(f, 1.0)
 
     assert len(traces) == 2
+
+
+def test_names_of_results() -> None:
+    """Programs say what the results of their function are called, wherever they were traced."""
+
+    def f(x: Any) -> Any:
+        return {"twice": 2 * x, "parts": [x, (x,)]}
+
+    names = ("result['parts'][0]", "result['parts'][1][0]", "result['twice']")
+    assert names == tb.make_jaxpr(f)(1.0).jaxpr.debug_info.result_paths
+    traced = tb.jit(f).trace(1.0)
+    assert names == traced.jaxpr.jaxpr.debug_info.result_paths
+    assert names[2] in traced.lower().as_text(debug_info=True)
+    assert ("result",) == tb.make_jaxpr(lambda x: x)(1.0).jaxpr.debug_info.result_paths
