@@ -292,7 +292,10 @@ def _as_arguments(
     """For each result the specification of the first argument of its shape, over one device.
 
     Nothing is split there, so that each name is right; this one is it over more devices, mostly.
+    Of explicit axes types say the names.
     """
+    if not placement.mesh.are_all_axes_auto:
+        return [placement.replicated] * len(avals)
     types = _main(lowered.module).attributes["function_type"].value.inputs
     n = len(lowered.kept)
     shapes = [tuple(mlir.ir.RankedTensorType(t).shape) for t in list(types)[len(types) - n :]]

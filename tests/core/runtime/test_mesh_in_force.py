@@ -184,3 +184,6 @@ def test_names_of_axes_survive_over_one_device() -> None:
 
     found = [2 * x, *tb.jit(lambda x: (x.T, x + 1))(x)]
     assert [place.spec, P(), place.spec] == [out.sharding.spec for out in found]
+    typed = NamedSharding(tb.make_mesh((1,), ("x",), AxisType.Explicit), P("x"))
+    made = tb.jit(lambda x: (2 * x, tnp.ones(4)))(tb.device_put(np.ones(4), typed))
+    assert [P("x"), P()] == [out.sharding.spec for out in made]
