@@ -11,6 +11,7 @@ from tracebridge.core.control.branches.cond import cond_p
 from tracebridge.core.control.calls.bodies import Body, flatten_values, leaf_values, trace_body
 from tracebridge.core.control.calls.inline_rules import describe
 from tracebridge.core.control.calls.permute import permute_jaxpr
+from tracebridge.core.control.calls.traced_call import argument_names
 from tracebridge.core.control.calls.varied_calls import branches_alike
 from tracebridge.core.control.refs.cells import note_custom
 from tracebridge.core.control.refs.ref import (
@@ -33,7 +34,7 @@ from tracebridge.core.errors.shown import shown
 from tracebridge.core.errors.transform_errors import ArgumentSpecError, TreeMismatchError
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray
-from tracebridge.core.ir.debug_info import name_of
+from tracebridge.core.ir.debug_info import name_of, parameter_names
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.tracer import Tracer
@@ -221,7 +222,9 @@ def traced_branches(
     """Trace ``functions`` of the same operands; what they close over becomes operands too."""
     leaves, in_tree = flatten(tuple(operands))
     if has_refs(leaves):
-        check_passed_once(call, leaves)
+        tree = flatten((tuple(operands), {}))[1]
+        parameters = parameter_names(functions[0])
+        check_passed_once(call, leaves, lambda: argument_names(tree, parameters))
         leaves, in_tree = hide_refs(leaves, in_tree)
         operands = in_tree.unflatten(leaves)
     values, in_tree = leaf_values(call, "operands", operands, leaves, in_tree)

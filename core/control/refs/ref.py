@@ -9,7 +9,7 @@ docs/decisions/0012-references-are-boxes.md.
 from __future__ import annotations
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, final
 
 import tracebridge.core.lax as lax
@@ -464,9 +464,16 @@ def has_refs(leaves: Sequence[object]) -> bool:
     return any([type(x) is Ref or type(x) is RefView for x in leaves])
 
 
-def check_passed_once(call: str, leaves: Sequence[object]) -> None:
-    """Raise if one reference occurs twice among the arguments of ``call``."""
-    check_distinct(call, [(str(i), x) for i, x in enumerate(leaves) if type(x) is Ref], ())
+def check_passed_once(
+    call: str, leaves: Sequence[object], names: Callable[[], Sequence[str]] | None = None
+) -> None:
+    """Raise if one reference occurs twice among the arguments of ``call``; ``names`` are theirs."""
+    refs = [i for i, x in enumerate(leaves) if type(x) is Ref]
+    if len({id(leaves[i]) for i in refs}) == len(refs):
+        return
+    called = range(len(leaves)) if names is None else names()
+    passed: Any = [(str(called[i]), leaves[i]) for i in refs]
+    check_distinct(call, passed, ())
 
 
 def hide_refs(leaves: Sequence[Any], tree: Any) -> tuple[list[Any], Any]:
