@@ -37,7 +37,12 @@ def _bits(key: Value, shape: tuple[int, ...], width: int) -> Any:
 
 
 def _uniform(key: Value, low: Value, high: Value, shape: tuple[int, ...], dtype: DType) -> Any:
-    joint_shape("uniform", shape, low.aval.shape, high.aval.shape)
+    bounds = low.aval.shape, high.aval.shape
+    if shape == () and {d for s in bounds for d in s} == {1}:
+        # One number between bounds that are arrays of one element has their shape: programs count
+        # on it, and no number is drawn that was not asked for.
+        shape = joint_shape("uniform", None, *bounds)
+    joint_shape("uniform", shape, *bounds)
     return uniforms(stream_of("uniform", key), shape, dtype, low, high)
 
 
@@ -142,7 +147,8 @@ def uniform(
         key: one key, typed or as words.
         shape: sizes of the result.
         dtype: dtype of the result; ``None`` means the default one.
-        minval: lower bound, broadcastable to ``shape``.
+        minval: lower bound, broadcastable to ``shape``; for the shape ``()`` an array of one
+            element too, and then the result has its shape.
         maxval: upper bound; where it is below the lower one, this is the result.
         out_sharding: how to split the result over a mesh with axes of the type Explicit.
 

@@ -393,3 +393,18 @@ def test_orthogonal_matrices_of_each_shape() -> None:
         np.testing.assert_allclose(gram, np.broadcast_to(np.eye(2), (3, 2, 2)), atol=1e-5)
     assert (2, 0, 3) == random.orthogonal(key, 0, (2,), m=3).shape
     assert (0, 0) == random.orthogonal(key, 0).shape
+
+
+def test_a_number_between_bounds_of_one_element_has_their_shape() -> None:
+    """Its bits are those of the lone number; more elements than numbers stay an error."""
+    key = random.key(5)
+    low, high = tnp.full((1,), 2.0), tnp.full((1, 1), 4.0)
+    lone = float(random.uniform(key, (), minval=2.0, maxval=4.0))
+
+    for found, shape in (
+        (random.uniform(key, minval=low, maxval=4.0), (1,)),
+        (random.uniform(key, minval=low, maxval=high), (1, 1)),
+    ):
+        assert (shape, lone) == (found.shape, float(found.item()))
+    with pytest.raises(ValueError, match="not broadcastable"):
+        random.uniform(key, minval=tnp.zeros(2))
