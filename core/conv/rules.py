@@ -14,6 +14,7 @@ from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.lax.batch_util import move_batch_axis
 from tracebridge.core.lax.shape.pad import with_sizes
+from tracebridge.core.lax.unsplit import unsplit
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Params
@@ -98,6 +99,8 @@ def rhs_cotangent(bind: Bind, ct: Value, x: Value, y: ShapedArray, params: Param
     lhs, rhs, out = params["dimension_numbers"]
     if 0 in (*ct.aval.shape, *x.aval.shape, *y.shape):
         return zeros_of(y)
+    # The sums over a split batch are not split: the kernels' cotangent is as the kernels are.
+    x, ct = unsplit(x), unsplit(ct)
     pads: list[tuple[Any, Any]] = []
     for i, (stride, (low, _), a, b) in enumerate(_windows(params)):
         size = size_with_gaps(x.aval.shape[lhs[2 + i]], a)

@@ -31,7 +31,7 @@ from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.accepted_dtypes import check_ordinary
 from tracebridge.core.lax.contract.leading import contracts_leading_axes, emit_smaller_first
 from tracebridge.core.lax.contract.precision import canonical_precision, precision_attributes
-from tracebridge.core.lax.contract.product_splits import product_entries
+from tracebridge.core.lax.contract.product_splits import product_entries, sums_in_parts
 from tracebridge.core.lax.contract.small import (
     emit_small_dot,
     emit_tiny_dot,
@@ -283,6 +283,10 @@ def _rhs_cotangent(ct: Value, x: Value, y: ShapedArray, params: Params) -> Any:
 
 def _contract_cotangent(a: Value, b: Value, numbers: object, ct: Value, params: Params) -> Any:
     """One of ``a`` and ``b`` is the cotangent; accumulates in its dtype."""
+    if sums_in_parts(a.aval, b.aval, numbers):
+        # A batch is split, and its sum is not: nobody has to say how, since a cotangent is split
+        # as its operand is.
+        a, b = unsplit(a), unsplit(b)
     preferred = None if a.aval.dtype == b.aval.dtype else ct.aval.dtype
     return dot_general_p.bind(
         a,
@@ -298,6 +302,8 @@ def _finish(out: Value, axes: list[int], aval: ShapedArray) -> Any:
     out = lax.transpose(out, tuple([axes.index(i) for i in range(aval.ndim)]))
     if is_complex(out.aval.dtype) and not is_complex(aval.dtype):
         out = lax.real(out)
+    if aval.split is not None and out.aval.split != aval.split:
+        out = lax.sharding_constraint_p.bind(out, sharding=aval.split)
     return out if out.aval.dtype == aval.dtype else lax.convert_dtype(out, aval.dtype)
 
 

@@ -27,7 +27,7 @@ def product_entries(x: ShapedArray, y: ShapedArray, numbers: Any) -> Entries:
     )
     summed = [left[i] for i in xc], [right[i] for i in yc]
     _agreed("contracting", *summed)
-    if any([a is not None and b is not None for a, b in zip(*summed, strict=True)]):
+    if sums_in_parts(x, y, numbers):
         raise ShardingTypeError(
             f"dot_general: contracting axes are split, {tuple(summed[0])} and {tuple(summed[1])}, "
             "which leaves open whether the sums are split too",
@@ -38,6 +38,13 @@ def product_entries(x: ShapedArray, y: ShapedArray, numbers: Any) -> Entries:
         *[entry for i, entry in enumerate(left) if i not in (*xc, *xb)],
         *[entry for i, entry in enumerate(right) if i not in (*yc, *yb)],
     )
+
+
+def sums_in_parts(x: ShapedArray, y: ShapedArray, numbers: Any) -> bool:
+    """Whether contracting axes of both operands are split: ``dot_general`` asks then how."""
+    (xc, yc), _ = numbers
+    left, right = entries_of(x), entries_of(y)
+    return any([left[i] is not None and right[j] is not None for i, j in zip(xc, yc, strict=True)])
 
 
 def _agreed(kind: str, left: list[Any], right: list[Any]) -> list[Any]:

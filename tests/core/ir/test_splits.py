@@ -59,6 +59,16 @@ DECIDED: dict[str, tuple[Callable[..., Any], tuple[Any, ...], Any]] = {
     "zeros": (tnp.zeros_like, (X,), P("x", "y")),
     "gradient": (tb.grad(lambda x: tnp.sum(tnp.sin(x))), (X,), P("x", "y")),
     "derivative of a choice": (tb.grad(lambda x: x.at[:, 1].get().sum()), (ROWS,), P("x", None)),
+    "gradient of weights": (
+        tb.grad(lambda w, x: tnp.sum((x @ w) ** 2)),
+        (array((4, 6), None, "y"), ROWS),
+        P(None, "y"),
+    ),
+    "gradient of rows": (
+        tb.grad(lambda x, w: tnp.sum((x @ w) ** 2)),
+        (ROWS, array((4, 6), None, "y")),
+        P("x", None),
+    ),
     "mapped": (tb.vmap(tnp.sin), (X,), P("x", "y")),
     "resharded": (
         lambda x: tb.sharding.reshard(x, NamedSharding(MESH, P(None, "x"))),
@@ -85,6 +95,28 @@ def test_results_are_split_as_their_operands_are(name: str) -> None:
 
     assert expected == spec_of(fun, *args)
     assert expected == spec_of(tb.jit(fun), *args)
+
+
+@pytest.mark.parametrize("update", [False, True])
+def test_gradients_over_a_split_batch_are_those_of_whole_weights(update: bool) -> None:
+    """Nobody is asked how sums over the batch are split: weights are not, so gradients are not."""
+
+    def loss(weights: Any, rows: Any) -> Any:
+        kernel, w, b = weights
+        images = lax.conv(rows.reshape(8, 1, 2, 2), kernel, (1, 1), "SAME")
+        return tnp.mean(tnp.tanh(rows @ w + b) ** 2) + tnp.sum(rows @ (w + 1)) + images.sum()
+
+    def step(weights: Any, rows: Any) -> Any:
+        gradients = tb.grad(loss)(weights, rows)
+        if not update:
+            return gradients
+        return tb.tree.map(lambda w, g: w - g, weights, gradients)
+
+    weights = (array((3, 1, 2, 2)), array((4, 6)), array((6,)))
+    found = tb.make_jaxpr(step)(weights, ROWS).out_avals
+
+    assert [(3, 1, 2, 2), (4, 6), (6,)] == [aval.shape for aval in found]
+    assert not any(aval.split and any(aval.split.spec) for aval in found)
 
 
 UNDECIDED: dict[str, tuple[Callable[..., Any], tuple[Any, ...], str]] = {
