@@ -18,6 +18,7 @@ from tracebridge.version import __version__ as __version__
 from tracebridge.version import __version_info__ as __version_info__
 
 if TYPE_CHECKING:
+    from tracebridge import ad as ad
     from tracebridge import ad_checkpoint as ad_checkpoint
     from tracebridge import api_util as api_util
     from tracebridge import checkpoint_policies as checkpoint_policies
@@ -180,12 +181,12 @@ if TYPE_CHECKING:
 
 # fmt: off
 _SUBMODULES = frozenset((
-    "ad_checkpoint", "api_util", "checkpoint_policies", "custom_batching", "custom_derivatives",
-    "custom_transpose", "debug", "distributed", "dlpack", "dtypes", "errors", "example_libraries",
-    "experimental", "export", "extend", "ffi", "flatten_util", "image", "interpreters", "lax",
-    "memory", "monitoring", "nn", "numpy", "ops", "profiler", "random", "ref", "scipy", "sharding",
-    "stages", "symbolic_shapes", "test_util", "testing", "tf", "torch", "tree", "tree_util",
-    "typing", "version",
+    "ad", "ad_checkpoint", "api_util", "checkpoint_policies", "custom_batching",
+    "custom_derivatives", "custom_transpose", "debug", "distributed", "dlpack", "dtypes", "errors",
+    "example_libraries", "experimental", "export", "extend", "ffi", "flatten_util", "image",
+    "interpreters", "lax", "memory", "monitoring", "nn", "numpy", "ops", "profiler", "random",
+    "ref", "scipy", "sharding", "stages", "symbolic_shapes", "test_util", "testing", "tf", "torch",
+    "tree", "tree_util", "typing", "version",
 ))
 # fmt: on
 _FRAMEWORKS = frozenset(("torch", "tensorflow"))

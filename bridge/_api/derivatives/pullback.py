@@ -8,6 +8,7 @@ from typing import Any, final
 from tracebridge._api.args.tape_tree import TapeStructure, put_together, take_apart
 from tracebridge._api.args.values import public, spread, tangent_or_zeros
 from tracebridge._api.derivatives.jvp import tangent_values
+from tracebridge._api.derivatives.pullback_places import DidntWant, DontWant, GradRef
 from tracebridge.core.control.calls.traced_call import argument_names
 from tracebridge.core.control.refs.ref import Ref
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
@@ -248,13 +249,15 @@ class Pullback:
 
         Args:
             *places: trees like the arguments. Where a leaf is a reference, the cotangent is added
-                to it, and None is given in its place; other cotangents are given as usual.
+                to it, and ``ad.GradRef()`` is given in its place; where it is ``ad.DontWant()``,
+                the cotangent is left out and ``ad.DidntWant()`` given: compiled programs do not
+                compute it. Other cotangents (``ad.GradValue()``) are given as usual.
 
         >>> import tracebridge as tb
         >>> ref = tb.new_ref(10.0)
         >>> _, pullback = tb.vjp(lambda x, y: x * y, 2.0, 3.0)
-        >>> pullback.with_refs(ref, 0)(1.0)[0], ref
-        (None, Ref(13., dtype=float32, weak_type=True))
+        >>> pullback.with_refs(ref, tb.ad.DontWant())(1.0), ref
+        ((GradRef(), DidntWant()), Ref(13., dtype=float32, weak_type=True))
         """
         leaves, tree = flatten(places)
         call = f"with_refs of the pullback of {self._name}"
@@ -265,7 +268,9 @@ class Pullback:
             for i, (place, ct) in enumerate(zip(leaves, cts, strict=True)):
                 if isinstance(place, Ref):
                     place.addupdate(ct)
-                    cts[i] = None
+                    cts[i] = GradRef()
+                elif type(place) is DontWant:
+                    cts[i] = DidntWant()
             return self._trees[0].unflatten(cts)
 
         return add_to_refs

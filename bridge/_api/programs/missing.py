@@ -12,7 +12,6 @@ _PRIMITIVES = "a primitive of your own, see tracebridge.extend.core"
 # Module -> (names, what to use). A name that ends with a star is the beginning of names.
 _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
     "tracebridge": (
-        ("ad", "tracebridge.interpreters.ad"),
         ("allow_f16_reductions", "tracebridge.numpy.sum: 16-bit floats add up in float32"),
         ("array_garbage_collection_guard", "tracebridge.live_arrays, and gc.get_referrers"),
         ("auto_pcast remove_size_one_mesh_axis_from_type", _DEVICES),
