@@ -171,14 +171,14 @@ def _is_finite(b: Builder, x: Tensor) -> Tensor:
 
 
 @rule("exp2")
-def _exp2(b: Builder, x: Tensor) -> Tensor:
+def _exp2(b: Builder, x: Tensor, **_: object) -> Tensor:
     if b.aval.dtype.itemsize == 2:
         return tf.cast(tf.pow(2.0, tf.cast(x, tf.float32)), x.dtype)
     return tf.pow(number(x, 2.0), x)
 
 
 @rule("cbrt")
-def _cbrt(b: Builder, x: Tensor) -> Tensor:
+def _cbrt(b: Builder, x: Tensor, **_: object) -> Tensor:
     wide = tf.cast(x, tf.float32) if b.aval.dtype.itemsize == 2 else x
     size = tf.abs(wide)
     root = tf.pow(size, number(wide, 1 / 3))

@@ -81,7 +81,7 @@ def _is_finite(b: Builder, x: fx.Proxy) -> Any:
 
 
 @rule("exp2")
-def _exp2(b: Builder, x: fx.Proxy) -> Any:
+def _exp2(b: Builder, x: fx.Proxy, **_: object) -> Any:
     if is_complex(b.aval.dtype):
         return b.call(aten.exp.default, b.call(aten.mul.Scalar, x, math.log(2.0)))
     return b.call(aten.exp2.default, x)
@@ -95,7 +95,7 @@ def _digamma(b: Builder, x: fx.Proxy) -> Any:
 
 
 @rule("cbrt")
-def _cbrt(b: Builder, x: fx.Proxy) -> Any:
+def _cbrt(b: Builder, x: fx.Proxy, **_: object) -> Any:
     dtype = b.aval.dtype
     if dtype.itemsize == 2:
         # A third in half precision is far from one where the exponent is large.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -115,8 +116,46 @@ def _while(
 
     test = b.subgraph(condition, len(xs), "condition", single=True)
     step = b.subgraph(body, len(xs), "body")
-    carry = tuple([b.own(x) for x in carry])
-    return b.call_all(hop.while_loop, n, test, step, carry, (*xs[:second], *b.more))
+    first = _started(b, body_jaxpr, xs[cond_nconsts:], n)
+    owned = tuple([b.own(x) for x in first])
+    outs = b.call_all(hop.while_loop, n, test, step, owned, (*xs[:second], *b.more))
+    # The backward pass of torch goes back one step where there was none.
+    (any_step,) = b.inline(cond_jaxpr, [*xs[:cond_nconsts], *carry])
+    return [
+        b.call(aten.where.self, any_step, out, x) if has_tangent(a) else out
+        for out, x, a in zip(outs, first, body_jaxpr.out_avals, strict=True)
+    ]
+
+
+def _started(b: Builder, body: Jaxpr, xs: Sequence[Any], n: int) -> list[Any]:
+    """What the loop carries first, the last ``n`` of the operands of its body.
+
+    torch passes gradients from step to step only through what wants some before the first one. So
+    each float depends on all floats, as a choice never taken.
+    """
+    avals = body.in_avals
+    floats = [(x, a) for x, a in zip(xs, avals, strict=True) if has_tangent(a) and 0 not in a.shape]
+    first, own = list(xs[-n:]), avals[-n:]
+    if len(floats) < 2:
+        return first
+    widest = functools.reduce(torch.promote_types, [carrier(a.dtype) for _, a in floats])
+    ones = [b.convert(_one_of(b, x), widest) for x, _ in floats]
+    total = functools.reduce(lambda x, y: b.call(aten.add.Tensor, x, y), ones)
+    return [
+        _unless_ever(b, total, x, a) if has_tangent(a) else x
+        for x, a in zip(first, own, strict=True)
+    ]
+
+
+def _one_of(b: Builder, x: fx.Proxy) -> Any:
+    return b.call(aten.select.int, b.call(aten.reshape.default, x, [-1]), 0, 0)
+
+
+def _unless_ever(b: Builder, one: fx.Proxy, x: fx.Proxy, aval: Any) -> Any:
+    """``x``, with ``one`` as a choice that is never taken."""
+    to = carrier(aval.dtype) if has_tangent(aval) else torch.float64
+    never = b.full([], value=False, dtype=torch.bool)
+    return b.call(aten.where.self, never, b.convert(one, to), x)
 
 
 @rule("scan")
@@ -214,10 +253,7 @@ def _connected(
     connected: list[Any] = []
     for result, a, moves in zip(outs, jaxpr.out_avals, moving, strict=True):
         if (every or has_tangent(a)) and not moves:
-            one = b.call(aten.select.int, b.call(aten.reshape.default, floats[0], [-1]), 0, 0)
-            one = b.convert(one, carrier(a.dtype) if has_tangent(a) else torch.float64)
-            never = b.full([], value=False, dtype=torch.bool)
-            connected.append(b.call(aten.where.self, never, one, result))
+            connected.append(_unless_ever(b, _one_of(b, floats[0]), result, a))
         else:
             connected.append(result)
     return connected

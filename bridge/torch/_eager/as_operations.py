@@ -60,6 +60,12 @@ _FORMS: Mapping[Primitive, Callable[..., str | None]] = {
     lax.exp_p: lambda x: f"torch.exp({x})",
     lax.reduce_sum_p: _sum,
 }
+# The parameters that these forms read; with others, such as an accuracy, programs stay programs.
+_PARAMS: Mapping[Primitive, frozenset[str]] = {
+    lax.integer_pow_p: frozenset({"y"}),
+    lax.reduce_sum_p: frozenset({"axes"}),
+}
+_NONE: frozenset[str] = frozenset()
 
 
 def as_operations(family: Family, xs: Sequence[torch.Tensor]) -> Run | None:
@@ -69,7 +75,8 @@ def as_operations(family: Family, xs: Sequence[torch.Tensor]) -> Run | None:
     """
     if not fast_path_allowed() or torch._C._is_any_autocast_enabled():
         return None
-    if not all([x.is_cpu for x in xs]):
+    # Operations of torch keep the order of the axes in memory, programs do not.
+    if not all([x.is_cpu and x.is_contiguous() for x in xs]):
         return None
     program = inline_calls(family.program(tuple([aval_of(x) for x in xs])))
     if _KEY not in program.cache:
@@ -113,6 +120,8 @@ def _lines(program: Jaxpr) -> list[str] | None:
         form = _FORMS.get(app.primitive)
         operands = [names[i] for i in places]
         if form is None or None in operands or not any([_is_name(x) for x in operands]):
+            return None
+        if not app.params.keys() <= _PARAMS.get(app.primitive, _NONE):
             return None
         expression = form(*operands, **app.params)
         if expression is None:

@@ -100,6 +100,7 @@ LEFT = {
     "an array inside": lambda x: x * tnp.arange(4.0),
     "a rule": lambda x: tb.nn.relu(x) * 2,
     "integers": lambda x: x.astype(int) * 2,
+    "an accuracy": lambda x: tb.lax.exp(x, accuracy=tb.lax.AccuracyMode.HIGHEST),
 }
 
 
@@ -194,6 +195,16 @@ def test_results_are_nobody_elses() -> None:
         got["a"].zero_()
         got["b"][0].zero_()
     assert x.sum() == y.sum() == 6
+
+
+def test_results_are_contiguous(made) -> None:
+    """As those of programs, whatever the order of the axes of the inputs is in memory."""
+    f = tbt.wrap(lambda x: x * 2)
+    x = torch.arange(6.0).reshape(2, 3)
+    for _ in range(3):
+        func.grad(lambda x: f(x.T).view(-1).sum())(x)
+        assert func.vmap(lambda x: f(x.T).view(-1))(x[None]).tolist() == [[0, 6, 2, 8, 4, 10]]
+    assert made == []
 
 
 def test_profilers_see_the_name() -> None:

@@ -220,3 +220,50 @@ def test_what_has_no_counterpart_is_named():
     z = X.to(torch.complex64)
     with pytest.raises(MissingRuleError, match="'scatter_mul' of c64"):
         to_graph_module(lambda z: z.at[tnp.array([0, 0])].multiply(z[:2]), (z,))
+
+
+@pytest.mark.parametrize("steps", [0, 1, 3])
+def test_gradients_of_loops_that_decide_themselves(steps):
+    """From every step, also where what goes along came from constants, and of no step at all."""
+
+    def fun(n, x):
+        def step(c):
+            return c[0] + 1, c[1] + x * c[2], c[2] * x
+
+        return lax.while_loop(lambda c: c[0] < n, step, (0, tnp.zeros_like(x), x))[1:]
+
+    x = torch.tensor([1.5, -2.0], requires_grad=True)
+    n = torch.tensor(steps, dtype=torch.int32)
+    total, power = to_graph_module(fun, (n, x.detach()))(n, x)
+    (slope,) = torch.autograd.grad(total.sum() + power.sum(), x)
+    at = x.detach()
+
+    torch.testing.assert_close(total, sum([at ** (k + 2) for k in range(steps)], 0 * at))
+    wanted = sum([(k + 2) * at ** (k + 1) for k in range(steps)], (steps + 1) * at**steps)
+    torch.testing.assert_close(slope, wanted)
+
+
+def test_gradients_of_ragged_products():
+    """Of all groups, not of the last one alone: torch adds them up in a loop."""
+    x = torch.randn(3, 2, requires_grad=True)
+    y = torch.randn(2, 2, 3, requires_grad=True)
+    sizes = torch.tensor([1, 2], dtype=torch.int32)
+    module = to_graph_module(lax.ragged_dot, (x.detach(), y.detach(), sizes))
+    expected = torch.cat([x[:1] @ y[0], x[1:] @ y[1]])
+
+    torch.testing.assert_close(module(x, y, sizes), expected)
+    for got, wanted in zip(
+        torch.autograd.grad(module(x, y, sizes).square().sum(), (x, y)),
+        torch.autograd.grad(expected.square().sum(), (x, y)),
+        strict=True,
+    ):
+        torch.testing.assert_close(got, wanted)
+
+
+def test_an_accuracy_is_torchs_own():
+    """``accuracy`` asks XLA for it; torch's functions have one."""
+    x = torch.tensor([0.5, 2.0])
+    f = lambda x: [
+        op(x, accuracy=lax.AccuracyMode.HIGHEST) for op in (lax.exp, lax.exp2, lax.cbrt, lax.tanh)
+    ]
+    torch.testing.assert_close(to_graph_module(f, (x,))(x), wrap(f)(x))
