@@ -41,7 +41,8 @@ def to_graph_module(
     of the function are its buffers. Results have memory of their own. A tensor of another shape
     than the example's is an ``AssertionError``.
 
-    Loops and branches become torch's ``while_loop``, ``scan`` and ``cond``. Rules of
+    Loops and branches become torch's ``while_loop``, ``scan`` and ``cond``. Of loops torch has
+    first derivatives; its second ones lack terms, so take one by ``grad`` in ``fun``. Rules of
     ``custom_jvp`` and ``custom_vjp`` functions give the first and the second derivatives; later
     ones are torch's derivatives of the rule. Where a rule guards a place at which it has no finite
     derivative itself, the second derivative is 0. A backward rule must be linear in the cotangents.

@@ -122,6 +122,7 @@ class Builder:
         self.app: Any = None
         # Inside the rule of a derivative, whose own derivatives are those of what it computes.
         self.in_tangents = False
+        self.is_inner = False  # of a loop or a branch
         self._constants: dict[int, tuple[Any, fx.Proxy]] = {}
 
     @property
@@ -281,6 +282,7 @@ class Builder:
         inner = Builder(self.device)
         xs = [inner.placeholder(f"x{i}") for i in range(count)]
         inner.in_tangents = self.in_tangents
+        inner.is_inner = True
         inner.sizes = {name: inner.placeholder(f"size_{name}") for name in self.sizes}
         outs = write(inner, xs)
         # torch's loops and branches forbid results that are inputs, or one another.

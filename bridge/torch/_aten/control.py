@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, final
 
+import numpy as np
 import torch
 from torch import fx
 
-from tracebridge.core.ir.aval import stored
+from tracebridge.core.ir.aval import ShapedArray, stored
 from tracebridge.core.lax.ad_util import stop_gradient_p, unchosen_p
 from tracebridge.torch._aten.builder import Builder, aten, rule
 from tracebridge.torch._aten.carriers import carrier
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.jaxpr import Jaxpr
 
 hop = torch.ops.higher_order
+_NUMBER = ShapedArray((), np.dtype("int64"))  # of a step
 # Their results have no derivative.
 _STILL = (stop_gradient_p, unchosen_p)
 
@@ -184,37 +186,85 @@ def _scan(
         rows = [b.arange(b.size(length))]
     if reverse:
         rows = [b.call(aten.flip.default, x, [0]) for x in rows]
-    as_floats = any([has_tangent(a) for a in jaxpr.in_avals])
-    if as_floats:
-        carry = [_held(b, x, a) for x, a in zip(carry, out_avals[:num_carry], strict=True)]
-
+    step = _Step(jaxpr, num_consts, num_carry, n_idle, inner=b.is_inner)
+    rows = step.held_along(b, rows, first=num_consts)
+    consts = step.held_along(b, consts)
+    carry = step.held(b, carry)
     carry = [*[b.full([], 0.0, torch.float32)] * n_idle, *carry]
-    n_carry, n_rows = len(carry), len(rows)
 
-    def body(inner: Builder, values: list[Any]) -> list[Any]:
-        mine = values[n_idle:n_carry]
-        slices = values[n_carry : n_carry + n_rows]
-        more = values[n_carry + n_rows :]
-        if as_floats:
-            mine = [_free(inner, x, a) for x, a in zip(mine, out_avals[:num_carry], strict=True)]
-        own = [*more[:num_consts], *mine, *([] if steps else slices)]
-        outs = inner.inline(jaxpr, own)
-        if as_floats:
-            outs = [_held(inner, x, a) for x, a in zip(outs, out_avals, strict=True)]
-            outs = _connected(inner, jaxpr, own, outs, every=True)
-        return [*values[:n_idle], *outs]
-
-    combine = b.subgraph(body, n_carry + n_rows + len(consts), "step")
+    combine = b.subgraph(step.write, len(carry) + len(rows) + len(consts), "step")
     carry = [b.own(x) for x in carry]
     rows = [b.own(x) for x in rows]
     outs = b.call_all(hop.scan, n_idle + n_outs, combine, list(carry), rows, (*consts, *b.more))
-    results = outs[n_idle:]
-    if as_floats:
-        results = [_free(b, x, a) for x, a in zip(results, out_avals, strict=True)]
+    results = step.freed(b, outs[n_idle:])
     ys = results[num_carry:]
     if reverse:
         ys = [b.call(aten.flip.default, y, [0]) for y in ys]
     return [*results[:num_carry], *ys]
+
+
+@final
+class _Step:
+    """What a scan does at each step, and what holds its operands."""
+
+    def __init__(
+        self, jaxpr: Jaxpr, n_consts: int, n_carry: int, n_idle: int, *, inner: bool
+    ) -> None:
+        self.jaxpr = jaxpr
+        self.n_consts, self.n_carry, self.n_idle = n_consts, n_carry, n_idle
+        self.out_avals = [stored(a) for a in jaxpr.out_avals]
+        avals = [stored(a) for a in jaxpr.in_avals]
+        # Constants and rows; numbers of the steps where there are no rows.
+        self.along = [*avals[:n_consts], *avals[n_consts + n_carry :]]
+        self.n_own = len(self.along)
+        if self.n_own == n_consts:
+            self.along.append(_NUMBER)
+        self.as_floats = any([has_tangent(a) for a in avals])
+        # Inside of another loop the backward pass itself is differentiated, though nobody asks for
+        # it: then what goes along must have gradients, too.
+        self.whole = self.as_floats and inner
+
+    def held_along(self, b: Builder, xs: Sequence[Any], first: int = 0) -> list[Any]:
+        """Constants or rows, which start at ``first``, as torch's loop takes them."""
+        if not self.whole:
+            return list(xs)
+        return [_held(b, x, a) for x, a in zip(xs, self.along[first:], strict=False)]
+
+    def held(self, b: Builder, xs: Sequence[Any]) -> list[Any]:
+        """What is carried, or all results."""
+        if not self.as_floats:
+            return list(xs)
+        return [_held(b, x, a) for x, a in zip(xs, self.out_avals, strict=False)]
+
+    def freed(self, b: Builder, xs: Sequence[Any]) -> list[Any]:
+        """What ``held`` holds."""
+        if not self.as_floats:
+            return list(xs)
+        return [_free(b, x, a) for x, a in zip(xs, self.out_avals, strict=False)]
+
+    def write(self, b: Builder, values: list[Any]) -> list[Any]:
+        """One step: what is idle and carried, rows, constants."""
+        idle, carry = values[: self.n_idle], values[self.n_idle : self.n_idle + self.n_carry]
+        n_rows = len(self.along) - self.n_consts
+        rest = values[self.n_idle + self.n_carry :]
+        along = [*rest[n_rows : n_rows + self.n_consts], *rest[:n_rows]]
+        own = along
+        if self.whole:
+            own = [_free(b, x, a) for x, a in zip(along, self.along, strict=True)]
+        n = self.n_consts
+        own = [*own[:n], *self.freed(b, carry), *own[n : self.n_own]]
+        outs = self.held(b, b.inline(self.jaxpr, own))
+        if self.as_floats:
+            outs = _connected(b, self.jaxpr, own, outs, every=True)
+        if self.whole and outs:
+            for x in _still(along, self.along):
+                outs[0] = _unless_ever(b, _one_of(b, x), outs[0], self.out_avals[0])
+        return [*idle, *outs]
+
+
+def _still(held: Sequence[Any], avals: Sequence[Any]) -> list[Any]:
+    """What is held as floats, and has something in it."""
+    return [x for x, a in zip(held, avals, strict=True) if not has_tangent(a) and 0 not in a.shape]
 
 
 def _held(b: Builder, x: fx.Proxy, aval: Any) -> Any:

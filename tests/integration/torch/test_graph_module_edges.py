@@ -267,3 +267,27 @@ def test_an_accuracy_is_torchs_own():
         op(x, accuracy=lax.AccuracyMode.HIGHEST) for op in (lax.exp, lax.exp2, lax.cbrt, lax.tanh)
     ]
     torch.testing.assert_close(to_graph_module(f, (x,))(x), wrap(f)(x))
+
+
+NESTED = {
+    "steps": lambda x: lax.scan(
+        lambda c, r: (lax.fori_loop(0, 2, lambda i, v: v * r + i, c), c), 1.0, x
+    ),
+    "rows of integers": lambda x: lax.scan(
+        lambda c, r: (lax.scan(lambda v, k: (v * r + k, k), c, tnp.arange(3))[0], c), 1.0, x
+    ),
+    "an array of integers": lambda x, n=(3, 1): lax.scan(
+        lambda c, r: (lax.fori_loop(0, 2, lambda i, v: v * r + tnp.array(n)[i], c), c), 1.0, x
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_gradients_of_loops_in_loops(name):
+    """torch differentiates the backward pass of the inner loop, where all must have gradients."""
+    x = torch.tensor([0.5, -1.2, 2.0], requires_grad=True)
+    got, expected = [
+        torch.autograd.grad([y.sum() for y in f(x)], x)
+        for f in (to_graph_module(NESTED[name], (x.detach(),)), wrap(NESTED[name]))
+    ]
+    torch.testing.assert_close(got, expected)
