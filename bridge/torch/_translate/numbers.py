@@ -12,7 +12,7 @@ import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
 from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.value import Value
-from tracebridge.interop.torch_adapter import DTYPES, TORCH_DTYPES
+from tracebridge.interop.torch_adapter import DTYPES, ROWS, TORCH_DTYPES
 
 DType = np.dtype[Any]
 Operator = Callable[..., Any]
@@ -24,8 +24,14 @@ def is_array(x: object) -> bool:
 
 
 def as_numpy_dtype(dtype: torch.dtype | None) -> DType:
-    """The engine's dtype of a torch dtype; None is torch's default for floats."""
-    return DTYPES[torch.get_default_dtype() if dtype is None else dtype]
+    """The engine's dtype of a torch dtype; None is torch's default for floats.
+
+    Raises:
+        UnsupportedExchangeDtypeError: there is none, as for complex numbers of two halves.
+    """
+    dtype = torch.get_default_dtype() if dtype is None else dtype
+    found = DTYPES.get(dtype)
+    return ROWS.ours(str(dtype).removeprefix("torch.")) if found is None else found
 
 
 def dtype_of_number(x: object) -> torch.dtype:
@@ -70,7 +76,7 @@ def common_dtype(*operands: Any, floats: bool = False) -> DType:
     assert dtype is not None  # there is an operand
     if floats and not (dtype.is_floating_point or dtype.is_complex):
         dtype = torch.get_default_dtype()
-    return DTYPES[dtype]
+    return as_numpy_dtype(dtype)
 
 
 def cast(x: Any, dtype: DType) -> Any:

@@ -454,6 +454,8 @@ def ranks() -> list[Case]:
         case("cummax", x, 0),
         case("cummin", ties, 1),
         case("cummin", gaps, 1),
+        case("cummax", ties > 1, 1),
+        case("cummin", ties > 1, 0),
         case("logcumsumexp", x, 1),
         case("var_mean.correction", x, [1], correction=0),
         case("var_mean.correction", x, keepdim=True),

@@ -191,6 +191,27 @@ def others() -> list[Case]:
     ]
 
 
+POLYNOMIALS = [
+    *[f"{kind}chebyshev_polynomial_{k}" for kind in ("", "shifted_") for k in "tuvw"],
+    *["hermite_polynomial_h", "hermite_polynomial_he"],
+    *["laguerre_polynomial_l", "legendre_polynomial_p"],
+]
+
+
+def polynomials() -> list[Case]:
+    """Degrees below 0, of arrays and of numbers; torch has no derivatives."""
+    x, n = torch.linspace(-0.9, 1.5, 6), torch.tensor([-1, 0, 1, 2, 5, 3])
+    names = [f"special_{name}" for name in POLYNOMIALS]
+    return [
+        *[case(name, x, n) for name in names],
+        *[case(f"{name}.n_scalar", x, 4) for name in names[::5]],
+        *[case(f"{name}.x_scalar", 0.5, n) for name in names[::5]],
+        case(names[0], x, n * 1.4),
+        case(names[0], n, n),
+        case(names[0], x[:0], n[0]),
+    ]
+
+
 def special() -> list[Case]:
     """Special functions; extrema that leave out what is no number."""
     x, gaps = r(6, low=0.1, high=2), torch.tensor([1.0, float("nan"), 2.0, -0.5])
@@ -287,6 +308,6 @@ FAMILIES = {
     f.__name__: _seeded(f)
     for f in (
         *(systems, factors, samples, bags, others, special),
-        *(fixed_sizes, overlapping, masks, counting, quantizing),
+        *(fixed_sizes, overlapping, masks, counting, quantizing, polynomials),
     )
 }

@@ -13,7 +13,7 @@ import torch
 from torch.nn import functional
 
 import tracebridge as tb
-from tracebridge.errors import ArgumentSpecError, ExportError
+from tracebridge.errors import ArgumentSpecError, ExportError, UnsupportedExchangeDtypeError
 from tracebridge.torch import from_module, from_torch
 
 
@@ -155,3 +155,15 @@ def test_pseudoinverses_of_nothing_keep_64_bits() -> None:
     (back,) = pullback(from_torch(x.mT.contiguous()))
     assert (2, 0) == back.shape
     assert np.float64 == back.dtype
+
+
+def test_complex_numbers_of_two_halves_are_refused() -> None:
+    """By name: arrays have no such dtype."""
+
+    class Halves(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x.chalf().real
+
+    model = from_module(Halves(), (torch.ones(2),))
+    with pytest.raises(UnsupportedExchangeDtypeError, match="complex32"):
+        model({}, from_torch(torch.ones(2)))

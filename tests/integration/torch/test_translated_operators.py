@@ -55,6 +55,11 @@ _NO_GRADIENT = frozenset(
         "polar.default",
         "view_as_complex.default",
     }
+    | {
+        f"special_{name}.{overload}"
+        for name in aten_cases_linalg.POLYNOMIALS
+        for overload in ("default", "n_scalar", "x_scalar")
+    }
 )
 
 

@@ -62,7 +62,8 @@ def _running_extreme(fun: Any) -> Operator:
         if not x.ndim:
             return x, cast(tnp.zeros_like(x), np.dtype(np.int64))
         axis = axis_of(dim, x.ndim)
-        best = lax.stop_gradient(fun(x, axis=axis))
+        ordered = cast(x, np.dtype(np.uint8)) if x.dtype == np.bool_ else x
+        best = cast(lax.stop_gradient(fun(ordered, axis=axis)), x.dtype)
         here = cast(lax.broadcasted_iota(np.dtype(np.int32), x.shape, axis), np.dtype(np.int64))
         is_best = (x == best) | lax.ne(x, x)
         index = lax.cummax(tnp.where(is_best, here, cast(0, here.dtype)), axis=axis)
