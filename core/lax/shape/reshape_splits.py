@@ -63,14 +63,23 @@ def _groups(x: ShapedArray, sizes: Sequence[Any]) -> list[tuple[list[int], list[
         left, right = x.shape[i], sizes[j]
         i, j = i + 1, j + 1
         while left != right:
-            if left < right and i < x.ndim:
+            if i < x.ndim and _is_part(left, right):
                 left, i = left * x.shape[i], _into(old, i)
-            elif left > right and j < len(sizes):
+            elif j < len(sizes) and _is_part(right, left):
                 right, j = right * sizes[j], _into(new, j)
             else:
                 raise _undecided(x, sizes)
         pairs.append((old, new))
     return pairs
+
+
+def _is_part(size: Any, whole: Any) -> bool:
+    """Whether axes of ``size`` elements may be the first ones of some that have ``whole``."""
+    if type(size) is int and type(whole) is int:
+        return size < whole
+    # Which symbolic size is the larger one may be open; that one divides the other is enough.
+    rest = whole % size
+    return type(rest) is int and rest == 0
 
 
 def _into(axes: list[int], axis: int) -> int:

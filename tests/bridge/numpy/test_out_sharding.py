@@ -110,7 +110,7 @@ def test_out_sharding_is_for_explicit_axes(name: str) -> None:
     call = SPLIT[name]
 
     with pytest.raises(AxisSpecError, match=r"out_sharding .* 'x' has the type AxisType.Auto"):
-        call(ns("x", types=None))
+        call(ns("x", types=AxisType.Auto))
     with pytest.raises(AxisSpecError, match="no mesh is in force"):
         call(P("x"))
     for wrong in (3, tb.devices()[0], SingleDeviceSharding(tb.devices()[0])):
@@ -139,7 +139,7 @@ def test_results_are_put(name: str) -> None:
         assert {device} == call(place).devices()
         assert_allclose(call(place), expected)
         assert_allclose(tb.jit(lambda place=place: call(place))(), expected)
-    for wanted in (ns("x"), ns("x", types=None)):
+    for wanted in (ns("x"), ns("x", types=AxisType.Auto)):
         assert wanted is call(wanted).sharding
         out = tb.jit(lambda wanted=wanted: call(wanted))()
         explicit = wanted.mesh.are_all_axes_explicit

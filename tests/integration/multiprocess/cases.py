@@ -33,7 +33,7 @@ def me() -> int:
 
 
 def rows() -> NamedSharding:
-    return NamedSharding(tb.make_mesh((4,), ("x",)), P("x"))
+    return NamedSharding(tb.make_mesh((4,), ("x",), tb.sharding.AxisType.Auto), P("x"))
 
 
 def spread() -> tb.Array:
@@ -94,7 +94,7 @@ def moving_to_a_device_of_another_process():
 
 @case
 def split_in_another_way():
-    grid = tb.make_mesh((2, 2), ("a", "b"))
+    grid = tb.make_mesh((2, 2), ("a", "b"), tb.sharding.AxisType.Auto)
     x = tb.make_array_from_callback(
         (4, 4), NamedSharding(grid, P("a", "b")), lambda i: np.arange(16.0).reshape(4, 4)[i]
     )
@@ -107,7 +107,7 @@ def split_in_another_way():
 
 @case
 def data_of_processes():
-    grid = tb.make_mesh((2, 2), ("a", "b"))
+    grid = tb.make_mesh((2, 2), ("a", "b"), tb.sharding.AxisType.Auto)
     data = np.arange(8.0).reshape(4, 2) + 10 * me()
     by_columns = NamedSharding(grid, P("b", "a"))
     make = tb.make_array_from_process_local_data

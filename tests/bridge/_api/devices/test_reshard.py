@@ -63,7 +63,7 @@ def test_bad_shardings(error: Any, message: str, shardings: Any) -> None:
     with pytest.raises(error, match=message):
         reshard(X, shardings)
     with pytest.raises(AxisSpecError, match=r"'x' has the type AxisType\.Auto"):
-        reshard(X, NamedSharding(mesh(None), P("x")))
+        reshard(X, NamedSharding(mesh(AxisType.Auto), P("x")))
 
 
 @eight
@@ -81,7 +81,7 @@ def test_auto_axes() -> None:
             assert_allclose(f(X), 2 * X)
         with pytest.raises(ArgumentTypeError, match="auto_axes: out_sharding is not given"):
             auto_axes(double)(X)
-    with tb.set_mesh(mesh(None)):
+    with tb.set_mesh(mesh(AxisType.Auto)):
         assert P("y") == auto_axes(double, out_sharding=P("x"))(X).sharding.spec
 
 
@@ -94,7 +94,7 @@ def test_explicit_axes() -> None:
         seen.append((x.sharding.spec, y.sharding.spec))
         return x.sum() + y.sum()
 
-    with tb.set_mesh(mesh(None)):
+    with tb.set_mesh(mesh(AxisType.Auto)):
         for f in (
             explicit_axes(double, in_sharding=(P("x"), P("y"))),
             explicit_axes(axes=("x", "y"), in_sharding=(P("x"), P("y")))(double),

@@ -17,6 +17,7 @@ from tracebridge.core.errors.transform_errors import (
     TreeMismatchError,
 )
 from tracebridge.experimental.shard_map import shard_map as older
+from tracebridge.sharding import AxisType
 from tracebridge.testing import assert_allclose
 
 pytestmark = pytest.mark.skipif(
@@ -29,7 +30,7 @@ GRID = P("x", "y")
 
 def mesh() -> Any:
     """Eight devices in two rows."""
-    return tb.make_mesh((2, 4), ("x", "y"))
+    return tb.make_mesh((2, 4), ("x", "y"), AxisType.Auto)
 
 
 def total(b: Any) -> Any:

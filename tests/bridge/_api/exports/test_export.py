@@ -386,7 +386,7 @@ import tracebridge as tb
 import tracebridge.numpy as tnp
 from tracebridge.sharding import NamedSharding, PartitionSpec as P
 tb.config.update("num_cpu_devices", 4)
-mesh = tb.make_mesh((2,), ("x",), devices=tb.devices()[:2])
+mesh = tb.make_mesh((2,), ("x",), tb.sharding.AxisType.Auto, devices=tb.devices()[:2])
 split = NamedSharding(mesh, P("x"))
 x = np.arange(4, dtype=np.float32)
 turned = tb.sharding.Mesh(mesh.devices[::-1], "other")
