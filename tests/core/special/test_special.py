@@ -273,7 +273,7 @@ def test_betainc_of_one_large_parameter() -> None:
             (6.494859, 0.5680094, 0.8450117),
             (1.7301351, 9822.05, 0.0002833895),
             (3514.6086, 1.9903227, 0.9991523),
-        ]  # fmt: skip
+        ]
     ).T
     expected = special.betainc(*[v.astype(np.float64) for v in (a, b, x)])
 

@@ -309,7 +309,7 @@ def test_types_follow_arrays_and_options_do_not_make_types() -> None:
     asked = tb.jit(double, in_shardings=rows)(X)
 
     assert seen == [P("x", None), P(None, None)]
-    assert given.sharding.spec == asked.sharding.spec == P("x", None)
+    assert all([out.sharding.is_equivalent_to(rows, 2) for out in (given, asked)])
     assert_allclose(asked, 2 * X)
 
 
