@@ -170,7 +170,7 @@ def _place(k: Value, s: Value, q: Value) -> Any:
     return lax.select(lax.gt(place, 0.0), place, one)
 
 
-def _signed(part: Value, k: Value, s: Value, q: Value) -> Any:
+def _signed(k: Value, part: Value, s: Value, q: Value) -> Any:
     """Sum ``k`` as it counts."""
     value = lax.select(lax.eq(k, np.int32(1)), part, lax.neg(part))
     value = lax.select(_is_even(s), value, lax.neg(value))
@@ -229,9 +229,20 @@ def _exponent(s: Value) -> Any:
 def _call(
     ctx: LoweringContext, function: Callable[..., Any], xs: Sequence[Any], aval: ShapedArray
 ) -> Any:
-    """Call a composition of values of one aval, and of counts."""
-    avals = tuple([_COUNT if x.type == ctx.type_of(_COUNT) else aval for x in xs])
-    return ctx.call_fun(function, function, xs, avals, function.__name__)[0]
+    """Call a composition of values of one aval."""
+    return ctx.call_fun(function, function, xs, [aval] * len(xs), function.__name__)[0]
+
+
+def _call_at(
+    ctx: LoweringContext,
+    function: Callable[..., Any],
+    k: IrValue,
+    xs: Sequence[Any],
+    aval: ShapedArray,
+) -> Any:
+    """Likewise, with a number of a step before the values."""
+    avals = [_COUNT, *[aval] * len(xs)]
+    return ctx.call_fun(function, function, [k, *xs], avals, function.__name__)[0]
 
 
 def _counted(
@@ -259,8 +270,8 @@ def _first_terms(ctx: LoweringContext, s: IrValue, q: IrValue, aval: ShapedArray
 
     def add(values: Sequence[IrValue]) -> list[Any]:
         k, total, weight = values
-        term = _call(ctx, _term, [k, s, q], aval)
-        return [_call(ctx, f, [k, v, term], aval) for f, v in ((_sum, total), (_first, weight))]
+        term = _call_at(ctx, _term, k, [s, q], aval)
+        return [_call_at(ctx, f, k, [v, term], aval) for f, v in ((_sum, total), (_first, weight))]
 
     zero = ctx.splat(0.0, aval)
     return _counted(ctx, ctx.splat(_TERMS, _COUNT), [zero, zero], aval, add)
@@ -289,13 +300,15 @@ class OfSecond(BinaryElementwise):
 
         def add(values: Sequence[IrValue]) -> list[Any]:
             k, total = values
-            s, x, inside = [_call(ctx, _again, [k, v], aval) for v in (order, place, exponent)]
-            q = _call(ctx, _place, [k, s, x], aval)
+            s, x, inside = [_call_at(ctx, _again, k, [v], aval) for v in (order, place, exponent)]
+            q = _call_at(ctx, _place, k, [s, x], aval)
             part = _call(
                 ctx, type(self).of_positive, [*_first_terms(ctx, inside, q, aval), inside, q], aval
             )
             return [
-                ctx.op1("stablehlo.add", [total, _call(ctx, _signed, [part, k, s, x], aval)], aval)
+                ctx.op1(
+                    "stablehlo.add", [total, _call_at(ctx, _signed, k, [part, s, x], aval)], aval
+                )
             ]
 
         count = _call(ctx, _sums, [order, place], aval)
