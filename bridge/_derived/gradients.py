@@ -40,7 +40,7 @@ def gradients(primal: Jaxpr, active: Mask, cotangents: Mask) -> Jaxpr:
         whole = _stage_gradients(inline_calls(primal), active, cotangents, again=True)
     else:
         whole = with_gradients(primal, active, cotangents)
-    n = len(primal.outs)
+    n = 0 if primal.effects else len(primal.outs)
     used = tuple([i >= n for i in range(len(whole.outs))])
     return dce_jaxpr(whole, used, keep_in=True)[0]
 
@@ -95,11 +95,14 @@ def jvp_by_gradients(primal: Jaxpr, nonzero: Mask) -> Jaxpr:
 def _stage_gradients(
     primal: Jaxpr, active: Mask, cotangents: Mask, *, again: bool = False
 ) -> Jaxpr:
+    """``again``: the gradients alone; of what has effects, only that on which they depend."""
     parts = linearize_jaxpr(primal, active)
     forward = parts.primal
+    n_in, n_out = primal.n_in, len(primal.outs)
     if again:
-        everything = (True,) * len(forward.outs)
-        forward = dce_jaxpr(forward, everything, keep_in=True, keep_effects=False)[0]
+        used = (False,) * n_out + (True,) * (len(forward.outs) - n_out)
+        forward = dce_jaxpr(forward, used, keep_in=True, keep_effects=False)[0]
+        n_out = 0
     has_cotangent = [
         c and nz and is_inexact(a.dtype)
         for c, nz, a in zip(cotangents, parts.nonzero_out, primal.out_avals, strict=True)
@@ -109,7 +112,6 @@ def _stage_gradients(
     n_active = sum(active)
     linear_in = (False,) * n_res + (True,) * n_active
     backward, _ = transpose_jaxpr(parts.linear, linear_in, linear_cts, instantiate=True)
-    n_in, n_out = primal.n_in, len(primal.outs)
 
     def run(*values: Any) -> list[Any]:
         process = current_trace().process

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
@@ -9,6 +10,7 @@ import tracebridge as tb
 import tracebridge.numpy as tnp
 from tests.integration.torch.layer import B, W, X, check, inputs, squares
 from tracebridge.errors import CustomRuleError
+from tracebridge.experimental import io_callback
 from tracebridge.torch import wrap
 
 pytestmark = [
@@ -134,3 +136,21 @@ def test_effects_happen_once_where_gradients_compute_a_function_again():
     assert 1 == calls(lambda: grad(lambda x: grad(watched)(x).sum())(x))
     assert 2 == calls(lambda: torch.func.vmap(grad(watched))(torch.stack([x, x])))
     assert 1 == calls(lambda: torch.autograd.grad(watched(wanted), wanted, create_graph=True))
+
+
+def test_gradients_have_no_effects_again() -> None:
+    """A call of the host whose result the gradient does not need is made once."""
+    seen = []
+
+    def noted(x):
+        seen.append(1)
+        return np.asarray(x) * 2
+
+    def fun(x):
+        like = tb.ShapeDtypeStruct((3,), np.float32)
+        return tnp.sum(x**2), io_callback(noted, like, tb.lax.stop_gradient(x))
+
+    slope, doubled = torch.func.grad(wrap(fun), has_aux=True)(torch.ones(3))
+
+    assert seen == [1]
+    assert (slope.tolist(), doubled.tolist()) == ([2.0] * 3, [2.0] * 3)
