@@ -139,7 +139,8 @@ POLES = (
 UNDEFINED: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(POLES, lambda x: (x < 1e-300) | np.isinf(x)),
     "special.entr": below(0.0),
-    "beta(x, 2.5)": lambda x: abs(x) < 1e-300,
+    # Poles, which are infinite, as SciPy's are.
+    "beta(x, 2.5)": lambda x: (abs(x) < 1e-300) | ((x < 0) & (x == np.floor(x))),
     # Sums and quotients of infinities: the value is the limit, its derivative would be another one.
     **dict.fromkeys(
         [

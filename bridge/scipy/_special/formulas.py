@@ -68,7 +68,10 @@ def log_beta(a: Array, b: Array) -> Any:
     first, second = tnp.where(mixed | below, 1 - small, a), tnp.where(mixed, total, b)
     first, second = tnp.where(turned, large, first), tnp.where(turned, 1 - total, second)
     second = tnp.where(below, 1 - large, second)
-    log = log_beta_p.bind(first, second)
+    # Level there: no product of the other's infinite slope and 0.
+    end = (small > 0) & (large == math.inf)
+    first, second = tnp.where(end, 1, first), tnp.where(end, 1, second)
+    log = tnp.where(end, -math.inf, log_beta_p.bind(first, second))
     near = tnp.where(mixed | turned | below, small, 0.5)
     far = tnp.where(mixed | below, large, -0.5)
     by_one = math.log(math.pi) - _log_of_wave(near)
