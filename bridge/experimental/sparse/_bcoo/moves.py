@@ -237,8 +237,9 @@ def bcoo_broadcast_in_dim(
 @functools.partial(jit, static_argnums=(1, 2), inline=True)
 def _broadcast(mat: BCOO, shape: Shape, axes: tuple[int, ...]) -> BCOO:
     b, s = mat.n_batch, mat.n_batch + mat.n_sparse
-    first = axes[b] if mat.n_sparse else (axes[b - 1] + 1 if b else 0)
-    last = axes[s] if mat.n_dense else (len(shape) if mat.n_sparse else first)
+    # New axes before the first that is none of batches are axes of batches.
+    first = axes[b] if b < mat.ndim else len(shape)
+    last = axes[s] if mat.n_dense else len(shape)
     data_shape, indices_shape = [1] * first, [1] * first
     for axis, target in enumerate(axes[:b]):
         data_shape[target] = mat.data.shape[axis]

@@ -129,3 +129,12 @@ def test_comparisons_are_refused():
             compare()
     with pytest.raises(TypeError):
         hash(MAT)
+
+
+def test_new_axes_after_batches_are_axes_of_batches():
+    """Where no axis has coordinates, as where the next one does."""
+    for n_batch, x in ((2, DENSE), (0, np.float32(2)), (1, DENSE[0])):
+        mat = sparse.BCOO.fromdense(x, n_batch=n_batch)
+        out = mat[..., None]
+        assert out.n_batch == n_batch + 1
+        np.testing.assert_array_equal(x[..., None], out.todense())
