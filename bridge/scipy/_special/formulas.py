@@ -314,7 +314,8 @@ def poch(z: Array, m: Array) -> Any:
     # The beta function has the digits that a difference of large logarithms loses.
     log = gammaln(tnp.abs(step)) - log_beta(least, tnp.abs(step))
     rising = tnp.exp(tnp.where(m < 0, -log, log)) * _alternating(tnp.where(both, m, 0))
-    regular = ~start_pole & ~end_pole & ~positive
+    far_out = (z == math.inf) & (tnp.abs(m) < math.inf)
+    regular = ~start_pole & ~end_pole & ~positive & ~far_out
     a, b = tnp.where(regular, z, 1), tnp.where(regular, end, 1)
     ratio = gammasgn(a) * gammasgn(b) * tnp.exp(gammaln(b) - gammaln(a))
     ratio = tnp.where(positive, rising, tnp.where(both, 1, ratio))
@@ -327,12 +328,13 @@ def poch(z: Array, m: Array) -> Any:
     value = tnp.where(only_start, zero, ratio)
     value = tnp.where(end_pole & ~start_pole, math.inf, value)
     far = tnp.where(m > 0, math.inf, tnp.where(m < 0, 0, 1))
-    return tnp.where((z == math.inf) & (tnp.abs(m) < math.inf), far, value)
+    return tnp.where(far_out, far, value)
 
 
 def _is_pole(x: Array) -> Any:
-    """Whether gamma has a pole there."""
-    return (x <= 0) & (x == tnp.floor(x)) & (x > -math.inf)
+    """Whether gamma has a pole there. Subnormal numbers are 0, as in what is computed of them."""
+    tiny = tnp.abs(x) < tnp.finfo(x.dtype).tiny
+    return ((x <= 0) & (x == tnp.floor(x)) & (x > -math.inf)) | tiny
 
 
 def _alternating(n: Array) -> Any:
