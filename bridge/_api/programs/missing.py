@@ -6,7 +6,7 @@ One table; it is loaded when a name is not found.
 from __future__ import annotations
 
 _BESIDE = "beside the traced function"
-_DEVICES = "tracebridge.shard_map, which finds out by itself over which axes values vary"
+_DEVICES = "tracebridge.shard_map, which casts values where they meet others that vary more"
 _PRIMITIVES = "a primitive of your own, see tracebridge.extend.core"
 
 # Module -> (names, what to use). A name that ends with a star is the beginning of names.

@@ -208,9 +208,9 @@ def coo_matmat(mat: COO, B: Any, *, transpose: bool = False) -> Any:
      [1.]]
     """
     _checked("coo_matmat", mat, COO)
-    B = _operand("coo_matmat", mat, B, 2, transpose)
+    right = _operand("coo_matmat", mat, B, 2, transpose)
     arrays = mat.data, mat.row, mat.col
-    return coo_matmat_p.bind(*arrays, B, spinfo=_info(mat), transpose=bool(transpose))
+    return coo_matmat_p.bind(*arrays, right, spinfo=_info(mat), transpose=bool(transpose))
 
 
 @final
@@ -267,9 +267,9 @@ def csr_matmat(mat: CSR, B: Any, *, transpose: bool = False) -> Any:
      [1.]]
     """
     _checked("csr_matmat", mat, CSR)
-    B = _operand("csr_matmat", mat, B, 2, transpose)
+    right = _operand("csr_matmat", mat, B, 2, transpose)
     arrays = mat.data, mat.indices, mat.indptr
-    return csr_matmat_p.bind(*arrays, B, shape=mat.shape, transpose=bool(transpose))
+    return csr_matmat_p.bind(*arrays, right, shape=mat.shape, transpose=bool(transpose))
 
 
 @final

@@ -219,7 +219,7 @@ def _stack(app: Application, args: Sequence[Any]) -> Any:
     wide = (*shape[:axis], 1, *shape[axis:])
     compressed = all([isinstance(x, BCSR) for x in args])
     broadcast = bcsr_broadcast_in_dim if compressed else bcoo_broadcast_in_dim
-    parts = [broadcast(x, shape=wide, broadcast_dimensions=kept) for x in args]
+    parts: list[Any] = [broadcast(x, shape=wide, broadcast_dimensions=kept) for x in args]
     if compressed:
         return bcsr_concatenate(parts, dimension=axis)
     least = min([x.n_batch for x in parts]), min([x.n_dense for x in parts])

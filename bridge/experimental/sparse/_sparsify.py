@@ -189,7 +189,7 @@ def _step(app: Application, args: list[Any]) -> list[Any]:
 
 def _by_rules(app: Application, args: list[Any]) -> Any:
     """The result of an equation with a sparse operand that calls no program."""
-    primitive = app.primitive
+    primitive: Any = app.primitive
     why = f"sparsify: the operation {primitive.name} of {shown(args)}"
     whole = not any([type(x) is Region for x in args])
     rule = FORMATS.get(primitive) if whole else None

@@ -437,17 +437,6 @@ def alive():
     return [sum([type(o).__name__ == name for o in gc.get_objects()]) for name in names]
 
 
-@pytest.fixture
-def process_group(tmp_path):
-    """One process that talks to itself."""
-    distributed = torch.distributed
-    distributed.init_process_group(
-        "gloo", init_method=f"file://{tmp_path / 'rendezvous'}", rank=0, world_size=1
-    )
-    yield
-    distributed.destroy_process_group()
-
-
 # gloo warns when it cannot find out the host's name, and about its own deprecations.
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("view", [False, True], ids=["", "views"])

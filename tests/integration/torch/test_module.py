@@ -239,17 +239,6 @@ def test_compile_and_export():
     torch.testing.assert_close(program.module()(x), module(x))
 
 
-@pytest.fixture
-def process_group(tmp_path):
-    """One process that talks to itself."""
-    distributed = torch.distributed
-    distributed.init_process_group(
-        "gloo", init_method=f"file://{tmp_path / 'rendezvous'}", rank=0, world_size=1
-    )
-    yield
-    distributed.destroy_process_group()
-
-
 # gloo warns when it cannot find out the host's name, and about its own deprecations.
 @pytest.mark.filterwarnings("ignore")
 def test_distributed_data_parallel(process_group):

@@ -149,24 +149,19 @@ def test_functional_call():
 
 # gloo warns when it cannot find out the host's name, and about its own deprecations.
 @pytest.mark.filterwarnings("ignore")
-def test_distributed_data_parallel(tmp_path):
+def test_distributed_data_parallel(process_group):
     """DDP sends the state around; gradients are those without it."""
-    torch.distributed.init_process_group(
-        "gloo", init_method=f"file://{tmp_path / 'rendezvous'}", rank=0, world_size=1
+    del process_group
+    keyed = Module(
+        lambda p, s, x: (p * x, {"key": tb.random.split(s["key"])[0], "n": s["n"] + 1}),
+        tnp.ones(3),
+        state={"key": tb.random.key(0), "n": 0},
     )
-    try:
-        keyed = Module(
-            lambda p, s, x: (p * x, {"key": tb.random.split(s["key"])[0], "n": s["n"] + 1}),
-            tnp.ones(3),
-            state={"key": tb.random.key(0), "n": 0},
-        )
-        parallel = torch.nn.parallel.DistributedDataParallel(keyed)
-        for _ in range(2):
-            parallel(torch.ones(3)).sum().backward()
-        assert keyed.param.grad.tolist() == [2.0] * 3
-        assert int(keyed.n) == 2
-    finally:
-        torch.distributed.destroy_process_group()
+    parallel = torch.nn.parallel.DistributedDataParallel(keyed)
+    for _ in range(2):
+        parallel(torch.ones(3)).sum().backward()
+    assert keyed.param.grad.tolist() == [2.0] * 3
+    assert int(keyed.n) == 2
 
 
 def test_a_call_that_fails_changes_nothing():

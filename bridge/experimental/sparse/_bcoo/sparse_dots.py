@@ -75,8 +75,8 @@ class BcooSpdotGeneral(ByDefinition):
     ) -> tuple[Any, Any]:
         lhs = BCOO(operands[:2], **lhs_spinfo._asdict())
         rhs = BCOO(operands[2:], **rhs_spinfo._asdict())
-        dims = tuple([tuple(axes) for pair in dimension_numbers for axes in pair])
-        plan = _Plan(lhs, rhs, dims)
+        a, b, c, d = [tuple(axes) for pair in dimension_numbers for axes in pair]
+        plan = _Plan(lhs, rhs, (a, b, c, d))
         out = plan.product(plan.bound, preferred_element_type)
         if plan.most < plan.bound:
             out = bcoo_sum_duplicates(out, nse=plan.most)
@@ -94,10 +94,11 @@ class _Plan:
         n = _shared_batches(lhs, rhs, dims)
         lhs, rhs = [bcoo_update_layout(x, n_batch=n, n_dense=0) for x in (lhs, rhs)]
         self.batch = batch_sizes(lhs)
-        self.keys = tuple([
+        left, right = [
             tuple([a - n for a in (*batch, *contracting) if a >= n])
             for contracting, batch in ((dims[0], dims[2]), (dims[1], dims[3]))
-        ])  # fmt: skip
+        ]
+        self.keys = left, right
         self.n_shared = len(dims[2]) - n
         self.left, self.right = _prepared(lhs), _prepared(rhs)
         self.bound = _bound(self.left, self.right, *self.keys)
