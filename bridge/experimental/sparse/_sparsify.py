@@ -288,5 +288,5 @@ def _scan(app: Application, args: Sequence[Any]) -> list[Any]:
     return _values([*carry, *ys])
 
 
-_CONTROL = {while_p: _while, scan_p: _scan}
+_CONTROL: dict[Any, Callable[..., Any]] = {while_p: _while, scan_p: _scan}
 """Loops of which an operand is sparse."""
