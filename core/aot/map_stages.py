@@ -23,27 +23,17 @@ from tracebridge.core.runtime.calls.dispatch import to_array
 
 
 @final
-class _Whole:
-    """The results of a whole map, as a Jaxpr of it would give them."""
-
-    __slots__ = ("out_avals",)
-
-    def __init__(self, out_avals: Sequence[ShapedArray]) -> None:
-        self.out_avals = tuple(out_avals)
-
-
-@final
 class _TracedMap:
     """What stages want to know of a traced call."""
 
-    __slots__ = ("out_tree", "refs", "whole")
+    __slots__ = ("out_avals", "out_tree", "refs")
 
     def __init__(self, mapped: Mapped) -> None:
         self.refs = None  # mapped functions use none
         params = mapped.params
         self.out_tree = mapped.out_tree
         outs = zip(params["jaxpr"].out_avals, params["out_axes"], strict=True)
-        self.whole = _Whole([batched_aval(a, params["axis_size"], axis) for a, axis in outs])
+        self.out_avals = [batched_aval(a, params["axis_size"], axis) for a, axis in outs]
 
 
 @final

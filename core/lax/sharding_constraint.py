@@ -128,7 +128,7 @@ def with_sharding_constraint(x: object, shardings: object) -> Any:
 
     >>> import tracebridge as tb
     >>> import tracebridge.numpy as tnp
-    >>> mesh = tb.make_mesh((1,), ("x",))
+    >>> mesh = tb.make_mesh((1,), ("x",), tb.sharding.AxisType.Auto)
     >>> rows = tb.sharding.NamedSharding(mesh, tb.sharding.PartitionSpec("x"))
     >>> f = tb.jit(lambda x: tb.lax.with_sharding_constraint(x * 2, rows).sum())
     >>> print(f(tnp.ones((4, 2))))
