@@ -204,8 +204,8 @@ def polynomials() -> list[Case]:
     names = [f"special_{name}" for name in POLYNOMIALS]
     return [
         *[case(name, x, n) for name in names],
-        *[case(f"{name}.n_scalar", x, 4) for name in names[::5]],
-        *[case(f"{name}.x_scalar", 0.5, n) for name in names[::5]],
+        *[case(f"{name}.n_scalar", x, 4) for name in names],
+        *[case(f"{name}.x_scalar", 0.5, n) for name in names],
         case(names[0], x, n * 1.4),
         case(names[0], n, n),
         case(names[0], x[:0], n[0]),
