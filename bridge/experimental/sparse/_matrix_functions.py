@@ -178,16 +178,21 @@ def coo_matvec(mat: COO, v: Any, transpose: bool = False) -> Any:
     return coo_matvec_p.bind(*arrays, v, spinfo=_info(mat), transpose=bool(transpose))
 
 
-@final
-class CooMatvec(ByDefinition):
-    """Data, rows, columns, and a vector -> the product."""
+class _CooProduct(ByDefinition):
+    """Data, rows, columns, and what they are multiplied with."""
 
-    name = "coo_matvec"
     cost = Cost.CONTRACTION
 
     def define(self, *operands: Any, spinfo: SparseInfo, transpose: bool) -> Any:
         *arrays, other = operands
         return _product(_coo(arrays, spinfo), other, transpose)
+
+
+@final
+class CooMatvec(_CooProduct):
+    """Data, rows, columns, and a vector -> the product."""
+
+    name = "coo_matvec"
 
 
 coo_matvec_p = CooMatvec()
@@ -214,15 +219,10 @@ def coo_matmat(mat: COO, B: Any, *, transpose: bool = False) -> Any:
 
 
 @final
-class CooMatmat(ByDefinition):
+class CooMatmat(_CooProduct):
     """Data, rows, columns, and a dense matrix -> the product."""
 
     name = "coo_matmat"
-    cost = Cost.CONTRACTION
-
-    def define(self, *operands: Any, spinfo: SparseInfo, transpose: bool) -> Any:
-        *arrays, other = operands
-        return _product(_coo(arrays, spinfo), other, transpose)
 
 
 coo_matmat_p = CooMatmat()
@@ -242,16 +242,21 @@ def csr_matvec(mat: CSR, v: Any, transpose: bool = False) -> Any:
     return csr_matvec_p.bind(*arrays, v, shape=mat.shape, transpose=bool(transpose))
 
 
-@final
-class CsrMatvec(ByDefinition):
-    """Data, columns, ends of rows, and a vector -> the product."""
+class _CsrProduct(ByDefinition):
+    """Data, columns, starts of rows, and what they are multiplied with."""
 
-    name = "csr_matvec"
     cost = Cost.CONTRACTION
 
     def define(self, *operands: Any, shape: Shape, transpose: bool) -> Any:
         *arrays, other = operands
         return _product(CSR(arrays, shape=shape), other, transpose)
+
+
+@final
+class CsrMatvec(_CsrProduct):
+    """Data, columns, ends of rows, and a vector -> the product."""
+
+    name = "csr_matvec"
 
 
 csr_matvec_p = CsrMatvec()
@@ -273,15 +278,10 @@ def csr_matmat(mat: CSR, B: Any, *, transpose: bool = False) -> Any:
 
 
 @final
-class CsrMatmat(ByDefinition):
+class CsrMatmat(_CsrProduct):
     """Data, columns, ends of rows, and a dense matrix -> the product."""
 
     name = "csr_matmat"
-    cost = Cost.CONTRACTION
-
-    def define(self, *operands: Any, shape: Shape, transpose: bool) -> Any:
-        *arrays, other = operands
-        return _product(CSR(arrays, shape=shape), other, transpose)
 
 
 csr_matmat_p = CsrMatmat()

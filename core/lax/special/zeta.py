@@ -26,6 +26,7 @@ from tracebridge.core.dtypes.finfo import finfo
 from tracebridge.core.errors.transform_errors import MissingRuleError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.cost import Cost
+from tracebridge.core.lax.elementwise.cpu_lowerings import horner
 from tracebridge.core.lax.families import BinaryElementwise, operands
 
 if TYPE_CHECKING:
@@ -43,15 +44,8 @@ _BERNOULLI = (
 )  # fmt: skip
 # Of Euler and Maclaurin's sum, and of the logarithm of Stirling's.
 _TAIL = [b / math.factorial(2 * k) for k, b in enumerate(_BERNOULLI, 1)]
-_STIRLING = [b / (2 * k * (2 * k - 1)) for k, b in enumerate(_BERNOULLI[:8], 1)]
+_STIRLING = [b / (2 * k * (2 * k - 1)) for k, b in enumerate(_BERNOULLI[:8], 1)][::-1]
 _STIRLING_FROM = 10.0
-
-
-def _polynomial(x: Value, coefficients: Sequence[float]) -> Any:
-    total: Any = lax.full_like(x, coefficients[-1])
-    for c in coefficients[-2::-1]:
-        total = lax.add(lax.mul(total, x), c)
-    return total
 
 
 def _term(k: Value, s: Value, q: Value) -> Any:
@@ -124,7 +118,7 @@ def _of_positive_by_factorial(total: Value, weight: Value, s: Value, q: Value) -
     large = lax.ge(s, _STIRLING_FROM)
     s_ = lax.select(large, s, lax.full_like(s, _STIRLING_FROM))
     inverse = lax.div(1.0, s_)
-    rest = lax.exp(lax.mul(inverse, _polynomial(lax.mul(inverse, inverse), _STIRLING)))
+    rest = lax.exp(lax.mul(inverse, horner(lax.mul(inverse, inverse), _STIRLING)))
     stirling = lax.mul(lax.mul(lax.sqrt(inverse), rest), math.sqrt(2.0 * math.pi))
     # Halves again; (s / (e q))**s in parts whose errors do not grow with s.
     half = lax.mul(s, 0.5)
