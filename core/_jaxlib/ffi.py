@@ -32,6 +32,12 @@ Programs with such a call cannot be serialized: XLA takes its thunk for one of a
 reads memory that is not its own (jaxlib 0.10.2).
 """
 
+ROW_KERNEL = "tracebridge_rows_"
+"""What the names of kernels begin with that this process has compiled (``core/rows``).
+
+Another process does not know them: programs that call one are compiled there, not loaded.
+"""
+
 UNTYPED, TYPED = 0, 1
 """Versions of the FFI: the old one without types, and XLA's typed FFI."""
 
@@ -114,6 +120,12 @@ def register_as_batch_partitionable(name: str) -> None:
 def register_type(name: str, type_id: Any, platform: str = "cpu") -> None:
     """Register a type id that typed FFI handlers use."""
     xla_client.register_custom_type(name, type_id, platform=platform)
+
+
+def register_row_kernel(name: str, address: int) -> None:
+    """Register machine code of this process as a target of the CPU."""
+    capsule = make_capsule(ctypes.c_void_p(address))
+    xla_client.register_custom_call_target(name, capsule, platform="cpu", api_version=TYPED)
 
 
 def make_capsule(function: Any) -> Any:

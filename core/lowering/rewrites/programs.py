@@ -52,6 +52,7 @@ from tracebridge.core.lowering.rewrites.factors import (
 from tracebridge.core.lowering.rewrites.guarded import guarded_p
 from tracebridge.core.lowering.rewrites.own_copies import OwnCopy, may_have_copy
 from tracebridge.core.lowering.rewrites.picks import Pick, may_be_pick
+from tracebridge.core.lowering.rewrites.rows import with_row_kernels
 from tracebridge.core.lowering.rewrites.shared_products import with_shared_products
 from tracebridge.core.lowering.rewrites.spikes import SpikeSum, is_comparison
 from tracebridge.core.lowering.rewrites.waves import with_guarded_waves
@@ -89,6 +90,7 @@ def rewritten(jaxpr: Jaxpr) -> Jaxpr:
     if "rewritten" not in jaxpr.cache:
         found = {app.primitive for app, _ in jaxpr.equations}
         new = _with_picks(jaxpr) if lax.gather_p in found else None
+        new = with_row_kernels(new or jaxpr) or new
         if lax.reduce_sum_p in found:
             new = with_shared_products(new or jaxpr) or new
         if new is not None or not found.isdisjoint(_REWRITES):

@@ -1,0 +1,393 @@
+"""Equations over the rows of large arrays that become one kernel (``core/rows``).
+
+A group is elementwise equations on arrays of one shape (the frame), broadcasts to it, reductions along its
+last axis, what is made of their results, and sums over all other axes. XLA would make a pass over the
+arrays for each reduction; a kernel reads them once. Microseconds with jaxlib 0.10.2 on two cores, as it
+was and with kernels:
+
+TABLE
+
+Nothing in a group may depend on a member through an equation outside. So one scan over the program, in
+which each value knows the groups that it depends on, finds all groups; a value that would close a circle
+begins the next one. Parts of a group that share no value are kernels of their own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+
+from tracebridge.core import lax
+from tracebridge.core.interpreters.graph import Graph
+from tracebridge.core.interpreters.staging import stage
+from tracebridge.core.ir.debug_info import NO_DEBUG_INFO
+from tracebridge.core.ir.values import Literal
+from tracebridge.core.lax.families import Elementwise
+from tracebridge.core.lax.reduce.exp_sums import by_largest, shifted_exp_sum_p
+from tracebridge.core.lowering.rewrites.producers import GIVEN, producers
+from tracebridge.core.rows.frame import REDUCTIONS, can_be_read, is_rows_shape
+from tracebridge.core.rows.functions import handles
+from tracebridge.core.rows.machine import is_there
+from tracebridge.core.rows.row_kernel import row_kernel_p
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.application import Application
+    from tracebridge.core.ir.aval import ShapedArray
+    from tracebridge.core.ir.jaxpr import Jaxpr
+
+_LEAST = 1 << 15  # elements of the frame: less is done before a kernel is called
+_SHORTEST, _LONGEST = 16, 1 << 13  # rows
+_MOST_EQUATIONS = 128
+_MOST_ARRAYS = 24  # that a kernel reads and writes at the same time
+
+_COPIES = frozenset({lax.broadcast_in_dim_p, lax.reshape_p, lax.squeeze_p, lax.iota_p})
+_RESHAPES = frozenset({lax.reshape_p, lax.squeeze_p})
+_FLOAT = np.dtype(np.float32)
+
+
+def with_row_kernels(jaxpr: Jaxpr) -> Jaxpr | None:
+    """``jaxpr`` with kernels over rows; None if there are none."""
+    if not is_there() or not _frames(jaxpr):
+        return None
+    flat = _flat(jaxpr)
+    return _Groups(flat, _frames(flat)).result()
+
+
+def _frames(jaxpr: Jaxpr) -> set[tuple[int, ...]]:
+    """The shapes of large arrays that are reduced along their last axis, in called functions too."""
+    found: set[tuple[int, ...]] = set()
+    for app, _ in jaxpr.equations:
+        called = app.primitive.computes
+        if called is not None:
+            found |= _frames(app.params[called])
+        elif app.primitive in REDUCTIONS or app.primitive is shifted_exp_sum_p:
+            (aval,) = app.avals
+            if tuple(app.params["axes"]) == (aval.ndim - 1,) and _is_frame(aval):
+                found.add(aval.shape)
+    return found
+
+
+def _is_frame(aval: ShapedArray) -> bool:
+    shape = aval.shape
+    if aval.dtype != _FLOAT or aval.ndim < 2 or not all([type(n) is int for n in shape]):
+        return False
+    return _SHORTEST <= shape[-1] <= _LONGEST and math.prod(shape) >= _LEAST
+
+
+def _flat(jaxpr: Jaxpr) -> Jaxpr:
+    """The program without calls of functions with derivatives of their own, and shifts chosen."""
+    opaque = [app.primitive.computes or app.primitive is shifted_exp_sum_p for app, _ in jaxpr.equations]
+    if not any(opaque):
+        return jaxpr
+    graph = Graph()
+    inputs = graph.inputs(jaxpr.in_avals)
+    numbers = [*inputs, *[graph.constant(c) for c in jaxpr.consts]]
+    for k, (app, idx) in enumerate(jaxpr.equations):
+        source = jaxpr.sources[k] if jaxpr.sources else None
+        args, called = [numbers[i] for i in idx], app.primitive.computes
+        if called is not None:
+            numbers.extend(graph.inline(_flat(app.params[called]), args, source))
+        elif app.primitive is shifted_exp_sum_p and _is_frame(app.avals[0]):
+            numbers.extend(graph.inline(_largest(app), args, source))
+        else:
+            first = graph.add(app, args, source)
+            numbers.extend(range(first, first + len(app.outs)))
+    return graph.program(inputs, [numbers[i] for i in jaxpr.outs], jaxpr.debug)
+
+
+def _largest(app: Application) -> Jaxpr:
+    return stage(lambda x: list(by_largest(x, **app.params)), app.avals, locate=False)
+
+
+@final
+class _Groups:
+    """One program while its groups are found; variables and equations are those of the Jaxpr."""
+
+    def __init__(self, jaxpr: Jaxpr, frames: set[tuple[int, ...]]) -> None:
+        self.jaxpr, self.frames = jaxpr, frames
+        self.made_by, self.first = producers(jaxpr)
+        self.avals = jaxpr.variable_avals()
+        self.group_of: dict[int, int] = {}
+        """Of member equations."""
+        self.current: dict[tuple[int, ...], int] = {}
+        self.frame_of: list[tuple[int, ...]] = []
+        self.needs: list[set[int]] = []
+        """Of each group: those that it depends on."""
+        self.depends: list[frozenset[int]] = []
+        """Of each equation outside: the groups that it depends on; of members nothing."""
+        for k in range(len(jaxpr.equations)):
+            self._place(k)
+        self.kernels = [c for c in self._components() if self._pays(c)]
+
+    # finding groups
+
+    def _place(self, k: int) -> None:
+        app, args = self.jaxpr.equations[k]
+        frame = self._frame_for(app, args)
+        if frame is not None:
+            new = len(self.frame_of)
+            group = self.current.get(frame, new)
+            if group != new and self._reaches(args, group):
+                group = new
+            if self._joins(app, args, frame, group):
+                if group == new:
+                    self.frame_of.append(frame)
+                    self.needs.append(set())
+                    self.current[frame] = new
+                self.group_of[k] = group
+                self.needs[group] |= self._outside_of(args, group)
+                self.depends.append(frozenset())
+                return
+        self.depends.append(frozenset(self._outside_of(args, None)))
+
+    def _frame_for(self, app: Application, args: Sequence[int]) -> tuple[int, ...] | None:
+        """The frame that an equation may belong to, by its shapes."""
+        if app.multiple or app.effects or app.out.vma or app.primitive.has_rules_of_users:
+            return None
+        for aval in (*app.avals, app.out):
+            if aval.shape in self.frames:
+                return aval.shape
+        for a in args:
+            group = self._group(a)
+            if group is not None and is_rows_shape(app.out.shape, self.frame_of[group]):
+                return self.frame_of[group]
+        return None
+
+    def _group(self, variable: int) -> int | None:
+        k = self.made_by[variable]
+        return None if k == GIVEN else self.group_of.get(k)
+
+    def _outside_of(self, args: Sequence[int], group: int | None) -> set[int]:
+        """The groups that these variables depend on without being members of ``group``."""
+        found: set[int] = set()
+        for a in args:
+            k = self.made_by[a]
+            if k != GIVEN:
+                own = self.group_of.get(k)
+                if own is None:
+                    found |= self.depends[k]
+                elif own != group:
+                    found.add(own)
+        return found
+
+    def _reaches(self, args: Sequence[int], group: int) -> bool:
+        """Whether operands depend on a group by something that is not in it."""
+        todo = list(self._outside_of(args, group))
+        seen = set(todo)
+        while todo:
+            n = todo.pop()
+            if n == group:
+                return True
+            new = self.needs[n] - seen
+            seen |= new
+            todo.extend(new)
+        return False
+
+    def _joins(self, app: Application, args: Sequence[int], frame: tuple[int, ...], group: int) -> bool:
+        """Whether an equation can be in a group."""
+        primitive, out, n = app.primitive, app.out, len(frame)
+        rows = [self._group(a) == group and self.avals[a].shape != frame for a in args]
+        if primitive in REDUCTIONS:
+            return self._can_reduce(app, n) and app.avals[0].shape == frame
+        if primitive is lax.broadcast_in_dim_p:
+            return self._can_broadcast(app, frame, rows[0])
+        if primitive in _RESHAPES:
+            return rows[0] and is_rows_shape(out.shape, frame)
+        if primitive is lax.iota_p:
+            return out.shape == frame and out.dtype == np.int32
+        if not isinstance(primitive, Elementwise) or not is_handled(app):
+            return False
+        shapes = [a.shape for a in app.avals if a.ndim]
+        if any([s != out.shape for s in shapes]):
+            return False
+        return out.shape == frame or (any(rows) and is_rows_shape(out.shape, frame))
+
+    def _can_reduce(self, app: Application, n: int) -> bool:
+        axes = tuple(app.params["axes"])
+        if app.out.dtype != _FLOAT or len(app.params) > 1:
+            return False
+        is_columns = app.primitive is lax.reduce_sum_p and sorted(axes) == list(range(n - 1))
+        return axes == (n - 1,) or is_columns
+
+    def _can_broadcast(self, app: Application, frame: tuple[int, ...], is_rows: bool) -> bool:
+        axes, (aval,), shape = app.params["broadcast_dimensions"], app.avals, app.out.shape
+        if not handles("select_n", {}, [np.dtype(bool), aval.dtype, aval.dtype], aval.dtype):
+            return False
+        if is_rows:
+            kept = list(axes)[: len(frame) - 1] == list(range(len(frame) - 1))
+            return kept and (shape == frame or is_rows_shape(shape, frame))
+        return shape == frame and can_be_read(aval, axes, frame)
+
+    # kernels
+
+    def _components(self) -> list[list[int]]:
+        """The members of groups that are connected by values, in the order of the program."""
+        parent = {k: k for k in self.group_of}
+
+        def root(k: int) -> int:
+            while parent[k] != k:
+                parent[k] = parent[parent[k]]
+                k = parent[k]
+            return k
+
+        for k, group in self.group_of.items():
+            for a in self.jaxpr.equations[k][1]:
+                if self._group(a) == group:
+                    parent[root(k)] = root(self.made_by[a])
+        found: dict[int, list[int]] = {}
+        for k in sorted(self.group_of):
+            found.setdefault(root(k), []).append(k)
+        return list(found.values())
+
+    def _pays(self, members: Sequence[int]) -> bool:
+        """Whether a kernel saves passes over memory: a row is read again after a reduction."""
+        frame = self.frame_of[self.group_of[members[0]]]
+        apps = [self.jaxpr.equations[k][0] for k in members]
+        reductions = [app for app in apps if app.primitive in REDUCTIONS]
+        along = [app for app in reductions if tuple(app.params["axes"]) == (len(frame) - 1,)]
+        if not along or len(members) > _MOST_EQUATIONS:
+            return False
+        inside = set(members)
+        again = any(
+            [
+                app.primitive is lax.broadcast_in_dim_p and self.made_by[args[0]] in inside
+                for app, args in [self.jaxpr.equations[k] for k in members]
+            ]
+        )
+        return again or len(reductions) > 1
+
+    def result(self) -> Jaxpr | None:
+        """The program with its kernels, if it has any."""
+        found = [_Kernel(self, members) for members in self.kernels]
+        kernels = {kernel.members[-1]: kernel for kernel in found if kernel.is_small}
+        if not kernels:
+            return None
+        return _Writer(self, kernels).program()
+
+
+def is_handled(app: Application) -> bool:
+    """Whether kernels can compute an elementwise equation."""
+    dtypes = [a.dtype for a in app.avals]
+    return handles(app.primitive.name, app.params, dtypes, app.out.dtype)
+
+
+@final
+class _Kernel:
+    """The equations of a kernel, what they read, and what of theirs others read."""
+
+    def __init__(self, groups: _Groups, members: Sequence[int]) -> None:
+        jaxpr = groups.jaxpr
+        self.frame = groups.frame_of[groups.group_of[members[0]]]
+        inside = set(members)
+        self.copied: list[int] = []
+        """Members that are made outside as well: they only copy."""
+        read = set(jaxpr.outs)
+        for k, (_, args) in enumerate(jaxpr.equations):
+            if k not in inside:
+                read.update(args)
+        for k in reversed(members):
+            if groups.first[k] in read and jaxpr.equations[k][0].primitive in _COPIES:
+                read.update(jaxpr.equations[k][1])
+                self.copied.insert(0, k)
+        made = {groups.first[k]: k for k in members if k not in self.copied}
+        self.results = [v for v in made if v in read]
+        self.members = self._needed(groups, members)
+        self.unread = inside.difference(self.members, self.copied)
+        operands = dict.fromkeys([a for k in self.members for a in jaxpr.equations[k][1]])
+        own = {groups.first[k] for k in self.members}
+        self.operands = [a for a in operands if a not in own and not _is_number(groups, a)]
+
+    @property
+    def is_small(self) -> bool:
+        return bool(self.results) and len(self.operands) + len(self.results) <= _MOST_ARRAYS
+
+    def _needed(self, groups: _Groups, members: Sequence[int]) -> list[int]:
+        needed, kept = set(self.results), []
+        for k in reversed(members):
+            if groups.first[k] in needed:
+                needed.update(groups.jaxpr.equations[k][1])
+                kept.append(k)
+        return kept[::-1]
+
+    def program(self, groups: _Groups) -> Jaxpr:
+        """The equations from the operands to the results."""
+        jaxpr, graph = groups.jaxpr, Graph()
+        inputs = graph.inputs([groups.avals[a] for a in self.operands])
+        numbers = dict(zip(self.operands, inputs, strict=True))
+        for k in self.members:
+            app, args = jaxpr.equations[k]
+            for a in args:
+                if a not in numbers:
+                    numbers[a] = graph.constant(jaxpr.consts[a - jaxpr.n_in])
+            numbers[groups.first[k]] = graph.add(app, [numbers[a] for a in args])
+        program = graph.program(inputs, [numbers[v] for v in self.results], NO_DEBUG_INFO)
+        program.cache["rewritten"] = None
+        return program
+
+
+def _is_number(groups: _Groups, v: int) -> bool:
+    """Whether a variable is a number that stands in the program."""
+    i = v - groups.jaxpr.n_in
+    consts = groups.jaxpr.consts
+    return 0 <= i < len(consts) and isinstance(consts[i], Literal) and not consts[i].aval.ndim
+
+
+@final
+class _Writer:
+    """Writes the program anew: kernels stand where their last member was, or where they can run."""
+
+    def __init__(self, groups: _Groups, kernels: dict[int, _Kernel]) -> None:
+        self.groups, self.kernels = groups, kernels
+        self.inside = {k for kernel in kernels.values() for k in kernel.members}
+        self.inside -= {k for kernel in kernels.values() for k in kernel.copied}
+        self.unread = {k for kernel in kernels.values() for k in kernel.unread}
+        self.graph = Graph()
+        self.numbers: dict[int, int] = {}
+
+    def program(self) -> Jaxpr:
+        jaxpr, graph = self.groups.jaxpr, self.graph
+        inputs = graph.inputs(jaxpr.in_avals)
+        given = [*inputs, *[graph.constant(c) for c in jaxpr.consts]]
+        self.numbers.update(enumerate(given))
+        waiting: list[int] = []
+        for k in range(len(jaxpr.equations)):
+            waiting = self._run([*waiting, k])
+        assert not waiting
+        outs = [self.numbers[v] for v in jaxpr.outs]
+        return graph.program(inputs, outs, jaxpr.debug)
+
+    def _run(self, equations: Iterable[int]) -> list[int]:
+        """Write what can run, in order; the rest."""
+        waiting = list(equations)
+        while True:
+            left = [k for k in waiting if not self._emit(k)]
+            if len(left) == len(waiting) or not left:
+                return left
+            waiting = left
+
+    def _emit(self, k: int) -> bool:
+        """Write an equation or the kernel that ends with it, if all is there that it reads."""
+        kernel = self.kernels.get(k)
+        if kernel is None:
+            return k in self.inside or k in self.unread or self._emit_plain(k)
+        if any([a not in self.numbers for a in kernel.operands]):
+            return False
+        program = kernel.program(self.groups)
+        params = {"program": program, "frame": kernel.frame}
+        args = [self.numbers[a] for a in kernel.operands]
+        first = self.graph.add_bound(row_kernel_p, args, params)
+        self.numbers.update({v: first + i for i, v in enumerate(kernel.results)})
+        return True
+
+    def _emit_plain(self, k: int) -> bool:
+        app, args = self.groups.jaxpr.equations[k]
+        if any([a not in self.numbers for a in args]):
+            return False
+        sources = self.groups.jaxpr.sources
+        first = self.graph.add(app, [self.numbers[a] for a in args], sources[k] if sources else None)
+        start = self.groups.first[k]
+        self.numbers.update({start + i: first + i for i in range(len(app.outs))})
+        return True

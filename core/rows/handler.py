@@ -1,0 +1,315 @@
+"""The interface of a kernel for XLA: a handler of its typed FFI, written as LLVM's text.
+
+Places in the structs are those of XLA's C header (``xla/ffi/api/c_api.h``, version 0.x, which comes with
+jaxlib). Rows are done in blocks, whose number depends on the shape only, so results do not depend on the
+number of threads. The caller takes blocks like all threads of XLA's pool that come to help, and waits
+only for those that have begun: it ends even if the whole pool waits in such calls.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracebridge.core.rows.frame import RowProgram
+
+ENTRY = "handler"
+_BLOCK = 1 << 14  # elements: some microseconds of work
+_MOST_BLOCKS = 64
+
+# bytes from the beginning of the structs
+_FRAME_EXTENSION, _FRAME_API, _FRAME_CONTEXT, _FRAME_ARGS, _FRAME_RESULTS = 8, 16, 24, 72, 112
+_EXTENSION_TYPE, _EXTENSION_METADATA = 8, 24
+_METADATA_MAJOR, _METADATA_TRAITS = 24, 32  # the minor version follows the major one
+_API_SIZE, _API_MAJOR, _API_DESTROY, _API_SCHEDULE, _API_THREADS = 0, 32, 64, 136, 144
+_BUFFER_DATA = 24
+
+# of our own state: counters in cache lines of their own, then pointers
+_STATE_NEXT, _STATE_DONE, _STATE_USERS, _STATE_COLUMNS, _STATE_BUFFERS = 0, 64, 128, 192, 256
+
+_SHARED = f"""
+declare ptr @malloc(i64)
+declare void @free(ptr)
+declare i32 @sched_yield()
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+
+define internal void @work(ptr %state) {{
+entry:
+  %done = getelementptr i8, ptr %state, i64 {_STATE_DONE}
+  %buffers = getelementptr i8, ptr %state, i64 {_STATE_BUFFERS}
+  %at = getelementptr i8, ptr %state, i64 {_STATE_COLUMNS}
+  %columns = load ptr, ptr %at
+  br label %take
+take:
+  %b = atomicrmw add ptr %state, i64 1 monotonic
+  %is_block = icmp ult i64 %b, @BLOCKS@
+  br i1 %is_block, label %run, label %end
+run:
+  call void @block(ptr %buffers, i64 %b, ptr %columns)
+  %before = atomicrmw add ptr %done, i64 1 release
+  br label %take
+end:
+  ret void
+}}
+
+define internal void @leave(ptr %state) {{
+entry:
+  %users = getelementptr i8, ptr %state, i64 {_STATE_USERS}
+  %before = atomicrmw sub ptr %users, i64 1 acq_rel
+  %last = icmp eq i64 %before, 1
+  br i1 %last, label %drop, label %end
+drop:
+  call void @free(ptr %state)
+  br label %end
+end:
+  ret void
+}}
+
+define internal void @help(ptr %state) {{
+entry:
+  call void @work(ptr %state)
+  call void @leave(ptr %state)
+  ret void
+}}
+
+define internal i64 @threads(ptr %api, ptr %context) {{
+entry:
+  %n = alloca i64
+  store i64 1, ptr %n
+  %args = alloca [4 x i64]
+  store i64 32, ptr %args
+  %extension = getelementptr i64, ptr %args, i64 1
+  store i64 0, ptr %extension
+  %for = getelementptr i64, ptr %args, i64 2
+  store ptr %context, ptr %for
+  %to = getelementptr i64, ptr %args, i64 3
+  store ptr %n, ptr %to
+  %at = getelementptr i8, ptr %api, i64 {_API_THREADS}
+  %function = load ptr, ptr %at
+  %error = call ptr %function(ptr %args)
+  call void @forget(ptr %api, ptr %error)
+  %found = load i64, ptr %n
+  ret i64 %found
+}}
+
+define internal i1 @schedule(ptr %api, ptr %context, ptr %state) {{
+entry:
+  %args = alloca [5 x i64]
+  store i64 40, ptr %args
+  %extension = getelementptr i64, ptr %args, i64 1
+  store i64 0, ptr %extension
+  %for = getelementptr i64, ptr %args, i64 2
+  store ptr %context, ptr %for
+  %task = getelementptr i64, ptr %args, i64 3
+  store ptr @help, ptr %task
+  %data = getelementptr i64, ptr %args, i64 4
+  store ptr %state, ptr %data
+  %at = getelementptr i8, ptr %api, i64 {_API_SCHEDULE}
+  %function = load ptr, ptr %at
+  %error = call ptr %function(ptr %args)
+  call void @forget(ptr %api, ptr %error)
+  %good = icmp eq ptr %error, null
+  ret i1 %good
+}}
+
+define internal void @forget(ptr %api, ptr %error) {{
+entry:
+  %none = icmp eq ptr %error, null
+  br i1 %none, label %end, label %destroy
+destroy:
+  %args = alloca [3 x i64]
+  store i64 24, ptr %args
+  %extension = getelementptr i64, ptr %args, i64 1
+  store i64 0, ptr %extension
+  %what = getelementptr i64, ptr %args, i64 2
+  store ptr %error, ptr %what
+  %at = getelementptr i8, ptr %api, i64 {_API_DESTROY}
+  %function = load ptr, ptr %at
+  call void %function(ptr %args)
+  br label %end
+end:
+  ret void
+}}
+
+define internal void @describe(ptr %api, ptr %extension) {{
+entry:
+  %at = getelementptr i8, ptr %extension, i64 {_EXTENSION_METADATA}
+  %metadata = load ptr, ptr %at
+  %version = getelementptr i8, ptr %api, i64 {_API_MAJOR}
+  %both = load i64, ptr %version
+  %to = getelementptr i8, ptr %metadata, i64 {_METADATA_MAJOR}
+  store i64 %both, ptr %to
+  %traits = getelementptr i8, ptr %metadata, i64 {_METADATA_TRAITS}
+  store i32 0, ptr %traits
+  ret void
+}}
+"""
+
+
+def module_text(program: RowProgram, rows: str) -> str:
+    """The whole module of a kernel, whose function ``@rows`` is the text ``rows``."""
+    n_blocks, per_block = blocks_of(program.n_rows, program.length)
+    n_in = len(program.jaxpr.in_avals)
+    columns = [k for k, r in enumerate(program.results) if r.kind == "columns"]
+    shared = _SHARED.replace("@BLOCKS@", str(n_blocks))
+    parts = [rows, _block(program, per_block, n_in, len(columns)), shared]
+    parts += [_sums(program, columns, n_blocks, n_in), _handler(program, n_in, n_blocks, columns)]
+    return "\n".join(parts)
+
+
+def blocks_of(n_rows: int, length: int) -> tuple[int, int]:
+    """The number of blocks, and of rows in each."""
+    n_blocks = max(1, min(_MOST_BLOCKS, n_rows, n_rows * length // _BLOCK))
+    per_block = -(-n_rows // n_blocks)
+    return -(-n_rows // per_block), per_block
+
+
+def _block(program: RowProgram, per_block: int, n_in: int, n_columns: int) -> str:
+    """``@block``: the rows of one block, with its part of the sums of columns."""
+    n = n_in + len(program.results)
+    size = 4 * n_columns * program.length
+    lines = ["define internal void @block(ptr %buffers, i64 %b, ptr %columns) {", "entry:"]
+    given: list[str] = []
+    for i in range(n):
+        name = f"%in{i}" if i < n_in else f"%out{i - n_in}"
+        lines += [f"{name}.at = getelementptr ptr, ptr %buffers, i64 {i}"]
+        lines += [f"{name} = load ptr, ptr {name}.at"]
+        given.append(f"ptr {name}")
+    lines += [
+        f"%from = mul nuw nsw i64 %b, {per_block}",
+        f"%full = add nuw nsw i64 %from, {per_block}",
+        f"%over = icmp ugt i64 %full, {program.n_rows}",
+        f"%to = select i1 %over, i64 {program.n_rows}, i64 %full",
+        f"%first = mul nuw nsw i64 %b, {size}",
+        "%mine = getelementptr i8, ptr %columns, i64 %first",
+    ]
+    if n_columns:
+        lines += [f"call void @llvm.memset.p0.i64(ptr %mine, i8 0, i64 {size}, i1 false)"]
+    given += ["i64 %from", "i64 %to", "ptr %mine"]
+    return "\n".join([*lines, f"call void @rows({', '.join(given)})", "ret void", "}"])
+
+
+def _sums(program: RowProgram, columns: Sequence[int], n_blocks: int, n_in: int) -> str:
+    """``@sums``: the sums of columns from those of all blocks."""
+    length, step = program.length, len(columns) * program.length
+    lines = ["define internal void @sums(ptr %buffers, ptr %columns) {", "entry:"]
+    for c, k in enumerate(columns):
+        p = f"%c{c}"
+        lines += [
+            f"{p}.at = getelementptr ptr, ptr %buffers, i64 {n_in + k}",
+            f"{p}.out = load ptr, ptr {p}.at",
+            f"br label {p}.begin", f"c{c}.begin:", f"br label {p}.column", f"c{c}.column:",
+            f"{p}.j = phi i64 [0, {p}.begin], [{p}.next, {p}.stored]",
+            f"{p}.first = add nuw nsw i64 {p}.j, {c * length}",
+            f"br label {p}.block", f"c{c}.block:",
+            f"{p}.b = phi i64 [0, {p}.column], [{p}.following, {p}.block]",
+            f"{p}.total = phi float [-0.0, {p}.column], [{p}.sum, {p}.block]",
+            f"{p}.shift = mul nuw nsw i64 {p}.b, {step}",
+            f"{p}.place = add nuw nsw i64 {p}.first, {p}.shift",
+            f"{p}.from = getelementptr float, ptr %columns, i64 {p}.place",
+            f"{p}.part = load float, ptr {p}.from",
+            f"{p}.sum = fadd float {p}.total, {p}.part",
+            f"{p}.following = add nuw nsw i64 {p}.b, 1",
+            f"{p}.more = icmp ult i64 {p}.following, {n_blocks}",
+            f"br i1 {p}.more, label {p}.block, label {p}.stored", f"c{c}.stored:",
+            f"{p}.to = getelementptr float, ptr {p}.out, i64 {p}.j",
+            f"store float {p}.sum, ptr {p}.to",
+            f"{p}.next = add nuw nsw i64 {p}.j, 1",
+            f"{p}.again = icmp ult i64 {p}.next, {length}",
+            f"br i1 {p}.again, label {p}.column, label {p}.end", f"c{c}.end:",
+        ]  # fmt: skip
+    return "\n".join([*lines, "ret void", "}"])
+
+
+def _handler(program: RowProgram, n_in: int, n_blocks: int, columns: Sequence[int]) -> str:
+    n = n_in + len(program.results)
+    lines = [
+        f"define ptr @{ENTRY}(ptr %frame) {{",
+        "entry:",
+        f"%extension.at = getelementptr i8, ptr %frame, i64 {_FRAME_EXTENSION}",
+        f"%api.at = getelementptr i8, ptr %frame, i64 {_FRAME_API}",
+        f"%context.at = getelementptr i8, ptr %frame, i64 {_FRAME_CONTEXT}",
+        "%extension = load ptr, ptr %extension.at",
+        "%api = load ptr, ptr %api.at",
+        "%context = load ptr, ptr %context.at",
+        "%is_call = icmp eq ptr %extension, null",
+        "br i1 %is_call, label %call, label %ask",
+        "ask:",
+        f"%type.at = getelementptr i8, ptr %extension, i64 {_EXTENSION_TYPE}",
+        "%type = load i32, ptr %type.at",
+        "%is_question = icmp eq i32 %type, 1",
+        "br i1 %is_question, label %answer, label %call",
+        "answer:",
+        "call void @describe(ptr %api, ptr %extension)",
+        "ret ptr null",
+        "call:",
+        f"%state = call ptr @malloc(i64 {_STATE_BUFFERS + 8 * n})",
+        f"%buffers = getelementptr i8, ptr %state, i64 {_STATE_BUFFERS}",
+        f"%args.at = getelementptr i8, ptr %frame, i64 {_FRAME_ARGS}",
+        f"%results.at = getelementptr i8, ptr %frame, i64 {_FRAME_RESULTS}",
+        "%args = load ptr, ptr %args.at",
+        "%results = load ptr, ptr %results.at",
+    ]
+    for i in range(n):
+        base, k = ("%args", i) if i < n_in else ("%results", i - n_in)
+        lines += [
+            f"%b{i}.at = getelementptr ptr, ptr {base}, i64 {k}",
+            f"%b{i} = load ptr, ptr %b{i}.at",
+            f"%b{i}.data = getelementptr i8, ptr %b{i}, i64 {_BUFFER_DATA}",
+            f"%b{i}.pointer = load ptr, ptr %b{i}.data",
+            f"%b{i}.to = getelementptr ptr, ptr %buffers, i64 {i}",
+            f"store ptr %b{i}.pointer, ptr %b{i}.to",
+        ]
+    size = 4 * n_blocks * len(columns) * program.length
+    made = f"%columns = call ptr @malloc(i64 {size})" if columns else "%columns = inttoptr i64 0 to ptr"
+    lines += [
+        made,
+        f"%columns.at = getelementptr i8, ptr %state, i64 {_STATE_COLUMNS}",
+        "store ptr %columns, ptr %columns.at",
+        "store i64 0, ptr %state",
+        f"%done = getelementptr i8, ptr %state, i64 {_STATE_DONE}",
+        "store i64 0, ptr %done",
+        f"%users = getelementptr i8, ptr %state, i64 {_STATE_USERS}",
+        "store i64 1, ptr %users",
+        *(_helped(n_blocks) if n_blocks > 1 else ["call void @work(ptr %state)"]),
+    ]
+    if columns:
+        lines += ["call void @sums(ptr %buffers, ptr %columns)", "call void @free(ptr %columns)"]
+    return "\n".join([*lines, "call void @leave(ptr %state)", "ret ptr null", "}"])
+
+
+def _helped(n_blocks: int) -> list[str]:
+    """Ask the pool for help, work, and wait for the blocks that others have begun."""
+    return [
+        "%threads = call i64 @threads(ptr %api, ptr %context)",
+        f"%few = icmp ult i64 %threads, {n_blocks}",
+        f"%wanted = select i1 %few, i64 %threads, i64 {n_blocks}",
+        "br label %more",
+        "more:",
+        "%t = phi i64 [1, %call], [%t.next, %counted], [%t.next, %refused]",
+        "%is_wanted = icmp ult i64 %t, %wanted",
+        "br i1 %is_wanted, label %hire, label %begin",
+        "hire:",
+        "%t.next = add nuw nsw i64 %t, 1",
+        "%before = atomicrmw add ptr %users, i64 1 monotonic",
+        "%good = call i1 @schedule(ptr %api, ptr %context, ptr %state)",
+        "br i1 %good, label %counted, label %refused",
+        "counted:",
+        "br label %more",
+        "refused:",
+        "%after = atomicrmw sub ptr %users, i64 1 monotonic",
+        "br label %more",
+        "begin:",
+        "call void @work(ptr %state)",
+        "br label %wait",
+        "wait:",
+        "%finished = load atomic i64, ptr %done acquire, align 8",
+        f"%all = icmp eq i64 %finished, {n_blocks}",
+        "br i1 %all, label %end, label %spin",
+        "spin:",
+        "%ignored = call i32 @sched_yield()",
+        "br label %wait",
+        "end:",
+    ]

@@ -1,0 +1,69 @@
+"""LLVM, through llvmlite: text to machine code for this processor. The only place that imports it.
+
+llvmlite is an extra (``pip install tracebridge[kernels]``); without it there are no kernels, and programs
+are XLA's alone. Thread-safety: one lock around LLVM, whose context is shared.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import sys
+import threading
+from typing import Any, NamedTuple
+
+_LOCK = threading.Lock()
+_ENGINES: list[Any] = []
+"""Machine code stays for the life of the process: XLA knows its address by name for good."""
+
+
+class Machine(NamedTuple):
+    """The processor: LLVM's machine, float32 in a vector, and a text that tells processors apart."""
+
+    target: Any
+    lanes: int
+    description: str
+
+
+@functools.lru_cache(maxsize=1)
+def is_there() -> bool:
+    """Whether kernels can be compiled: on Linux, with llvmlite."""
+    return sys.platform == "linux" and importlib.util.find_spec("llvmlite") is not None
+
+
+def machine() -> Machine:
+    """This processor."""
+    with _LOCK:
+        return _machine()
+
+
+@functools.lru_cache(maxsize=1)
+def _machine() -> Machine:
+    binding = importlib.import_module("llvmlite.binding")
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    features = binding.get_host_cpu_features()
+    name = binding.get_host_cpu_name()
+    target = binding.Target.from_default_triple().create_target_machine(
+        cpu=name, features=features.flatten(), opt=2, codemodel="jitdefault", jit=True
+    )
+    lanes = 16 if features.get("avx512f") else 8 if features.get("avx2") else 4
+    version = ".".join([str(n) for n in binding.llvm_version_info])
+    return Machine(target, lanes, f"{name} {features.flatten()} LLVM {version}")
+
+
+def compile_text(text: str, entry: str) -> int:
+    """The address of the function ``entry`` of a module."""
+    with _LOCK:
+        binding = importlib.import_module("llvmlite.binding")
+        target = _machine().target
+        module = binding.parse_assembly(text)
+        module.verify()
+        options = binding.create_pipeline_tuning_options(speed_level=2)
+        options.loop_vectorization = options.slp_vectorization = False
+        builder = binding.create_pass_builder(target, options)
+        builder.getModulePassManager().run(module, builder)
+        engine = binding.create_mcjit_compiler(module, target)
+        engine.finalize_object()
+        _ENGINES.append(engine)
+        return engine.get_function_address(entry)

@@ -1,0 +1,72 @@
+"""row_kernel: a program over the rows of arrays that is one kernel on the CPU."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any, final
+
+from tracebridge.core._jaxlib.ffi import ROW_KERNEL, register_row_kernel
+from tracebridge.core.ir.cost import Cost
+from tracebridge.core.ir.primitive import Primitive
+from tracebridge.core.mlir.attrs import array, dictionary, i32, index_tensor, string
+from tracebridge.core.rows.emitter import block_function
+from tracebridge.core.rows.frame import RowProgram
+from tracebridge.core.rows.handler import ENTRY, module_text
+from tracebridge.core.rows.machine import compile_text, machine
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.aval import ShapedArray
+    from tracebridge.core.ir.jaxpr import Jaxpr
+    from tracebridge.core.ir.rule_contexts import LoweringContext
+
+_TYPED_VERSION = 4  # of StableHLO's custom_call: XLA's typed FFI
+_compiled: dict[str, None] = {}
+
+
+@final
+class RowKernel(Primitive):
+    """``program`` over ``frame``. It is made while programs are lowered: nobody transforms it."""
+
+    name = "row_kernel"
+    cost = Cost.OTHER
+    multiple_results = True
+
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> Sequence[ShapedArray]:
+        return params["program"].out_avals
+
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
+        program: Jaxpr = params["program"]
+        attributes = {
+            "call_target_name": string(_target(program, params["frame"])),
+            "api_version": i32(_TYPED_VERSION),
+            "backend_config": dictionary({}),
+            "operand_layouts": array([_by_rows(a.ndim) for a in program.in_avals]),
+            "result_layouts": array([_by_rows(a.ndim) for a in program.out_avals]),
+        }
+        call = ctx.op("stablehlo.custom_call", operands, ctx.avals_out, attributes)
+        return list(call.results)
+
+
+row_kernel_p = RowKernel()
+
+
+def _by_rows(ndim: int) -> Any:
+    return index_tensor(range(ndim - 1, -1, -1))
+
+
+def _target(program: Jaxpr, frame: tuple[int, ...]) -> str:
+    """The name by which XLA calls the kernel: the same one for the same text and processor."""
+    if "row kernel" not in program.cache:
+        here = machine()
+        rows = RowProgram(program, frame)
+        text = module_text(rows, block_function(rows, here.lanes))
+        digest = hashlib.sha256(f"{here.description}\n{text}".encode()).hexdigest()
+        name = f"{ROW_KERNEL}{digest[:32]}"
+        if name not in _compiled:
+            register_row_kernel(name, compile_text(text, ENTRY))
+            _compiled[name] = None
+        program.cache["row kernel"] = name
+    return program.cache["row kernel"]
