@@ -15,7 +15,7 @@ from tracebridge.core.rows.functions import EXPENSIVE, Text, elementwise, float_
 
 _CHEAP = 8  # operations and loads that are repeated rather than kept
 _FIRST = {"sum": 0.0, "max": float("-inf"), "min": float("inf")}
-_COMBINED = {"sum": "fadd", "max": "fmaximum", "min": "fminimum"}
+_COMBINED = {"sum": "fadd", "max": "fmax", "min": "fmin"}
 _ALIGNED = 64  # bytes, of rows in memory of our own
 # An inverse of a number between these is a number with all its digits.
 _LEAST_DIVISOR, _MOST_DIVISOR = 2.0**-100, 2.0**100
@@ -243,7 +243,16 @@ class _Writer:
             self.needs.add(f"declare float {function}(float, {vector})")
             return self.row.line(f"call reassoc float {function}(float -0.0, {vector} {parts})")
         self.needs.add(f"declare float {function}({vector})")
-        return self.row.line(f"call nsz float {function}({vector} {parts})")
+        found = self.row.line(f"call nnan nsz float {function}({vector} {parts})")
+        return self._unless_nan(parts, found)
+
+    def _unless_nan(self, parts: str, found: str) -> str:
+        """NaN, if any part is one: a test of all is cheaper than to care in each step."""
+        flags, function = f"<{self.width} x i1>", f"@llvm.vector.reduce.or.v{self.width}i1"
+        self.needs.add(f"declare i1 {function}({flags})")
+        is_nan = self.row.line(f"fcmp uno <{self.width} x float> {parts}, {parts}")
+        any_nan = self.row.line(f"call i1 {function}({flags} {is_nan})")
+        return self.row.select(any_nan, float_text(float("nan")), found)
 
     def label(self) -> str:
         self.names[0] += 1
@@ -298,7 +307,7 @@ class _Pass:
             if kind == "sum":
                 made = to.op("fadd reassoc", old, x)
             else:
-                made = to.call(_COMBINED[kind][1:], old, x, flags="nsz ")
+                made = to.call(f"{kind}imum", old, x, flags="nsz ")
             to.lines.append(f"store {to.type('float')} {made}, ptr {total}")
         for k in self.ends:
             self._end(to, at, k, j, new)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 ENTRY = "handler"
 _BLOCK = 1 << 14  # elements: some microseconds of work
 _MOST_BLOCKS = 64
+_SUMMED = 16  # columns at a time
 
 # bytes from the beginning of the structs
 _FRAME_EXTENSION, _FRAME_API, _FRAME_CONTEXT, _FRAME_ARGS, _FRAME_RESULTS = 8, 16, 24, 72, 112
@@ -192,8 +193,14 @@ def _block(program: RowProgram, per_block: int, n_in: int, n_columns: int) -> st
 
 
 def _sums(program: RowProgram, columns: Sequence[int], n_blocks: int, n_in: int) -> str:
-    """``@sums``: the sums of columns from those of all blocks."""
+    """``@sums``: the sums of columns from those of all blocks, some columns at a time.
+
+    The last vector of a row overlaps the one before, where the length is no multiple.
+    """
     length, step = program.length, len(columns) * program.length
+    width = min(_SUMMED, 1 << (length.bit_length() - 1))
+    vector, last = f"<{width} x float>", length - width
+    zeros = f"<{', '.join(['float -0.0'] * width)}>"
     lines = ["define internal void @sums(ptr %buffers, ptr %columns) {", "entry:"]
     for c, k in enumerate(columns):
         p = f"%c{c}"
@@ -205,19 +212,21 @@ def _sums(program: RowProgram, columns: Sequence[int], n_blocks: int, n_in: int)
             f"{p}.first = add nuw nsw i64 {p}.j, {c * length}",
             f"br label {p}.block", f"c{c}.block:",
             f"{p}.b = phi i64 [0, {p}.column], [{p}.following, {p}.block]",
-            f"{p}.total = phi float [-0.0, {p}.column], [{p}.sum, {p}.block]",
+            f"{p}.total = phi {vector} [{zeros}, {p}.column], [{p}.sum, {p}.block]",
             f"{p}.shift = mul nuw nsw i64 {p}.b, {step}",
             f"{p}.place = add nuw nsw i64 {p}.first, {p}.shift",
             f"{p}.from = getelementptr float, ptr %columns, i64 {p}.place",
-            f"{p}.part = load float, ptr {p}.from",
-            f"{p}.sum = fadd float {p}.total, {p}.part",
+            f"{p}.part = load {vector}, ptr {p}.from, align 4",
+            f"{p}.sum = fadd {vector} {p}.total, {p}.part",
             f"{p}.following = add nuw nsw i64 {p}.b, 1",
             f"{p}.more = icmp ult i64 {p}.following, {n_blocks}",
             f"br i1 {p}.more, label {p}.block, label {p}.stored", f"c{c}.stored:",
             f"{p}.to = getelementptr float, ptr {p}.out, i64 {p}.j",
-            f"store float {p}.sum, ptr {p}.to",
-            f"{p}.next = add nuw nsw i64 {p}.j, 1",
-            f"{p}.again = icmp ult i64 {p}.next, {length}",
+            f"store {vector} {p}.sum, ptr {p}.to, align 4",
+            f"{p}.after = add nuw nsw i64 {p}.j, {width}",
+            f"{p}.is_last = icmp ugt i64 {p}.after, {last}",
+            f"{p}.next = select i1 {p}.is_last, i64 {last}, i64 {p}.after",
+            f"{p}.again = icmp ult i64 {p}.j, {last}",
             f"br i1 {p}.again, label {p}.column, label {p}.end", f"c{c}.end:",
         ]  # fmt: skip
     return "\n".join([*lines, "ret void", "}"])

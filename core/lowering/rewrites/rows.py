@@ -224,7 +224,7 @@ class _Groups:
     # kernels
 
     def _components(self) -> list[list[int]]:
-        """The members of groups that are connected by values, in the order of the program."""
+        """The members of groups that share values or read the same arrays, in the program's order."""
         parent = {k: k for k in self.group_of}
 
         def root(k: int) -> int:
@@ -233,10 +233,13 @@ class _Groups:
                 k = parent[k]
             return k
 
+        readers: dict[tuple[int, int], int] = {}
         for k, group in self.group_of.items():
             for a in self.jaxpr.equations[k][1]:
                 if self._group(a) == group:
                     parent[root(k)] = root(self.made_by[a])
+                elif self.avals[a].shape == self.frame_of[group]:
+                    parent[root(k)] = root(readers.setdefault((group, a), k))
         found: dict[int, list[int]] = {}
         for k in sorted(self.group_of):
             found.setdefault(root(k), []).append(k)
