@@ -12,6 +12,7 @@ from tracebridge.core.lowering.module import LoweredModule, lower_module
 from tracebridge.core.mlir.attrs import string
 from tracebridge.core.mlir.context import building
 from tracebridge.core.mlir.onednn import with_calls
+from tracebridge.core.rows.costs import with_kernels
 from tracebridge.core.runtime.backends.clients import get_backend
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ def costs_of(module: LoweredModule) -> dict[str, float]:
     computation = hlo_of(module)
     # Before optimization it is the same for all; clients of plugins do not count.
     costs = hlo_module_cost_analysis(get_backend("cpu").client, computation.as_hlo_module())
-    return with_calls(costs, computation.as_hlo_text())
+    text = computation.as_hlo_text()
+    return with_kernels(with_calls(costs, text), text)
 
 
 def computation_of(

@@ -43,6 +43,7 @@ from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lowering.module import LoweredModule, lower_module
 from tracebridge.core.mlir.context import building
 from tracebridge.core.mlir.onednn import with_calls
+from tracebridge.core.rows.costs import with_kernels
 from tracebridge.core.runtime.arrays.placement import (
     MeshPlacement,
     choose_placement,
@@ -463,7 +464,10 @@ class Compiled(Stage):
         """XLA's estimate of the compiled program: flops, bytes accessed, ..."""
         executable = self._program.executable
         costs = executable.cost_analysis()
-        return with_calls(costs, self.as_text()) if executable.client.platform == "cpu" else costs
+        if executable.client.platform != "cpu":
+            return costs
+        text = self.as_text()
+        return with_kernels(with_calls(costs, text), text)
 
     def memory_analysis(self) -> Any:
         """Sizes in bytes of arguments, results, temporary memory and code."""

@@ -12,7 +12,7 @@ from typing import Any, final
 
 import numpy as np
 
-from tracebridge.core._jaxlib.ffi import ONEDNN
+from tracebridge.core._jaxlib.ffi import ONEDNN, ROW_KERNEL
 from tracebridge.core._jaxlib.version import JAXLIB_VERSION
 from tracebridge.core._jaxlib.xla import (
     DeviceList,
@@ -170,7 +170,8 @@ def _program_to_save(compiled: Compiled) -> Program[Any]:
     if lowered.callbacks or ordered_effects(lowered.effects) or lowered.keepalives:
         msg = f"{_SAVE}: the program of {name} calls functions of this process"
         raise ExportError(msg, hint="leave callbacks, debug.print and breakpoints out")
-    if ONEDNN not in str(lowered.module) and not option("compilation_cache_dir"):
+    text = str(lowered.module)
+    if ONEDNN not in text and ROW_KERNEL not in text and not option("compilation_cache_dir"):
         return program
     placement, donated = program.placement, compiled._entry.donated
     platform, mesh = platform_of(placement.device), mesh_of(placement)

@@ -1,8 +1,9 @@
 """A row program as LLVM's text: a function that does some rows, pass after pass over each.
 
-Vectors are written out; the last one of a row overlaps the one before where the length is no multiple
-(the elements that it has again count for nothing in sums). What is expensive and read in a later pass
-too is kept in a row of memory of its own; anything else is computed again from the operands.
+Vectors are written out; the last one of a row overlaps the one before where the length is no
+multiple (the elements that it has again count for nothing in sums). What is expensive and read in
+a later pass too is kept in a row of memory of its own; anything else is computed again from the
+operands.
 """
 
 from __future__ import annotations
@@ -111,7 +112,12 @@ class _Writer:
             self.entry.append(f"{kept.place} = alloca {size}, align {_ALIGNED}")
         self._all_passes()
         lines = [f"define internal void @rows({', '.join(given)}) alwaysinline {{", "entry:"]
-        lines += [*self.entry, "br label %row", "row:", "%r = phi i64 [%from, %entry], [%next, %done]"]
+        lines += [
+            *self.entry,
+            "br label %row",
+            "row:",
+            "%r = phi i64 [%from, %entry], [%next, %done]",
+        ]
         lines += [*self.row.lines, "br label %done", "done:", "%next = add nuw nsw i64 %r, 1"]
         lines += ["%more = icmp slt i64 %next, %to", "br i1 %more, label %row, label %end"]
         return "\n".join([*sorted(self.needs), *lines, "end:", "ret void", "}"])
@@ -269,7 +275,13 @@ class _Pass:
     def __init__(
         self, writer: _Writer, level: int, totals: dict[int, str], ends: Sequence[int], fast: bool
     ) -> None:
-        self.writer, self.level, self.totals, self.ends, self.fast = writer, level, totals, ends, fast
+        self.writer, self.level, self.totals, self.ends, self.fast = (
+            writer,
+            level,
+            totals,
+            ends,
+            fast,
+        )
         self.before = Text(writer.names, writer.width)
         """What is done once, before the loop: numbers spread over vectors."""
         self.divisors: list[int] = []
@@ -317,7 +329,9 @@ class _Pass:
     def _counted(self, to: Text, x: str, kind: str, new: int | None) -> str:
         if new is None or kind != "sum":
             return x
-        flags = ", ".join([f"i1 {'true' if i >= to.width - new else 'false'}" for i in range(to.width)])
+        flags = ", ".join(
+            [f"i1 {'true' if i >= to.width - new else 'false'}" for i in range(to.width)]
+        )
         return to.select(f"<{flags}>", x, to.constant(0.0))
 
     def _end(self, to: Text, at: _At, k: int, j: str, new: int | None) -> None:

@@ -1,9 +1,9 @@
-"""What a program does with each row of a frame: its values, and in which pass over a row they are known.
+"""What a program does with each row of a frame: its values, and in which pass they are known.
 
 The frame is the shape of the large arrays; its last axis is the row. Each value is either known at
-every place of a row, or one number for the whole row. A sum along a row ends a pass, and what is made
-of it belongs to the next one: the level of a value is the number of sums that lie one after another
-before it.
+every place of a row, or one number for the whole row. A sum along a row ends a pass, and what is
+made of it belongs to the next one: the level of a value is the number of sums that lie one after
+another before it.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ REDUCTIONS = {lax.reduce_sum_p: "sum", lax.reduce_max_p: "max", lax.reduce_min_p
 class Node(NamedTuple):
     """A value: what makes it, of which values, with what type, and where it is known.
 
-    ``along``: whether it differs within a row. ``level``: the pass in which it is known; of a number
-    of the row, the pass before which it is.
+    ``along``: whether it differs within a row. ``level``: the pass in which it is known; of a
+    number of the row, the pass before which it is.
     """
 
     kind: str  # load, number, index (of the row or in it), reduce, or the name of a primitive
@@ -39,7 +39,7 @@ class Node(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a kernel reads an operand: strides along the leading axes of the frame; ``along`` rows."""
+    """Where a kernel reads an operand: strides along the leading axes; ``along`` rows or not."""
 
     operand: int
     strides: tuple[int, ...]
@@ -125,7 +125,7 @@ class RowProgram:
         return self._load(v, range(len(self.frame) - 1))
 
     def _load(self, v: int, axes: Sequence[int]) -> int:
-        """An operand whose axes run along these axes of the frame (of the last ones of size 1: any)."""
+        """An operand whose axes run along these axes of the frame."""
         aval, n = self._avals[v], len(self.frame)
         strides = [0] * (n - 1)
         along, stride = False, 1
@@ -153,11 +153,22 @@ class RowProgram:
         if primitive is lax.iota_p:
             along = params["dimension"] == len(self.frame) - 1
             return self._add(Node("index", (), app.out.dtype, along, 0, params["dimension"]))
+        if primitive is lax.pow_p:
+            params, args = {"y": exponent_of(self.jaxpr, args[1])}, args[:1]
         operands = tuple([self._whole(a) for a in args])
         read = [self.nodes[a] for a in operands]
         along, level = any([n.along for n in read]), max([n.level for n in read])
         made = Node(primitive.name, operands, app.out.dtype, along, level, params or None)
         return self._add(made)
+
+
+def exponent_of(jaxpr: Jaxpr, variable: int) -> float | None:
+    """The number that a variable is, if it stands in the program."""
+    i = variable - jaxpr.n_in
+    if not 0 <= i < len(jaxpr.consts):
+        return None
+    value = jaxpr.consts[i]
+    return float(value.value) if isinstance(value, Literal) and not value.aval.ndim else None
 
 
 def can_be_read(aval: ShapedArray, axes: Sequence[int], frame: Sequence[int]) -> bool:

@@ -1,9 +1,9 @@
 """The interface of a kernel for XLA: a handler of its typed FFI, written as LLVM's text.
 
-Places in the structs are those of XLA's C header (``xla/ffi/api/c_api.h``, version 0.x, which comes with
-jaxlib). Rows are done in blocks, whose number depends on the shape only, so results do not depend on the
-number of threads. The caller takes blocks like all threads of XLA's pool that come to help, and waits
-only for those that have begun: it ends even if the whole pool waits in such calls.
+Places in the structs are those of XLA's C header (``xla/ffi/api/c_api.h``, version 0.x, which comes
+with jaxlib). Rows are done in blocks, whose number depends on the shape only, so results do not
+depend on the number of threads. The caller takes blocks like all threads of XLA's pool that come to
+help, and waits only for those that have begun: it ends even if the whole pool waits in such calls.
 """
 
 from __future__ import annotations
@@ -21,34 +21,43 @@ _MOST_BLOCKS = 64
 _SUMMED = 16  # columns at a time
 
 # bytes from the beginning of the structs
-_FRAME_EXTENSION, _FRAME_API, _FRAME_CONTEXT, _FRAME_ARGS, _FRAME_RESULTS = 8, 16, 24, 72, 112
+_FRAME_EXTENSION, _FRAME_API, _FRAME_CONTEXT = 8, 16, 24
+_FRAME_ARGS, _FRAME_RESULTS, _FRAME_ATTRIBUTES = 72, 112, 160
 _EXTENSION_TYPE, _EXTENSION_METADATA = 8, 24
 _METADATA_MAJOR, _METADATA_TRAITS = 24, 32  # the minor version follows the major one
 _API_SIZE, _API_MAJOR, _API_DESTROY, _API_SCHEDULE, _API_THREADS = 0, 32, 64, 136, 144
 _BUFFER_DATA = 24
+_ARRAY_DATA = 16  # of the one attribute: numbers of rows, of rows in a block, of blocks
 
-# of our own state: counters in cache lines of their own, then pointers
-_STATE_NEXT, _STATE_DONE, _STATE_USERS, _STATE_COLUMNS, _STATE_BUFFERS = 0, 64, 128, 192, 256
+# of our own state: counters in cache lines of their own, then what blocks read
+_STATE_NEXT, _STATE_DONE, _STATE_USERS = 0, 64, 128
+_STATE_ROWS, _STATE_PER_BLOCK, _STATE_BLOCKS, _STATE_COLUMNS, _STATE_BUFFERS = (
+    192,
+    200,
+    208,
+    216,
+    224,
+)
 
 _SHARED = f"""
 declare ptr @malloc(i64)
 declare void @free(ptr)
 declare i32 @sched_yield()
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 
 define internal void @work(ptr %state) {{
 entry:
   %done = getelementptr i8, ptr %state, i64 {_STATE_DONE}
-  %buffers = getelementptr i8, ptr %state, i64 {_STATE_BUFFERS}
-  %at = getelementptr i8, ptr %state, i64 {_STATE_COLUMNS}
-  %columns = load ptr, ptr %at
+  %blocks.at = getelementptr i8, ptr %state, i64 {_STATE_BLOCKS}
+  %blocks = load i64, ptr %blocks.at
   br label %take
 take:
   %b = atomicrmw add ptr %state, i64 1 monotonic
-  %is_block = icmp ult i64 %b, @BLOCKS@
+  %is_block = icmp ult i64 %b, %blocks
   br i1 %is_block, label %run, label %end
 run:
-  call void @block(ptr %buffers, i64 %b, ptr %columns)
+  call void @block(ptr %state, i64 %b)
   %before = atomicrmw add ptr %done, i64 1 release
   br label %take
 end:
@@ -151,27 +160,33 @@ entry:
 
 def module_text(program: RowProgram, rows: str) -> str:
     """The whole module of a kernel, whose function ``@rows`` is the text ``rows``."""
-    n_blocks, per_block = blocks_of(program.n_rows, program.length)
     n_in = len(program.jaxpr.in_avals)
     columns = [k for k, r in enumerate(program.results) if r.kind == "columns"]
-    shared = _SHARED.replace("@BLOCKS@", str(n_blocks))
-    parts = [rows, _block(program, per_block, n_in, len(columns)), shared]
-    parts += [_sums(program, columns, n_blocks, n_in), _handler(program, n_in, n_blocks, columns)]
+    parts = [rows, _block(program, n_in, len(columns)), _SHARED]
+    parts += [_sums(program, columns, n_in), _handler(program, n_in, columns)]
     return "\n".join(parts)
 
 
-def blocks_of(n_rows: int, length: int) -> tuple[int, int]:
-    """The number of blocks, and of rows in each."""
+def shares(n_rows: int, length: int) -> tuple[int, int, int]:
+    """The attribute of a call: numbers of rows, of rows in a block, of blocks."""
     n_blocks = max(1, min(_MOST_BLOCKS, n_rows, n_rows * length // _BLOCK))
     per_block = -(-n_rows // n_blocks)
-    return -(-n_rows // per_block), per_block
+    return n_rows, per_block, -(-n_rows // per_block)
 
 
-def _block(program: RowProgram, per_block: int, n_in: int, n_columns: int) -> str:
+def _block(program: RowProgram, n_in: int, n_columns: int) -> str:
     """``@block``: the rows of one block, with its part of the sums of columns."""
     n = n_in + len(program.results)
     size = 4 * n_columns * program.length
-    lines = ["define internal void @block(ptr %buffers, i64 %b, ptr %columns) {", "entry:"]
+    lines = ["define internal void @block(ptr %state, i64 %b) {", "entry:"]
+    lines += [f"%buffers = getelementptr i8, ptr %state, i64 {_STATE_BUFFERS}"]
+    for name, place, kind in (
+        ("rows", _STATE_ROWS, "i64"),
+        ("per_block", _STATE_PER_BLOCK, "i64"),
+        ("columns", _STATE_COLUMNS, "ptr"),
+    ):
+        lines += [f"%{name}.at = getelementptr i8, ptr %state, i64 {place}"]
+        lines += [f"%{name} = load {kind}, ptr %{name}.at"]
     given: list[str] = []
     for i in range(n):
         name = f"%in{i}" if i < n_in else f"%out{i - n_in}"
@@ -179,10 +194,10 @@ def _block(program: RowProgram, per_block: int, n_in: int, n_columns: int) -> st
         lines += [f"{name} = load ptr, ptr {name}.at"]
         given.append(f"ptr {name}")
     lines += [
-        f"%from = mul nuw nsw i64 %b, {per_block}",
-        f"%full = add nuw nsw i64 %from, {per_block}",
-        f"%over = icmp ugt i64 %full, {program.n_rows}",
-        f"%to = select i1 %over, i64 {program.n_rows}, i64 %full",
+        "%from = mul nuw nsw i64 %b, %per_block",
+        "%full = add nuw nsw i64 %from, %per_block",
+        "%over = icmp ugt i64 %full, %rows",
+        "%to = select i1 %over, i64 %rows, i64 %full",
         f"%first = mul nuw nsw i64 %b, {size}",
         "%mine = getelementptr i8, ptr %columns, i64 %first",
     ]
@@ -192,7 +207,7 @@ def _block(program: RowProgram, per_block: int, n_in: int, n_columns: int) -> st
     return "\n".join([*lines, f"call void @rows({', '.join(given)})", "ret void", "}"])
 
 
-def _sums(program: RowProgram, columns: Sequence[int], n_blocks: int, n_in: int) -> str:
+def _sums(program: RowProgram, columns: Sequence[int], n_in: int) -> str:
     """``@sums``: the sums of columns from those of all blocks, some columns at a time.
 
     The last vector of a row overlaps the one before, where the length is no multiple.
@@ -201,7 +216,7 @@ def _sums(program: RowProgram, columns: Sequence[int], n_blocks: int, n_in: int)
     width = min(_SUMMED, 1 << (length.bit_length() - 1))
     vector, last = f"<{width} x float>", length - width
     zeros = f"<{', '.join(['float -0.0'] * width)}>"
-    lines = ["define internal void @sums(ptr %buffers, ptr %columns) {", "entry:"]
+    lines = ["define internal void @sums(ptr %buffers, ptr %columns, i64 %blocks) {", "entry:"]
     for c, k in enumerate(columns):
         p = f"%c{c}"
         lines += [
@@ -219,7 +234,7 @@ def _sums(program: RowProgram, columns: Sequence[int], n_blocks: int, n_in: int)
             f"{p}.part = load {vector}, ptr {p}.from, align 4",
             f"{p}.sum = fadd {vector} {p}.total, {p}.part",
             f"{p}.following = add nuw nsw i64 {p}.b, 1",
-            f"{p}.more = icmp ult i64 {p}.following, {n_blocks}",
+            f"{p}.more = icmp ult i64 {p}.following, %blocks",
             f"br i1 {p}.more, label {p}.block, label {p}.stored", f"c{c}.stored:",
             f"{p}.to = getelementptr float, ptr {p}.out, i64 {p}.j",
             f"store {vector} {p}.sum, ptr {p}.to, align 4",
@@ -232,7 +247,7 @@ def _sums(program: RowProgram, columns: Sequence[int], n_blocks: int, n_in: int)
     return "\n".join([*lines, "ret void", "}"])
 
 
-def _handler(program: RowProgram, n_in: int, n_blocks: int, columns: Sequence[int]) -> str:
+def _handler(program: RowProgram, n_in: int, columns: Sequence[int]) -> str:
     n = n_in + len(program.results)
     lines = [
         f"define ptr @{ENTRY}(ptr %frame) {{",
@@ -260,6 +275,15 @@ def _handler(program: RowProgram, n_in: int, n_blocks: int, columns: Sequence[in
         f"%results.at = getelementptr i8, ptr %frame, i64 {_FRAME_RESULTS}",
         "%args = load ptr, ptr %args.at",
         "%results = load ptr, ptr %results.at",
+        f"%attributes.at = getelementptr i8, ptr %frame, i64 {_FRAME_ATTRIBUTES}",
+        "%attributes = load ptr, ptr %attributes.at",
+        "%attribute = load ptr, ptr %attributes",
+        f"%shares.at = getelementptr i8, ptr %attribute, i64 {_ARRAY_DATA}",
+        "%shares = load ptr, ptr %shares.at",
+        f"%shares.to = getelementptr i8, ptr %state, i64 {_STATE_ROWS}",
+        "call void @llvm.memcpy.p0.p0.i64(ptr %shares.to, ptr %shares, i64 24, i1 false)",
+        f"%blocks.at = getelementptr i8, ptr %state, i64 {_STATE_BLOCKS}",
+        "%blocks = load i64, ptr %blocks.at",
     ]
     for i in range(n):
         base, k = ("%args", i) if i < n_in else ("%results", i - n_in)
@@ -271,54 +295,56 @@ def _handler(program: RowProgram, n_in: int, n_blocks: int, columns: Sequence[in
             f"%b{i}.to = getelementptr ptr, ptr %buffers, i64 {i}",
             f"store ptr %b{i}.pointer, ptr %b{i}.to",
         ]
-    size = 4 * n_blocks * len(columns) * program.length
-    made = f"%columns = call ptr @malloc(i64 {size})" if columns else "%columns = inttoptr i64 0 to ptr"
+    size = f"%size = mul nuw nsw i64 %blocks, {4 * len(columns) * program.length}"
     lines += [
-        made,
+        *([size, "%columns = call ptr @malloc(i64 %size)"] if columns else []),
         f"%columns.at = getelementptr i8, ptr %state, i64 {_STATE_COLUMNS}",
-        "store ptr %columns, ptr %columns.at",
+        f"store ptr {'%columns' if columns else 'null'}, ptr %columns.at",
         "store i64 0, ptr %state",
         f"%done = getelementptr i8, ptr %state, i64 {_STATE_DONE}",
         "store i64 0, ptr %done",
         f"%users = getelementptr i8, ptr %state, i64 {_STATE_USERS}",
         "store i64 1, ptr %users",
-        *(_helped(n_blocks) if n_blocks > 1 else ["call void @work(ptr %state)"]),
+        *_HELPED,
     ]
     if columns:
-        lines += ["call void @sums(ptr %buffers, ptr %columns)", "call void @free(ptr %columns)"]
+        lines += ["call void @sums(ptr %buffers, ptr %columns, i64 %blocks)"]
+        lines += ["call void @free(ptr %columns)"]
     return "\n".join([*lines, "call void @leave(ptr %state)", "ret ptr null", "}"])
 
 
-def _helped(n_blocks: int) -> list[str]:
-    """Ask the pool for help, work, and wait for the blocks that others have begun."""
-    return [
-        "%threads = call i64 @threads(ptr %api, ptr %context)",
-        f"%few = icmp ult i64 %threads, {n_blocks}",
-        f"%wanted = select i1 %few, i64 %threads, i64 {n_blocks}",
-        "br label %more",
-        "more:",
-        "%t = phi i64 [1, %call], [%t.next, %counted], [%t.next, %refused]",
-        "%is_wanted = icmp ult i64 %t, %wanted",
-        "br i1 %is_wanted, label %hire, label %begin",
-        "hire:",
-        "%t.next = add nuw nsw i64 %t, 1",
-        "%before = atomicrmw add ptr %users, i64 1 monotonic",
-        "%good = call i1 @schedule(ptr %api, ptr %context, ptr %state)",
-        "br i1 %good, label %counted, label %refused",
-        "counted:",
-        "br label %more",
-        "refused:",
-        "%after = atomicrmw sub ptr %users, i64 1 monotonic",
-        "br label %more",
-        "begin:",
-        "call void @work(ptr %state)",
-        "br label %wait",
-        "wait:",
-        "%finished = load atomic i64, ptr %done acquire, align 8",
-        f"%all = icmp eq i64 %finished, {n_blocks}",
-        "br i1 %all, label %end, label %spin",
-        "spin:",
-        "%ignored = call i32 @sched_yield()",
-        "br label %wait",
-        "end:",
-    ]
+# Ask the pool for help, work, and wait for the blocks that others have begun.
+_HELPED = [
+    "%is_alone = icmp eq i64 %blocks, 1",
+    "br i1 %is_alone, label %begin, label %look",
+    "look:",
+    "%threads = call i64 @threads(ptr %api, ptr %context)",
+    "%few = icmp ult i64 %threads, %blocks",
+    "%wanted = select i1 %few, i64 %threads, i64 %blocks",
+    "br label %more",
+    "more:",
+    "%t = phi i64 [1, %look], [%t.next, %counted], [%t.next, %refused]",
+    "%is_wanted = icmp ult i64 %t, %wanted",
+    "br i1 %is_wanted, label %hire, label %begin",
+    "hire:",
+    "%t.next = add nuw nsw i64 %t, 1",
+    "%before = atomicrmw add ptr %users, i64 1 monotonic",
+    "%good = call i1 @schedule(ptr %api, ptr %context, ptr %state)",
+    "br i1 %good, label %counted, label %refused",
+    "counted:",
+    "br label %more",
+    "refused:",
+    "%after = atomicrmw sub ptr %users, i64 1 monotonic",
+    "br label %more",
+    "begin:",
+    "call void @work(ptr %state)",
+    "br label %wait",
+    "wait:",
+    "%finished = load atomic i64, ptr %done acquire, align 8",
+    "%all = icmp eq i64 %finished, %blocks",
+    "br i1 %all, label %end, label %spin",
+    "spin:",
+    "%ignored = call i32 @sched_yield()",
+    "br label %wait",
+    "end:",
+]

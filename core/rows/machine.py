@@ -1,7 +1,7 @@
-"""LLVM, through llvmlite: text to machine code for this processor. The only place that imports it.
+"""LLVM, through llvmlite: text to machine code for this processor. Nothing else imports it.
 
-llvmlite is an extra (``pip install tracebridge[kernels]``); without it there are no kernels, and programs
-are XLA's alone. Thread-safety: one lock around LLVM, whose context is shared.
+llvmlite is an extra (``pip install tracebridge[kernels]``); without it there are no kernels, and
+programs are XLA's alone. Thread-safety: one lock around LLVM, whose context is shared.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ENGINES: list[Any] = []
 
 
 class Machine(NamedTuple):
-    """The processor: LLVM's machine, float32 in a vector, and a text that tells processors apart."""
+    """The processor: LLVM's machine, float32 in a vector, a text that tells processors apart."""
 
     target: Any
     lanes: int

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core._jaxlib.ffi import ROW_KERNEL, register_row_kernel
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
-from tracebridge.core.mlir.attrs import array, dictionary, i32, index_tensor, string
+from tracebridge.core.mlir.attrs import array, dictionary, i32, i64_array, index_tensor, string
+from tracebridge.core.rows.costs import remember_costs
 from tracebridge.core.rows.emitter import block_function
 from tracebridge.core.rows.frame import RowProgram
-from tracebridge.core.rows.handler import ENTRY, module_text
+from tracebridge.core.rows.handler import ENTRY, module_text, shares
 from tracebridge.core.rows.machine import compile_text, machine
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ class RowKernel(Primitive):
         attributes = {
             "call_target_name": string(_target(program, params["frame"])),
             "api_version": i32(_TYPED_VERSION),
-            "backend_config": dictionary({}),
+            "backend_config": dictionary({"shares": _shares(params["frame"])}),
             "operand_layouts": array([_by_rows(a.ndim) for a in program.in_avals]),
             "result_layouts": array([_by_rows(a.ndim) for a in program.out_avals]),
         }
@@ -57,6 +59,10 @@ def _by_rows(ndim: int) -> Any:
     return index_tensor(range(ndim - 1, -1, -1))
 
 
+def _shares(frame: tuple[int, ...]) -> Any:
+    return i64_array(shares(math.prod(frame[:-1]), frame[-1]))
+
+
 def _target(program: Jaxpr, frame: tuple[int, ...]) -> str:
     """The name by which XLA calls the kernel: the same one for the same text and processor."""
     if "row kernel" not in program.cache:
@@ -67,6 +73,7 @@ def _target(program: Jaxpr, frame: tuple[int, ...]) -> str:
         name = f"{ROW_KERNEL}{digest[:32]}"
         if name not in _compiled:
             register_row_kernel(name, compile_text(text, ENTRY))
+            remember_costs(name, rows)
             _compiled[name] = None
         program.cache["row kernel"] = name
     return program.cache["row kernel"]

@@ -1,22 +1,20 @@
 """Equations over the rows of large arrays that become one kernel (``core/rows``).
 
-A group is elementwise equations on arrays of one shape (the frame), broadcasts to it, reductions along its
-last axis, what is made of their results, and sums over all other axes. XLA would make a pass over the
-arrays for each reduction; a kernel reads them once. Microseconds with jaxlib 0.10.2 on two cores, as it
-was and with kernels:
+A group is elementwise equations on arrays of one shape (the frame), broadcasts to it, reductions
+along its last axis, what is made of their results, and sums over all other axes. XLA would make a
+pass over the arrays for each reduction; a kernel reads them once.
 
-TABLE
-
-Nothing in a group may depend on a member through an equation outside. So one scan over the program, in
-which each value knows the groups that it depends on, finds all groups; a value that would close a circle
-begins the next one. Parts of a group that share no value are kernels of their own.
+Nothing in a group may depend on a member through an equation outside. So one scan over the program,
+in which each value knows the groups that it depends on, finds all groups; a value that would close
+a circle begins the next one. Parts of a group that share no value and no array are kernels of their
+own.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 
@@ -28,8 +26,8 @@ from tracebridge.core.ir.values import Literal
 from tracebridge.core.lax.families import Elementwise
 from tracebridge.core.lax.reduce.exp_sums import by_largest, shifted_exp_sum_p
 from tracebridge.core.lowering.rewrites.producers import GIVEN, producers
-from tracebridge.core.rows.frame import REDUCTIONS, can_be_read, is_rows_shape
-from tracebridge.core.rows.functions import handles
+from tracebridge.core.rows.frame import REDUCTIONS, can_be_read, exponent_of, is_rows_shape
+from tracebridge.core.rows.functions import handles, is_easy_power
 from tracebridge.core.rows.machine import is_there
 from tracebridge.core.rows.row_kernel import row_kernel_p
 
@@ -57,7 +55,7 @@ def with_row_kernels(jaxpr: Jaxpr) -> Jaxpr | None:
 
 
 def _frames(jaxpr: Jaxpr) -> set[tuple[int, ...]]:
-    """The shapes of large arrays that are reduced along their last axis, in called functions too."""
+    """The shapes of large arrays that are reduced along the last axis, in called functions too."""
     found: set[tuple[int, ...]] = set()
     for app, _ in jaxpr.equations:
         called = app.primitive.computes
@@ -79,7 +77,9 @@ def _is_frame(aval: ShapedArray) -> bool:
 
 def _flat(jaxpr: Jaxpr) -> Jaxpr:
     """The program without calls of functions with derivatives of their own, and shifts chosen."""
-    opaque = [app.primitive.computes or app.primitive is shifted_exp_sum_p for app, _ in jaxpr.equations]
+    opaque = [
+        app.primitive.computes or app.primitive is shifted_exp_sum_p for app, _ in jaxpr.equations
+    ]
     if not any(opaque):
         return jaxpr
     graph = Graph()
@@ -186,7 +186,9 @@ class _Groups:
             todo.extend(new)
         return False
 
-    def _joins(self, app: Application, args: Sequence[int], frame: tuple[int, ...], group: int) -> bool:
+    def _joins(
+        self, app: Application, args: Sequence[int], frame: tuple[int, ...], group: int
+    ) -> bool:
         """Whether an equation can be in a group."""
         primitive, out, n = app.primitive, app.out, len(frame)
         rows = [self._group(a) == group and self.avals[a].shape != frame for a in args]
@@ -198,7 +200,11 @@ class _Groups:
             return rows[0] and is_rows_shape(out.shape, frame)
         if primitive is lax.iota_p:
             return out.shape == frame and out.dtype == np.int32
-        if not isinstance(primitive, Elementwise) or not is_handled(app):
+        if primitive is lax.pow_p:
+            y = exponent_of(self.jaxpr, args[1])
+            if y is None or not is_easy_power(y) or out.dtype != _FLOAT:
+                return False
+        elif not is_handled(app):
             return False
         shapes = [a.shape for a in app.avals if a.ndim]
         if any([s != out.shape for s in shapes]):
@@ -224,7 +230,7 @@ class _Groups:
     # kernels
 
     def _components(self) -> list[list[int]]:
-        """The members of groups that share values or read the same arrays, in the program's order."""
+        """The members of groups that share values or arrays, in the order of the program."""
         parent = {k: k for k in self.group_of}
 
         def root(k: int) -> int:
@@ -273,6 +279,8 @@ class _Groups:
 
 def is_handled(app: Application) -> bool:
     """Whether kernels can compute an elementwise equation."""
+    if not isinstance(app.primitive, Elementwise) and app.primitive is not lax.stop_gradient_p:
+        return False
     dtypes = [a.dtype for a in app.avals]
     return handles(app.primitive.name, app.params, dtypes, app.out.dtype)
 
@@ -390,7 +398,9 @@ class _Writer:
         if any([a not in self.numbers for a in args]):
             return False
         sources = self.groups.jaxpr.sources
-        first = self.graph.add(app, [self.numbers[a] for a in args], sources[k] if sources else None)
+        first = self.graph.add(
+            app, [self.numbers[a] for a in args], sources[k] if sources else None
+        )
         start = self.groups.first[k]
         self.numbers.update({start + i: first + i for i in range(len(app.outs))})
         return True
