@@ -123,7 +123,7 @@ class Text:
 
 
 def exp(to: Text, x: str) -> str:
-    """The exponential: ``2^n exp(r)``, ``2^n`` in two factors: results may be infinite."""
+    """Of ``x = n log(2) + r``: ``2^n`` in two factors, since the result may be infinite."""
     for bound, how in ((-104.0, "olt"), (104.0, "ogt")):
         c = to.constant(bound)
         x = to.select(to.compare(how, x, c), c, x)  # NaN stays
@@ -143,7 +143,7 @@ def exp(to: Text, x: str) -> str:
 
 
 def log(to: Text, x: str) -> str:
-    """The logarithm: ``e log(2) + log(m)``, ``m`` between the roots of 1/2 and of 2."""
+    """Of ``2^e m`` with ``m`` between the roots of 1/2 and of 2: ``e log(2) + log(m)``."""
     bits = to.bits(x)
     above = to.op("sub", bits, to.constant(_ROOT_HALF_BITS, "i32"), "i32")
     e = to.op("ashr", above, to.constant(23, "i32"), "i32")
@@ -256,7 +256,7 @@ def elementwise(
     if name in ("max", "min"):
         return to.call(f"{name}imum", *args, flags="nsz ")
     if name in _COMPARISONS:
-        return to.compare(_COMPARISONS[name][scalar != "float"], *args, scalar)
+        return to.compare(_COMPARISONS[name][scalar != "float"], args[0], args[1], scalar)
     if name == "integer_pow":
         return power(to, args[0], params["y"])
     if name == "pow":
