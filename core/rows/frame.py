@@ -17,6 +17,7 @@ from tracebridge.core.ir.values import Literal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tracebridge.core.ir.application import Application
     from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.jaxpr import Jaxpr
 
@@ -75,7 +76,7 @@ class RowProgram:
             self._env.append(self._number(value))
         columns: dict[int, int] = {}
         for app, args in jaxpr.equations:
-            if app.primitive is lax.reduce_sum_p and app.params["axes"] != (len(frame) - 1,):
+            if is_sum_of_columns(app, len(frame)):
                 columns[len(self._env)] = self._whole(args[0])
                 self._env.append(None)
             else:
@@ -160,6 +161,11 @@ class RowProgram:
         along, level = any([n.along for n in read]), max([n.level for n in read])
         made = Node(primitive.name, operands, app.out.dtype, along, level, params or None)
         return self._add(made)
+
+
+def is_sum_of_columns(app: Application, n: int) -> bool:
+    """Whether an equation sums over the rows of a frame of ``n`` axes."""
+    return app.primitive is lax.reduce_sum_p and tuple(app.params["axes"]) != (n - 1,)
 
 
 def exponent_of(jaxpr: Jaxpr, variable: int) -> float | None:

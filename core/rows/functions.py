@@ -143,7 +143,7 @@ def exp(to: Text, x: str) -> str:
 
 
 def log(to: Text, x: str) -> str:
-    """Of ``2^e m`` with ``m`` between the roots of 1/2 and of 2: ``e log(2) + log(m)``."""
+    """Of numbers ``m`` times two to the ``e``; ``m`` is between the roots of 1/2 and of 2."""
     bits = to.bits(x)
     above = to.op("sub", bits, to.constant(_ROOT_HALF_BITS, "i32"), "i32")
     e = to.op("ashr", above, to.constant(23, "i32"), "i32")

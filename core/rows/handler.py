@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 ENTRY = "handler"
 _BLOCK = 1 << 14  # elements: some microseconds of work
 _MOST_BLOCKS = 64
+_MOST_WITH_COLUMNS = 32  # each block has a row of sums: memory of 128 KB is cleared in each call
 _SUMMED = 16  # columns at a time
 
 # bytes from the beginning of the structs
@@ -167,9 +168,10 @@ def module_text(program: RowProgram, rows: str) -> str:
     return "\n".join(parts)
 
 
-def shares(n_rows: int, length: int) -> tuple[int, int, int]:
+def shares(n_rows: int, length: int, n_columns: int) -> tuple[int, int, int]:
     """The attribute of a call: numbers of rows, of rows in a block, of blocks."""
-    n_blocks = max(1, min(_MOST_BLOCKS, n_rows, n_rows * length // _BLOCK))
+    most = _MOST_BLOCKS if n_columns == 0 else _MOST_WITH_COLUMNS
+    n_blocks = max(1, min(most, n_rows, n_rows * length // _BLOCK))
     per_block = -(-n_rows // n_blocks)
     return n_rows, per_block, -(-n_rows // per_block)
 

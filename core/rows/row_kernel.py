@@ -12,7 +12,7 @@ from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.mlir.attrs import array, dictionary, i32, i64_array, index_tensor, string
 from tracebridge.core.rows.costs import remember_costs
 from tracebridge.core.rows.emitter import block_function
-from tracebridge.core.rows.frame import RowProgram
+from tracebridge.core.rows.frame import RowProgram, is_sum_of_columns
 from tracebridge.core.rows.handler import ENTRY, module_text, shares
 from tracebridge.core.rows.machine import compile_text, machine
 
@@ -44,7 +44,7 @@ class RowKernel(Primitive):
         attributes = {
             "call_target_name": string(_target(program, params["frame"])),
             "api_version": i32(_TYPED_VERSION),
-            "backend_config": dictionary({"shares": _shares(params["frame"])}),
+            "backend_config": dictionary({"shares": _shares(program, params["frame"])}),
             "operand_layouts": array([_by_rows(a.ndim) for a in program.in_avals]),
             "result_layouts": array([_by_rows(a.ndim) for a in program.out_avals]),
         }
@@ -59,8 +59,9 @@ def _by_rows(ndim: int) -> Any:
     return index_tensor(range(ndim - 1, -1, -1))
 
 
-def _shares(frame: tuple[int, ...]) -> Any:
-    return i64_array(shares(math.prod(frame[:-1]), frame[-1]))
+def _shares(program: Jaxpr, frame: tuple[int, ...]) -> Any:
+    columns = [app for app, _ in program.equations if is_sum_of_columns(app, len(frame))]
+    return i64_array(shares(math.prod(frame[:-1]), frame[-1], len(columns)))
 
 
 def _target(program: Jaxpr, frame: tuple[int, ...]) -> str:
