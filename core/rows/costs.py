@@ -20,10 +20,16 @@ _CALL = re.compile(
 _ARRAY = re.compile(r"(f32|s32|pred)\[([\d,]*)\]")
 _SIZES = {"f32": 4, "s32": 4, "pred": 1}
 _counts: dict[str, tuple[int, int]] = {}
+"""By name: how many operations a row takes, cheap ones, and exponentials and their like."""
 
 
-def remember_costs(name: str, program: RowProgram) -> None:
-    """Count the operations of a kernel for one row: cheap ones, and exponentials and their like."""
+def is_known(name: str) -> bool:
+    """Whether this process has the kernel."""
+    return name in _counts
+
+
+def remember(name: str, program: RowProgram) -> None:
+    """Note that this process has a kernel, and count its operations."""
     made = [n for n in program.nodes if n.kind not in ("load", "number", "index")]
     along = [n.along or n.kind == "reduce" for n in made]
     dear = sum([a for n, a in zip(made, along, strict=True) if n.kind in EXPENSIVE - {"div"}])

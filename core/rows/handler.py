@@ -249,44 +249,68 @@ def _sums(program: RowProgram, columns: Sequence[int], n_in: int) -> str:
     return "\n".join([*lines, "ret void", "}"])
 
 
+# Answer what XLA asks when the handler is registered; take the numbers of the call.
+_BEGINNING = [
+    f"%extension.at = getelementptr i8, ptr %frame, i64 {_FRAME_EXTENSION}",
+    f"%api.at = getelementptr i8, ptr %frame, i64 {_FRAME_API}",
+    f"%context.at = getelementptr i8, ptr %frame, i64 {_FRAME_CONTEXT}",
+    "%extension = load ptr, ptr %extension.at",
+    "%api = load ptr, ptr %api.at",
+    "%context = load ptr, ptr %context.at",
+    "%is_call = icmp eq ptr %extension, null",
+    "br i1 %is_call, label %call, label %ask",
+    "ask:",
+    f"%type.at = getelementptr i8, ptr %extension, i64 {_EXTENSION_TYPE}",
+    "%type = load i32, ptr %type.at",
+    "%is_question = icmp eq i32 %type, 1",
+    "br i1 %is_question, label %answer, label %call",
+    "answer:",
+    "call void @describe(ptr %api, ptr %extension)",
+    "ret ptr null",
+    "call:",
+    "%state = call ptr @malloc(i64 @STATE@)",
+    f"%buffers = getelementptr i8, ptr %state, i64 {_STATE_BUFFERS}",
+    f"%attributes.at = getelementptr i8, ptr %frame, i64 {_FRAME_ATTRIBUTES}",
+    "%attributes = load ptr, ptr %attributes.at",
+    "%attribute = load ptr, ptr %attributes",
+    f"%shares.at = getelementptr i8, ptr %attribute, i64 {_ARRAY_DATA}",
+    "%shares = load ptr, ptr %shares.at",
+    f"%shares.to = getelementptr i8, ptr %state, i64 {_STATE_ROWS}",
+    "call void @llvm.memcpy.p0.p0.i64(ptr %shares.to, ptr %shares, i64 24, i1 false)",
+    f"%blocks.at = getelementptr i8, ptr %state, i64 {_STATE_BLOCKS}",
+    "%blocks = load i64, ptr %blocks.at",
+    "store i64 0, ptr %state",
+    f"%done = getelementptr i8, ptr %state, i64 {_STATE_DONE}",
+    "store i64 0, ptr %done",
+    f"%users = getelementptr i8, ptr %state, i64 {_STATE_USERS}",
+    "store i64 1, ptr %users",
+]
+
+
 def _handler(program: RowProgram, n_in: int, columns: Sequence[int]) -> str:
     n = n_in + len(program.results)
-    lines = [
-        f"define ptr @{ENTRY}(ptr %frame) {{",
-        "entry:",
-        f"%extension.at = getelementptr i8, ptr %frame, i64 {_FRAME_EXTENSION}",
-        f"%api.at = getelementptr i8, ptr %frame, i64 {_FRAME_API}",
-        f"%context.at = getelementptr i8, ptr %frame, i64 {_FRAME_CONTEXT}",
-        "%extension = load ptr, ptr %extension.at",
-        "%api = load ptr, ptr %api.at",
-        "%context = load ptr, ptr %context.at",
-        "%is_call = icmp eq ptr %extension, null",
-        "br i1 %is_call, label %call, label %ask",
-        "ask:",
-        f"%type.at = getelementptr i8, ptr %extension, i64 {_EXTENSION_TYPE}",
-        "%type = load i32, ptr %type.at",
-        "%is_question = icmp eq i32 %type, 1",
-        "br i1 %is_question, label %answer, label %call",
-        "answer:",
-        "call void @describe(ptr %api, ptr %extension)",
-        "ret ptr null",
-        "call:",
-        f"%state = call ptr @malloc(i64 {_STATE_BUFFERS + 8 * n})",
-        f"%buffers = getelementptr i8, ptr %state, i64 {_STATE_BUFFERS}",
-        f"%args.at = getelementptr i8, ptr %frame, i64 {_FRAME_ARGS}",
-        f"%results.at = getelementptr i8, ptr %frame, i64 {_FRAME_RESULTS}",
-        "%args = load ptr, ptr %args.at",
-        "%results = load ptr, ptr %results.at",
-        f"%attributes.at = getelementptr i8, ptr %frame, i64 {_FRAME_ATTRIBUTES}",
-        "%attributes = load ptr, ptr %attributes.at",
-        "%attribute = load ptr, ptr %attributes",
-        f"%shares.at = getelementptr i8, ptr %attribute, i64 {_ARRAY_DATA}",
-        "%shares = load ptr, ptr %shares.at",
-        f"%shares.to = getelementptr i8, ptr %state, i64 {_STATE_ROWS}",
-        "call void @llvm.memcpy.p0.p0.i64(ptr %shares.to, ptr %shares, i64 24, i1 false)",
-        f"%blocks.at = getelementptr i8, ptr %state, i64 {_STATE_BLOCKS}",
-        "%blocks = load i64, ptr %blocks.at",
+    beginning = "\n".join(_BEGINNING).replace("@STATE@", str(_STATE_BUFFERS + 8 * n))
+    lines = [f"define ptr @{ENTRY}(ptr %frame) {{", "entry:", beginning, *_buffers(n_in, n)]
+    if columns:
+        lines += [f"%size = mul nuw nsw i64 %blocks, {4 * len(columns) * program.length}"]
+        lines += ["%columns = call ptr @malloc(i64 %size)"]
+    lines += [
+        f"%columns.at = getelementptr i8, ptr %state, i64 {_STATE_COLUMNS}",
+        f"store ptr {'%columns' if columns else 'null'}, ptr %columns.at",
+        *_HELPED,
     ]
+    if columns:
+        lines += ["call void @sums(ptr %buffers, ptr %columns, i64 %blocks)"]
+        lines += ["call void @free(ptr %columns)"]
+    return "\n".join([*lines, "call void @leave(ptr %state)", "ret ptr null", "}"])
+
+
+def _buffers(n_in: int, n: int) -> list[str]:
+    """Copy the addresses of operands and results: help may come when the call's own are gone."""
+    lines: list[str] = []
+    for name, place in (("args", _FRAME_ARGS), ("results", _FRAME_RESULTS)):
+        lines += [f"%{name}.at = getelementptr i8, ptr %frame, i64 {place}"]
+        lines += [f"%{name} = load ptr, ptr %{name}.at"]
     for i in range(n):
         base, k = ("%args", i) if i < n_in else ("%results", i - n_in)
         lines += [
@@ -297,22 +321,7 @@ def _handler(program: RowProgram, n_in: int, columns: Sequence[int]) -> str:
             f"%b{i}.to = getelementptr ptr, ptr %buffers, i64 {i}",
             f"store ptr %b{i}.pointer, ptr %b{i}.to",
         ]
-    size = f"%size = mul nuw nsw i64 %blocks, {4 * len(columns) * program.length}"
-    lines += [
-        *([size, "%columns = call ptr @malloc(i64 %size)"] if columns else []),
-        f"%columns.at = getelementptr i8, ptr %state, i64 {_STATE_COLUMNS}",
-        f"store ptr {'%columns' if columns else 'null'}, ptr %columns.at",
-        "store i64 0, ptr %state",
-        f"%done = getelementptr i8, ptr %state, i64 {_STATE_DONE}",
-        "store i64 0, ptr %done",
-        f"%users = getelementptr i8, ptr %state, i64 {_STATE_USERS}",
-        "store i64 1, ptr %users",
-        *_HELPED,
-    ]
-    if columns:
-        lines += ["call void @sums(ptr %buffers, ptr %columns, i64 %blocks)"]
-        lines += ["call void @free(ptr %columns)"]
-    return "\n".join([*lines, "call void @leave(ptr %state)", "ret ptr null", "}"])
+    return lines
 
 
 # Ask the pool for help, work, and wait for the blocks that others have begun.

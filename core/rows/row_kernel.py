@@ -10,7 +10,7 @@ from tracebridge.core._jaxlib.ffi import ROW_KERNEL, register_row_kernel
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.mlir.attrs import array, dictionary, i32, i64_array, index_tensor, string
-from tracebridge.core.rows.costs import remember_costs
+from tracebridge.core.rows.costs import is_known, remember
 from tracebridge.core.rows.emitter import block_function
 from tracebridge.core.rows.frame import RowProgram, is_sum_of_columns
 from tracebridge.core.rows.handler import ENTRY, module_text, shares
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.rule_contexts import LoweringContext
 
 _TYPED_VERSION = 4  # of StableHLO's custom_call: XLA's typed FFI
-_compiled: dict[str, None] = {}
 
 
 @final
@@ -72,9 +71,8 @@ def _target(program: Jaxpr, frame: tuple[int, ...]) -> str:
         text = module_text(rows, block_function(rows, here.lanes))
         digest = hashlib.sha256(f"{here.description}\n{text}".encode()).hexdigest()
         name = f"{ROW_KERNEL}{digest[:32]}"
-        if name not in _compiled:
+        if not is_known(name):
             register_row_kernel(name, compile_text(text, ENTRY))
-            remember_costs(name, rows)
-            _compiled[name] = None
+            remember(name, rows)
         program.cache["row kernel"] = name
     return program.cache["row kernel"]
