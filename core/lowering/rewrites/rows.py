@@ -118,6 +118,10 @@ class _Groups:
         """Of each group: those that it depends on."""
         self.depends: list[frozenset[int]] = []
         """Of each equation outside: the groups that it depends on; of members nothing."""
+        self.columns: set[int] = set()
+        """Members that sum columns up: no other member of the group can read their results."""
+        self.effects: set[int] = set()
+        """The groups that equations with effects depend on so far: they keep their order."""
         for k in range(len(jaxpr.equations)):
             self._place(k)
         self.kernels = [c for c in self._components() if self._pays(c)]
@@ -138,10 +142,16 @@ class _Groups:
                     self.needs.append(set())
                     self.current[frame] = new
                 self.group_of[k] = group
+                if app.primitive in REDUCTIONS and not _is_along(app):
+                    self.columns.add(k)
                 self.needs[group] |= self._outside_of(args, group)
                 self.depends.append(frozenset())
                 return
-        self.depends.append(frozenset(self._outside_of(args, None)))
+        found = self._outside_of(args, None)
+        if app.effects:
+            self.effects |= found
+            found = self.effects
+        self.depends.append(frozenset(found))
 
     def _frame_for(self, app: Application, args: Sequence[int]) -> tuple[int, ...] | None:
         """The frame that an equation may belong to, by its shapes."""
@@ -157,8 +167,9 @@ class _Groups:
         return None
 
     def _group(self, variable: int) -> int | None:
+        """The group in which a variable can be read."""
         k = self.made_by[variable]
-        return None if k == GIVEN else self.group_of.get(k)
+        return None if k == GIVEN or k in self.columns else self.group_of.get(k)
 
     def _outside_of(self, args: Sequence[int], group: int | None) -> set[int]:
         """The groups that these variables depend on without being members of ``group``."""
@@ -169,7 +180,7 @@ class _Groups:
                 own = self.group_of.get(k)
                 if own is None:
                     found |= self.depends[k]
-                elif own != group:
+                elif own != group or k in self.columns:
                     found.add(own)
         return found
 
@@ -212,11 +223,10 @@ class _Groups:
         return out.shape == frame or (any(rows) and is_rows_shape(out.shape, frame))
 
     def _can_reduce(self, app: Application, n: int) -> bool:
-        axes = tuple(app.params["axes"])
         if app.out.dtype != _FLOAT or len(app.params) > 1:
             return False
-        is_columns = app.primitive is lax.reduce_sum_p and sorted(axes) == list(range(n - 1))
-        return axes == (n - 1,) or is_columns
+        axes = sorted(app.params["axes"])
+        return _is_along(app) or (app.primitive is lax.reduce_sum_p and axes == list(range(n - 1)))
 
     def _can_broadcast(self, app: Application, frame: tuple[int, ...], is_rows: bool) -> bool:
         axes, (aval,), shape = app.params["broadcast_dimensions"], app.avals, app.out.shape
@@ -253,11 +263,9 @@ class _Groups:
 
     def _pays(self, members: Sequence[int]) -> bool:
         """Whether a kernel saves passes over memory: a row is read again after a reduction."""
-        frame = self.frame_of[self.group_of[members[0]]]
         apps = [self.jaxpr.equations[k][0] for k in members]
         reductions = [app for app in apps if app.primitive in REDUCTIONS]
-        along = [app for app in reductions if tuple(app.params["axes"]) == (len(frame) - 1,)]
-        if not along or len(members) > _MOST_EQUATIONS:
+        if not any([_is_along(app) for app in reductions]) or len(members) > _MOST_EQUATIONS:
             return False
         inside = set(members)
         again = any(
@@ -275,6 +283,11 @@ class _Groups:
         if not kernels:
             return None
         return _Writer(self, kernels).program()
+
+
+def _is_along(app: Application) -> bool:
+    """Whether a reduction is one along rows, not over all other axes."""
+    return tuple(app.params["axes"]) == (app.avals[0].ndim - 1,)
 
 
 def is_handled(app: Application) -> bool:
@@ -374,7 +387,13 @@ class _Writer:
         """Write what can run, in order; the rest."""
         waiting = list(equations)
         while True:
-            left = [k for k in waiting if not self._emit(k)]
+            left: list[int] = []
+            blocked = False
+            for k in waiting:
+                has_effects = bool(self.groups.jaxpr.equations[k][0].effects)
+                if (has_effects and blocked) or not self._emit(k):
+                    left.append(k)
+                    blocked = blocked or has_effects
             if len(left) == len(waiting) or not left:
                 return left
             waiting = left

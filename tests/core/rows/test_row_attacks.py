@@ -1,0 +1,74 @@
+"""What once broke kernels over rows: programs, numbers, threads and memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracebridge as tb
+import tracebridge.numpy as tnp
+from tracebridge.core.config.scopes import scope
+from tracebridge.core.rows.machine import is_there
+from tracebridge.experimental import io_callback
+
+pytestmark = pytest.mark.skipif(not is_there(), reason="llvmlite is not installed")
+
+RNG = np.random.default_rng(0)
+
+
+def array(*shape: int) -> Any:
+    """Normal numbers."""
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def check(f: Callable[..., Any], *args: Any, tolerance: float = 1e-5) -> None:
+    """The numbers of ``f`` are those of its plain form."""
+    fast = tb.tree.leaves(tb.jit(f)(*args))
+    with scope("platform_rules", False):
+        plain = tb.tree.leaves(tb.jit(f)(*args))
+    for x, y in zip(fast, plain, strict=True):
+        assert (x.shape, x.dtype) == (y.shape, y.dtype)
+        finite = np.abs(np.where(np.isfinite(y), y, 0)).max(initial=0)
+        np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance * finite)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda x, rows, columns: rows + columns,
+        lambda x, rows, columns: x + columns[:, None],
+        lambda x, rows, columns: tnp.exp(columns * 1e-3) * 2,
+        lambda x, rows, columns: x - columns.reshape(256, 1),
+    ],
+    ids=["with rows", "along rows", "alone", "reshaped"],
+)
+def test_sums_of_columns_of_square_frames(read: Any) -> None:
+    """They have the shape of numbers of rows, and are known after all rows only."""
+
+    def f(x: Any) -> Any:
+        centred = x - x.max(-1, keepdims=True)
+        return read(centred, centred.sum(-1), centred.sum(0)), centred
+
+    check(f, array(256, 256))
+
+
+def test_effects_keep_their_order() -> None:
+    """A call that waits for a kernel is not overtaken by the next one."""
+    calls: list[str] = []
+
+    def second() -> Any:
+        calls.append("second")
+        return np.float32(3)
+
+    def f(x: Any) -> Any:
+        y = x / abs(x).sum(-1, keepdims=True)
+        io_callback(lambda _: calls.append("first"), None, y[0, 0], ordered=True)
+        factor = io_callback(second, tb.ShapeDtypeStruct((), np.float32), ordered=True)
+        return y * factor, y + 1
+
+    tb.block_until_ready(tb.jit(f)(array(512, 64)))
+    tb.effects_barrier()
+    assert calls == ["first", "second"]
