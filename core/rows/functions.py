@@ -216,7 +216,9 @@ _UNARY: Mapping[str, Callable[[Text, str], str]] = {
     "stop_gradient": lambda _, x: x,
     "is_finite": lambda to, x: to.compare("one", to.call("fabs", x), to.constant(math.inf)),
 }
-_FLOAT_OPS = {"add": "fadd contract", "sub": "fsub contract", "mul": "fmul contract", "div": "fdiv"}
+# Not contracted: LLVM would round a product in one pass and not in another, so that the largest
+# element of a row would not be equal to its maximum.
+_FLOAT_OPS = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 _INTEGER_OPS = {"add": "add", "sub": "sub", "mul": "mul"}
 _LOGICAL_OPS = {"and": "and", "or": "or", "xor": "xor"}
 MOST_POWER = 8

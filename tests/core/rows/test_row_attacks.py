@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -72,3 +73,39 @@ def test_effects_keep_their_order() -> None:
     tb.block_until_ready(tb.jit(f)(array(512, 64)))
     tb.effects_barrier()
     assert calls == ["first", "second"]
+
+
+def test_products_are_rounded_alike_in_all_passes() -> None:
+    """The largest element of a row is equal to its maximum."""
+
+    def f(x: Any) -> Any:
+        places = tb.lax.broadcasted_iota(np.int32, x.shape, 1).astype(np.float32)
+        y = x + places * 0.01
+        return (y == y.max(-1, keepdims=True)).sum(-1), tb.lax.logistic(y)
+
+    hits, _ = tb.jit(f)(array(2000, 200))
+    assert (np.asarray(hits) == 1).all()
+
+
+def test_many_kept_rows_in_a_thread_with_a_small_stack() -> None:
+    """They lie in memory of their own."""
+
+    def f(x: Any) -> Any:
+        powers = [tnp.exp(x * 0.01 * k) for k in range(16)]
+        total = sum(powers[1:], powers[0]).sum(-1, keepdims=True)
+        for y in powers:
+            x = x + y * total
+        return x
+
+    x = array(8, 8192)
+    compiled = tb.jit(f)
+    expected = np.asarray(compiled(x))
+    found: list[Any] = []
+    before = threading.stack_size(256 << 10)
+    try:
+        thread = threading.Thread(target=lambda: found.append(np.asarray(compiled(x))))
+        thread.start()
+    finally:
+        threading.stack_size(before)
+    thread.join()
+    np.testing.assert_array_equal(found[0], expected)
