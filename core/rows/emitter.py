@@ -107,9 +107,7 @@ class _Writer:
         given = [f"ptr noalias readonly %in{i}" for i in range(n)]
         given += [f"ptr noalias %out{i}" for i in range(len(program.results))]
         given += ["i64 %from", "i64 %to", "ptr noalias %columns"]
-        for i, kept in self.kept.items():
-            size = f"[{self.length} x {_stored(self.nodes[i])}]"
-            self.entry.append(f"{kept.place} = alloca {size}, align {_ALIGNED}")
+        self._memory()
         self._all_passes()
         lines = [f"define internal void @rows({', '.join(given)}) alwaysinline {{", "entry:"]
         lines += [
@@ -120,7 +118,23 @@ class _Writer:
         ]
         lines += [*self.row.lines, "br label %done", "done:", "%next = add nuw nsw i64 %r, 1"]
         lines += ["%more = icmp slt i64 %next, %to", "br i1 %more, label %row, label %end"]
-        return "\n".join([*sorted(self.needs), *lines, "end:", "ret void", "}"])
+        lines += ["end:", *(["call void @free(ptr %kept)"] if self.kept else []), "ret void", "}"]
+        return "\n".join([*sorted(self.needs), *lines])
+
+    def _memory(self) -> None:
+        """Memory for rows that are kept, not on the stack: that of a thread may be small."""
+        total = _ALIGNED
+        for i, kept in self.kept.items():
+            self.entry.append(f"{kept.place} = getelementptr i8, ptr %kept.first, i64 {total}")
+            size = self.length * (1 if _stored(self.nodes[i]) == "i8" else 4)
+            total += -(-size // _ALIGNED) * _ALIGNED
+        if self.kept:
+            mask = f"i64 {-_ALIGNED}"
+            self.entry[:0] = [
+                f"%kept = call ptr @malloc(i64 {total})",
+                f"%kept.first = call ptr @llvm.ptrmask.p0.i64(ptr %kept, {mask})",
+            ]
+            self.needs.add("declare ptr @llvm.ptrmask.p0.i64(ptr, i64)")
 
     def _all_passes(self) -> None:
         for level in range(self.passes):
