@@ -18,6 +18,7 @@ _CHEAP = 8  # operations and loads that are repeated rather than kept
 _FIRST = {"sum": 0.0, "max": float("-inf"), "min": float("inf")}
 _COMBINED = {"sum": "fadd", "max": "fmax", "min": "fmin"}
 _ALIGNED = 64  # bytes, of rows in memory of our own
+_MOST_ON_STACK = 1 << 14  # bytes
 # An inverse of a number between these is a number with all its digits.
 _LEAST_DIVISOR, _MOST_DIVISOR = 2.0**-100, 2.0**100
 
@@ -54,6 +55,7 @@ class _Writer:
         self.inverses: dict[int, str] = {}
         self.passes = max([self._pass_of(n) for n in self._ends()], default=0) + 1
         self.kept = self._kept()
+        self.on_heap = False
 
     # what is computed where
 
@@ -118,23 +120,36 @@ class _Writer:
         ]
         lines += [*self.row.lines, "br label %done", "done:", "%next = add nuw nsw i64 %r, 1"]
         lines += ["%more = icmp slt i64 %next, %to", "br i1 %more, label %row, label %end"]
-        lines += ["end:", *(["call void @free(ptr %kept)"] if self.kept else []), "ret void", "}"]
+        lines += [
+            "end:",
+            *(["call void @free(ptr %kept)"] if self.on_heap else []),
+            "ret void",
+            "}",
+        ]
         return "\n".join([*sorted(self.needs), *lines])
 
     def _memory(self) -> None:
-        """Memory for rows that are kept, not on the stack: that of a thread may be small."""
+        """Memory for rows that are kept; not on the stack, if much: that of a thread is small."""
+        sizes = {k.place: self._bytes(i) for i, k in self.kept.items()}
+        self.on_heap = sum(sizes.values()) > _MOST_ON_STACK
+        if not self.on_heap:
+            for place, size in sizes.items():
+                self.entry.append(f"{place} = alloca [{size} x i8], align {_ALIGNED}")
+            return
         total = _ALIGNED
-        for i, kept in self.kept.items():
-            self.entry.append(f"{kept.place} = getelementptr i8, ptr %kept.first, i64 {total}")
-            size = self.length * (1 if _stored(self.nodes[i]) == "i8" else 4)
-            total += -(-size // _ALIGNED) * _ALIGNED
-        if self.kept:
-            mask = f"i64 {-_ALIGNED}"
-            self.entry[:0] = [
-                f"%kept = call ptr @malloc(i64 {total})",
-                f"%kept.first = call ptr @llvm.ptrmask.p0.i64(ptr %kept, {mask})",
-            ]
-            self.needs.add("declare ptr @llvm.ptrmask.p0.i64(ptr, i64)")
+        for place, size in sizes.items():
+            self.entry.append(f"{place} = getelementptr i8, ptr %kept.first, i64 {total}")
+            total += size
+        self.entry[:0] = [
+            f"%kept = call ptr @malloc(i64 {total})",
+            f"%kept.first = call ptr @llvm.ptrmask.p0.i64(ptr %kept, i64 {-_ALIGNED})",
+        ]
+        self.needs.add("declare ptr @llvm.ptrmask.p0.i64(ptr, i64)")
+
+    def _bytes(self, i: int) -> int:
+        """Of a row of a value, up to where the next one may begin."""
+        size = self.length * (1 if _stored(self.nodes[i]) == "i8" else 4)
+        return -(-size // _ALIGNED) * _ALIGNED
 
     def _all_passes(self) -> None:
         for level in range(self.passes):
