@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, final
 
 import numpy as np
@@ -376,50 +377,51 @@ class _Writer:
         inputs = graph.inputs(jaxpr.in_avals)
         given = [*inputs, *[graph.constant(c) for c in jaxpr.consts]]
         self.numbers.update(enumerate(given))
-        waiting: list[int] = []
-        for k in range(len(jaxpr.equations)):
-            waiting = self._run([*waiting, k])
-        assert not waiting
+        self._run()
         outs = [self.numbers[v] for v in jaxpr.outs]
         return graph.program(inputs, outs, jaxpr.debug)
 
-    def _run(self, equations: Iterable[int]) -> list[int]:
-        """Write what can run, in order; the rest."""
-        waiting = list(equations)
-        while True:
-            left: list[int] = []
-            blocked = False
-            for k in waiting:
-                has_effects = bool(self.groups.jaxpr.equations[k][0].effects)
-                if (has_effects and blocked) or not self._emit(k):
-                    left.append(k)
-                    blocked = blocked or has_effects
-            if len(left) == len(waiting) or not left:
-                return left
-            waiting = left
+    def _run(self) -> None:
+        """Write each equation or kernel as soon as all is there that it reads, the first first."""
+        readers: dict[object, list[int]] = {}
+        missing: dict[int, int] = {}
+        last_effect: object = None
+        for k, (app, args) in enumerate(self.groups.jaxpr.equations):
+            kernel = self.kernels.get(k)
+            if kernel is None and (k in self.inside or k in self.unread):
+                continue
+            read: set[object] = set(args if kernel is None else kernel.operands)
+            read.difference_update(self.numbers)
+            if app.effects:  # those keep their order
+                read |= {last_effect} - {None}
+                last_effect = ("effect", k)
+            missing[k] = len(read)
+            for v in read:
+                readers.setdefault(v, []).append(k)
+        ready = [k for k, n in missing.items() if not n]
+        n_written = 0
+        while ready:
+            k = heappop(ready)
+            n_written += 1
+            for v in [*self._emit(k), ("effect", k)]:
+                for reader in readers.get(v, ()):
+                    missing[reader] -= 1
+                    if not missing[reader]:
+                        heappush(ready, reader)
+        assert n_written == len(missing)
 
-    def _emit(self, k: int) -> bool:
-        """Write an equation or the kernel that ends with it, if all is there that it reads."""
-        kernel = self.kernels.get(k)
-        if kernel is None:
-            return k in self.inside or k in self.unread or self._emit_plain(k)
-        if any([a not in self.numbers for a in kernel.operands]):
-            return False
-        program = kernel.program(self.groups)
-        params = {"program": program, "frame": kernel.frame}
-        args = [self.numbers[a] for a in kernel.operands]
-        first = self.graph.add_bound(row_kernel_p, args, params)
-        self.numbers.update({v: first + i for i, v in enumerate(kernel.results)})
-        return True
-
-    def _emit_plain(self, k: int) -> bool:
-        app, args = self.groups.jaxpr.equations[k]
-        if any([a not in self.numbers for a in args]):
-            return False
-        sources = self.groups.jaxpr.sources
-        first = self.graph.add(
-            app, [self.numbers[a] for a in args], sources[k] if sources else None
-        )
-        start = self.groups.first[k]
-        self.numbers.update({start + i: first + i for i in range(len(app.outs))})
-        return True
+    def _emit(self, k: int) -> Iterable[int]:
+        """Write an equation or the kernel that ends with it; the variables that are there now."""
+        groups, kernel = self.groups, self.kernels.get(k)
+        app, args = groups.jaxpr.equations[k]
+        if kernel is not None:
+            params = {"program": kernel.program(groups), "frame": kernel.frame}
+            numbers = [self.numbers[a] for a in kernel.operands]
+            first, made = self.graph.add_bound(row_kernel_p, numbers, params), kernel.results
+        else:
+            sources = groups.jaxpr.sources
+            source = sources[k] if sources else None
+            first = self.graph.add(app, [self.numbers[a] for a in args], source)
+            made = range(groups.first[k], groups.first[k] + len(app.outs))
+        self.numbers.update({v: first + i for i, v in enumerate(made)})
+        return made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
+from tracebridge import nn
 from tracebridge.core.config.scopes import scope
 from tracebridge.core.rows.machine import is_there
 from tracebridge.experimental import io_callback
@@ -109,3 +111,18 @@ def test_many_kept_rows_in_a_thread_with_a_small_stack() -> None:
         threading.stack_size(before)
     thread.join()
     np.testing.assert_array_equal(found[0], expected)
+
+
+def test_long_programs_that_wait_for_a_kernel() -> None:
+    """Each equation is looked at once, however many wait for a kernel that stands at the end."""
+
+    def f(x: Any) -> Any:
+        y = nn.softmax(x)
+        for _ in range(2000):
+            y = tnp.sin(y)
+        return y, x - x.max(-1, keepdims=True)
+
+    traced = tb.jit(f).trace(array(512, 64))
+    start = time.process_time()
+    traced.lower()
+    assert time.process_time() - start < 3
