@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import platform
 import sys
 import threading
 from typing import Any, NamedTuple
@@ -18,17 +19,23 @@ _ENGINES: list[Any] = []
 
 
 class Machine(NamedTuple):
-    """The processor: LLVM's machine, float32 in a vector, a text that tells processors apart."""
+    """The processor: LLVM's machine, float32 in a vector, a text that tells processors apart.
+
+    ``fuses``: whether it multiplies and adds in one step; others would call a function for each.
+    """
 
     target: Any
     lanes: int
     description: str
+    fuses: bool
 
 
 @functools.lru_cache(maxsize=1)
 def is_there() -> bool:
-    """Whether kernels can be compiled: on Linux, with llvmlite."""
-    return sys.platform == "linux" and importlib.util.find_spec("llvmlite") is not None
+    """Whether kernels can be compiled for this processor. It loads LLVM."""
+    if sys.platform != "linux" or importlib.util.find_spec("llvmlite") is None:
+        return False
+    return machine().fuses
 
 
 def machine() -> Machine:
@@ -49,7 +56,8 @@ def _machine() -> Machine:
     )
     lanes = 16 if features.get("avx512f") else 8 if features.get("avx2") else 4
     version = ".".join([str(n) for n in binding.llvm_version_info])
-    return Machine(target, lanes, f"{name} {features.flatten()} LLVM {version}")
+    fuses = platform.machine() != "x86_64" or bool(features.get("fma"))
+    return Machine(target, lanes, f"{name} {features.flatten()} LLVM {version}", fuses)
 
 
 def compile_text(text: str, entry: str) -> int:
@@ -57,13 +65,16 @@ def compile_text(text: str, entry: str) -> int:
     with _LOCK:
         binding = importlib.import_module("llvmlite.binding")
         target = _machine().target
-        module = binding.parse_assembly(text)
-        module.verify()
-        options = binding.create_pipeline_tuning_options(speed_level=2)
-        options.loop_vectorization = options.slp_vectorization = False
-        builder = binding.create_pass_builder(target, options)
-        builder.getModulePassManager().run(module, builder)
-        engine = binding.create_mcjit_compiler(module, target)
+        with binding.parse_assembly(text) as module:
+            module.verify()
+            options = binding.create_pipeline_tuning_options(speed_level=2)
+            options.loop_vectorization = options.slp_vectorization = False
+            builder = binding.create_pass_builder(target, options)
+            builder.getModulePassManager().run(module, builder)
+            code = target.emit_object(module)
+        # An engine that was given the code, not the module, does not keep LLVM's form of it.
+        engine = binding.create_mcjit_compiler(binding.parse_assembly(""), target)
+        engine.add_object_file(binding.ObjectFileRef.from_data(code))
         engine.finalize_object()
         _ENGINES.append(engine)
         return engine.get_function_address(entry)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import threading
 from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core._jaxlib.ffi import ROW_KERNEL, register_row_kernel
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.jaxpr import Jaxpr
     from tracebridge.core.ir.rule_contexts import LoweringContext
 
+_LOCK = threading.Lock()
 _TYPED_VERSION = 4  # of StableHLO's custom_call: XLA's typed FFI
 
 
@@ -71,8 +73,9 @@ def _target(program: Jaxpr, frame: tuple[int, ...]) -> str:
         text = module_text(rows, block_function(rows, here.lanes))
         digest = hashlib.sha256(f"{here.description}\n{text}".encode()).hexdigest()
         name = f"{ROW_KERNEL}{digest[:32]}"
-        if not is_known(name):
-            register_row_kernel(name, compile_text(text, ENTRY))
-            remember(name, rows)
+        with _LOCK:
+            if not is_known(name):
+                register_row_kernel(name, compile_text(text, ENTRY))
+                remember(name, rows)
         program.cache["row kernel"] = name
     return program.cache["row kernel"]

@@ -49,7 +49,7 @@ _FLOAT = np.dtype(np.float32)
 
 def with_row_kernels(jaxpr: Jaxpr) -> Jaxpr | None:
     """``jaxpr`` with kernels over rows; None if there are none."""
-    if not is_there() or not _frames(jaxpr):
+    if not _frames(jaxpr) or not is_there():
         return None
     flat = _flat(jaxpr)
     return _Groups(flat, _frames(flat)).result()
