@@ -66,7 +66,6 @@ LAX_LEFT_OUT = {
     "rng_bit_generator": "bits: tests/core/lax/test_rng.py",
     "rng_uniform": "bits that differ each time: tests/core/lax/test_rng.py",
     "stage": "decorates: tests/core/control",
-    "shard_alike": "tests/core/lax/test_shard_alike.py",
     "with_sharding_constraint": "tests/core/lax/test_sharding_constraint.py",
 }
 LEFT_OUT: dict[str, dict[str, str]] = {
