@@ -11,11 +11,14 @@ if TYPE_CHECKING:
     from tracebridge.interpreters import batching as batching
     from tracebridge.interpreters import mlir as mlir
     from tracebridge.interpreters import partial_eval as partial_eval
+    from tracebridge.interpreters import pxla as pxla
     from tracebridge.interpreters import xla as xla
 
 __all__: list[str] = []  # a star takes no submodules
 
-_LATER = _LazyNames(__name__, {}, submodules=("ad", "batching", "mlir", "partial_eval", "xla"))
+_LATER = _LazyNames(
+    __name__, {}, submodules=("ad", "batching", "mlir", "partial_eval", "pxla", "xla")
+)
 
 
 def __dir__() -> list[str]:

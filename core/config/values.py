@@ -206,6 +206,13 @@ def mesh_in_force() -> Any:
     return found.mesh if type(found) is EnteredMesh else found
 
 
+def entered_mesh() -> Any:
+    """Return the mesh of the innermost block if that is ``with mesh``, else None."""
+    current = settled_state()
+    found = None if current is None else current.mesh
+    return found.mesh if type(found) is EnteredMesh else None
+
+
 def mesh_of_computations() -> Any:
     """Return the mesh in force if computations are to run on its devices, else None."""
     current = state()

@@ -222,6 +222,11 @@ class Primitive(abc.ABC):
         del params
         return None
 
+    def result_memory(self, params: Params) -> str | None:
+        """The kind of memory that the result is put in; None: the equation says nothing."""
+        del params
+        return None
+
     def replicas(self, params: Params) -> int:
         """How many devices compute one equation, each of them a part of it."""
         del params

@@ -16,6 +16,7 @@ from tracebridge.core.tree import tree
 
 if TYPE_CHECKING:
     from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.application import Params
     from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
     from tracebridge.core.ir.value import Operand, Value
 
@@ -63,11 +64,15 @@ name_p = Name()
 class ToMemory(Annotation):
     """Moves a value to the memory of parameter ``kind``: "device" or a memory of the host.
 
-    The CPU has one memory only, so that nothing moves there.
+    The CPU has one memory only, so that nothing moves inside of programs there.
     """
 
     name = "to_memory"
     makes_nan = False
+
+    def result_memory(self, params: Params) -> str | None:
+        """Parameter ``kind``."""
+        return params["kind"]
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         if ctx.platform == "cpu":

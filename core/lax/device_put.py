@@ -45,6 +45,10 @@ class DevicePut(Constraint):
         placement = params["placement"]
         return placement if type(placement) is NamedSharding else None
 
+    def result_memory(self, params: Params) -> str | None:
+        """That of ``placement``."""
+        return params["placement"].memory_kind
+
     def destination(self, x: object, *, placement: object, source: object) -> Any:
         """Where an array goes eagerly; None: it stays."""
         del x, source

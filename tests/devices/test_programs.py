@@ -19,7 +19,8 @@ PLATFORMS = ("cpu", "cuda", "tpu")
 ELSEWHERE = {
     "collectives take several devices: tests/core/collectives": (
         "all_gather all_to_all axis_index mark_shared pcast pmap pmax pmin ppermute psum "
-        "psum_shared reduce_scatter shard_map sharding_constraint inspect_sharding unsplit"
+        "psum_shared reduce_scatter shard_alike shard_map sharding_constraint inspect_sharding "
+        "unsplit"
     ),
     "nothing of them is left when a program is lowered": "check stage unchosen",
     "parts of derived programs and of lowerings": (

@@ -22,8 +22,8 @@ RULES = ("abstract_eval", "lower", "jvp", "transpose", "batch")
 OPTIONAL = (
     "by_blocks", "by_steps", "dce", "destination", "effects", "evaluate", "has_devices",
     "is_lowered_on", "staged_linearize", "linearize", "linearize_unstaged", "names_axis",
-    "prepare", "recipe", "replicas", "sharding_callback", "split_by_known", "split_results",
-    "vary_results",
+    "prepare", "recipe", "replicas", "result_memory", "sharding_callback", "split_by_known",
+    "split_results", "vary_results",
     "staged_transpose", "unknown_outs", "varying", "wanted_sharding",
 )  # fmt: skip
 # What every primitive does in the same way, or its family does.
@@ -269,10 +269,11 @@ def test_defaults_change_nothing() -> None:
     assert bare.evaluate([]) is NotImplemented
     assert bare.destination() is NotImplemented
     assert bare.linearize_unstaged(None, [], [], {}) is NotImplemented
-    assert [None] * 5 == [
+    assert [None] * 6 == [
         bare.recipe(scalar),
         bare.wanted_sharding({}),
         bare.prepare(app, []),
+        bare.result_memory({}),
         bare.staged_linearize(app, 1),
         bare.staged_transpose(app, 1, 1),
     ]

@@ -36,7 +36,7 @@ def _same(b: Builder, x: Tensor, **_: object) -> Tensor:
     return tf.identity(x)
 
 
-@rule("optimization_barrier")
+@rule("optimization_barrier", "shard_alike")
 def _barrier(b: Builder, *xs: Tensor) -> list[Tensor]:
     return [tf.identity(x) for x in xs]
 

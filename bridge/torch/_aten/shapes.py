@@ -47,7 +47,7 @@ def _stop_gradient(b: Builder, x: fx.Proxy, **_: object) -> Any:
     return b.call(aten.detach.default, x)
 
 
-@rule("optimization_barrier")
+@rule("optimization_barrier", "shard_alike")
 def _barrier(b: Builder, *xs: fx.Proxy) -> list[Any]:
     del b
     return list(xs)

@@ -36,7 +36,8 @@ from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.lax.sharding_constraint import constrained_to
 from tracebridge.core.runtime.arrays.array import Array
-from tracebridge.core.runtime.arrays.placement import Wishes, choose_placement, wishes_inside
+from tracebridge.core.runtime.arrays.placement import Wishes, choose_placement
+from tracebridge.core.runtime.arrays.result_memories import wishes_of_results
 from tracebridge.core.runtime.calls.dispatch import to_array
 from tracebridge.core.runtime.calls.fastpath import (
     MAX_ENTRIES,
@@ -182,7 +183,9 @@ class JitPrograms:
         self, call: Arguments, traced: TracedCall, avals: Sequence[Any], sigs: Sequence[Any] = ()
     ) -> Wishes | None:
         """What the options, or else the function, say about a mesh, if they do."""
-        return self.option_wishes(call, traced, avals, sigs) or wishes_inside(traced.whole)
+        return self.option_wishes(call, traced, avals, sigs) or wishes_of_results(
+            traced.whole, sigs
+        )
 
     def option_wishes(
         self, call: Arguments, traced: TracedCall, avals: Sequence[Any], sigs: Sequence[Any] = ()

@@ -108,3 +108,22 @@ def test_memories_that_jit_is_asked_for() -> None:
     assert np.array_equal(2 * np.asarray(X), doubled)
     back = tb.jit(lambda x: x + 1.0, in_shardings=host)(tb.device_put(X, host))
     assert np.array_equal(np.asarray(X) + 1, back)
+
+
+@pytest.mark.parametrize("kind", OTHERS[:1])
+def test_results_are_where_programs_put_them(kind: str) -> None:
+    """A memory that an operation names is that of its result, and of what is computed from it."""
+    host = places(kind)[0]
+    x = tb.device_put(X, host)
+    cases: list[tuple[Any, Any, list[str]]] = [
+        (lambda x: (tb.device_put(2 * x, host), x + 1), X, [kind, DEFAULT]),
+        (lambda x: (tb.jit(lambda y: tb.device_put(y, host))(x), 0.0), X, [kind, DEFAULT]),
+        (lambda x: (2 * tb.device_put(x, Space.Device), x), x, [DEFAULT, kind]),
+        (lambda x: (tb.device_put(x, places(None)[0]), 3 * x), x, [DEFAULT, kind]),
+    ]
+
+    for f, arg, kinds in cases:
+        jitted = tb.jit(f)
+        for g in (jitted, jitted, jitted.lower(arg).compile()):
+            assert kinds == [r.sharding.memory_kind for r in g(arg)]
+        assert_allclose(jitted(arg), f(X))
