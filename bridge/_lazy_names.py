@@ -15,8 +15,9 @@ class _NamespaceFilledWhenAsked(ModuleType):
     """A module whose ``vars()`` holds all names: libraries that wrap a package walk through it."""
 
     @property
-    def __dict__(self) -> dict[str, Any]:  # type: ignore[override]  # the attribute of modules
-        self.__class__ = ModuleType  # from now on, and while loading, the plain one
+    def __dict__(self) -> dict[str, Any]:
+        # From now on, and while loading, a plain module.
+        object.__setattr__(self, "__class__", ModuleType)
         namespace = vars(self)
         later = namespace["_LATER"]
         for name in (*later.module_of, *later.submodules):
