@@ -3,10 +3,27 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Iterable, Mapping
+from types import ModuleType
 from typing import Any
 
 from tracebridge.core.errors.filtering import public
+
+
+class _NamespaceFilledWhenAsked(ModuleType):
+    """A module whose ``vars()`` holds all names: libraries that wrap a package walk through it."""
+
+    @property
+    def __dict__(self) -> dict[str, Any]:
+        # From now on, and while loading, a plain module.
+        object.__setattr__(self, "__class__", ModuleType)
+        namespace = vars(self)
+        later = namespace["_LATER"]
+        for name in (*later.module_of, *later.submodules):
+            if name not in namespace:
+                later.load(namespace, name)
+        return namespace
 
 
 class LazyNames:
@@ -23,6 +40,8 @@ class LazyNames:
             name: module for module, names in by_module.items() for name in names.split()
         }
         self.submodules = frozenset(submodules)
+        # Until somebody asks for the whole namespace; what ``import`` does asks for single names.
+        sys.modules[package].__class__ = _NamespaceFilledWhenAsked
 
     def load(self, namespace: dict[str, Any], name: str) -> Any:
         """The value of a name, from now on in the namespace of the package.

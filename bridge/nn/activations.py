@@ -28,7 +28,7 @@ def _gated(x: Any, gate: Callable[[Any], Any], limit: float = 800.0) -> Any:
 
     So the slope is 1 or 0 where that of the product is an infinity times 0.
     """
-    x = _inexact(x)
+    (x,) = promote_inexact(tnp.asarray(x))
     if tnp.issubdtype(x.dtype, tnp.complexfloating):
         return x * gate(x)
     near = tnp.clip(x, -limit, limit)
@@ -411,4 +411,5 @@ def log1mexp(x: ArrayLike) -> Array:
     >>> round(float(tb.nn.log1mexp(1.0)), 4)
     -0.4587
     """
-    return _log1mexp(_inexact(x))
+    (x,) = promote_inexact(tnp.asarray(x))
+    return _log1mexp(x)

@@ -42,7 +42,8 @@ def factors(a: Any, b: Any, preferred: Any) -> tuple[Any, Any, Any]:
     """
     if a.aval.dtype == b.aval.dtype or a.aval.weak_type or b.aval.weak_type:
         a, b = promote_dtypes(a, b)
-        return a, b, preferred
+        # A dtype that was asked for is no weak one.
+        return (a, b, None) if preferred is None else (as_strong(a), b, preferred)
     dtype, _ = promote(((a.aval.dtype, False), (b.aval.dtype, False)))
     return a, b, dtype if preferred is None else preferred
 

@@ -21,6 +21,7 @@ from tracebridge.numpy._index_parts import count_from_start, split_index
 from tracebridge.numpy._index_windows import Cut, changed_in_windows, has_windows
 from tracebridge.numpy._indexing import take_index
 from tracebridge.numpy._updates import choose, drops, is_whole_mask, scatter_mode, updated
+from tracebridge.numpy.conversion import asarray
 
 # Updates that combine ``x`` with what multiplying ones by the values gives.
 _BY_FACTORS: dict[str, Callable[[Any, Any], Any]] = {
@@ -61,6 +62,8 @@ def _method(name: str, doc: str) -> Callable[..., Any]:
     ) -> Any:
         try:
             x, index = self._x, self._index
+            if isinstance(values, list | tuple):
+                values = asarray(values)
             if out_sharding is not None:
                 x, index, values = unsplit_leaves((x, index, values))
             options = (mode, indices_are_sorted, unique_indices, wrap_negative_indices)

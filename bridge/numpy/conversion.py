@@ -17,7 +17,7 @@ from tracebridge.core.dtypes.canonicalize import (
     default_float,
     default_int,
 )
-from tracebridge.core.dtypes.dtypes import is_complex, is_integer
+from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_integer
 from tracebridge.core.dtypes.finfo import iinfo
 from tracebridge.core.dtypes.promotion import promote
 from tracebridge.core.dtypes.weak_type import is_python_scalar, scalar_dtype
@@ -51,6 +51,7 @@ from tracebridge.core.sharding.single_device import SingleDeviceSharding
 from tracebridge.core.symbolic.dims import DimExpr, is_symbolic_dim
 from tracebridge.core.tree.tree import leaves as tree_leaves
 from tracebridge.interop.registry import import_tensor
+from tracebridge.numpy._promote import as_strong
 
 
 def _placement(device: Any) -> Any:
@@ -195,7 +196,7 @@ def _of_scalar(x: Any, dtype: DType | None) -> Any:
     if dtype is not None:
         if type(x) is int and is_integer(dtype):
             _check_range(x, x, dtype)
-        if type(x) is complex and not is_complex(dtype):
+        if type(x) is complex and not is_complex(dtype) and not is_bool(dtype):
             msg = f"array: a complex number does not fit {np.dtype(dtype).name}, got {x}"
             raise UnsupportedDtypeError(msg, hint="take its real part")
         return _of_numpy(np.asarray(x).astype(dtype), dtype)
@@ -321,7 +322,7 @@ def _astype(x: Value, dtype: DType, copy: bool) -> Any:
     if source.kind == "c" and dtype.kind != "c":
         x = lax.real(x) if dtype.kind != "b" else x
     if dtype.kind == "b" and source.kind != "b":
-        return lax.ne(x, zeros_of(x.aval.update(shape=())))
+        return as_strong(lax.ne(x, zeros_of(x.aval.update(shape=()))))
     result = lax.convert_dtype(x, dtype, False)
     return lax.copy(result) if copy and result is x else result
 

@@ -219,7 +219,7 @@ _merge_order_staged = StagedFunction(_merge_order, "insert")
 
 def _merge(x: Value, values: Value, order: Any, axis: int, count: int, is_scalar: bool) -> Any:
     shape = x.aval.shape
-    values = lax.convert_dtype(values, x.aval.dtype)
+    values = lax.convert_dtype(values, x.aval.dtype, x.aval.weak_type)
     n = values.aval.ndim
     if n < len(shape):
         values = lax.reshape(values, (*(1,) * (len(shape) - n), *values.aval.shape))

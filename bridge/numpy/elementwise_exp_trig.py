@@ -20,7 +20,12 @@ import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.ad_util import full_of, zeros_of
-from tracebridge.numpy._promote import inexact_operands, promote_inexact, strongly
+from tracebridge.numpy._promote import (
+    inexact_operands,
+    promote_inexact,
+    strong_array,
+    strongly,
+)
 from tracebridge.numpy._staging import binary_function, unary_function
 
 
@@ -257,7 +262,7 @@ log10 = unary_function(
     """,
 )
 deg2rad = unary_function(
-    _inexact(lambda x: lax.mul(x, math.pi / 180.0)),
+    _inexact(lambda x: strong_array(lax.mul(x, math.pi / 180.0))),
     "deg2rad",
     """Degrees to radians, elementwise.
 
@@ -268,7 +273,7 @@ deg2rad = unary_function(
 )
 radians = deg2rad
 rad2deg = unary_function(
-    _inexact(lambda x: lax.mul(x, 180.0 / math.pi)),
+    _inexact(lambda x: strong_array(lax.mul(x, 180.0 / math.pi))),
     "rad2deg",
     """Radians to degrees, elementwise.
 
@@ -303,7 +308,8 @@ def _sinc(x: Value) -> Any:
     series = full_of(z.aval, -1.0 / 39916800.0)
     for coefficient in (1.0 / 362880.0, -1.0 / 5040.0, 1.0 / 120.0, -1.0 / 6.0, 1.0):
         series = lax.add(lax.mul(series, z), coefficient)
-    return lax.select_n(small, lax.div(_sin_pi(away), lax.mul(away, math.pi)), series)
+    quotient = lax.div(_sin_pi(away), lax.mul(away, math.pi))
+    return strong_array(lax.select_n(small, quotient, series))
 
 
 sinc = unary_function(

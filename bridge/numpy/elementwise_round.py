@@ -19,7 +19,7 @@ from tracebridge.core.lax.accepted_dtypes import check_ordinary
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
-from tracebridge.numpy._promote import check_no_out, promote_inexact
+from tracebridge.numpy._promote import check_no_out, promote_inexact, strong_array
 from tracebridge.numpy._staging import unary_function
 
 
@@ -59,8 +59,9 @@ def _round(x: Value, decimals: int) -> Any:
     if decimals == 0:
         return _rint(x)
     if is_complex(x.aval.dtype):
-        return lax.complex(_round(lax.real(x), decimals), _round(lax.imag(x), decimals))
-    return _round_digits(x, decimals)
+        parts = [_round(part, decimals) for part in (lax.real(x), lax.imag(x))]
+        return lax.complex(*parts)
+    return strong_array(_round_digits(x, decimals))
 
 
 def _round_digits(x: Value, decimals: int) -> Any:

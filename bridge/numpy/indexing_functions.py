@@ -287,7 +287,9 @@ def _not_in_place(name: str, inplace: bool) -> None:
 def _put_along_axis(x: Value, indices: Value, values: Value, axis: int, mode: str) -> Any:
     shape = x.aval.shape
     x, indices, where = _along_axis("put_along_axis", x, indices, axis)
-    values = broadcast_to(lax.convert_dtype(values, x.aval.dtype), indices.aval.shape)
+    values = broadcast_to(
+        lax.convert_dtype(values, x.aval.dtype, x.aval.weak_type), indices.aval.shape
+    )
     batch = tuple([i for i in range(x.aval.ndim) if i != where])
     numbers = lax.ScatterDimensionNumbers(
         update_window_dims=(),
@@ -346,7 +348,9 @@ def _put(x: Value, indices: Value, values: Value, mode: str) -> Any:
     indices = lax.reshape(indices, (indices.aval.size,))
     if mode == "clip":  # as in NumPy: negative ones are before the start
         indices = lax.max(indices, lax.full_like(indices, 0))
-    values = lax.reshape(lax.convert_dtype(values, x.aval.dtype), (values.aval.size,))
+    values = lax.reshape(
+        lax.convert_dtype(values, x.aval.dtype, x.aval.weak_type), (values.aval.size,)
+    )
     count = indices.aval.shape[0]
     if values.aval.shape[0] != count:
         values = _cycle(values, lax.iota(_INT32, count))
@@ -384,7 +388,9 @@ def _place(x: Value, mask: Value, values: Value) -> Any:
         msg = f"place: array {x.aval.str_short()} and mask {mask.aval.str_short()} differ in size"
         raise ShapeMismatchError(msg)
     mask = lax.reshape(truth(mask), (mask.aval.size,))
-    values = lax.reshape(lax.convert_dtype(values, x.aval.dtype), (values.aval.size,))
+    values = lax.reshape(
+        lax.convert_dtype(values, x.aval.dtype, x.aval.weak_type), (values.aval.size,)
+    )
     rank = lax.sub(lax.cumsum(lax.convert_dtype(mask, _INT32), 0), 1)
     new = _cycle(values, lax.max(rank, 0))
     flat = lax.reshape(x, (x.aval.size,))
@@ -431,7 +437,9 @@ def _fill_diagonal(x: Value, values: Value, wrap: bool) -> Any:
     for i in range(1, len(shape)):
         step += int(np.prod(shape[i:]))
     end = x.aval.size if wrap or len(shape) > 2 else shape[1] * shape[1]
-    values = lax.reshape(lax.convert_dtype(values, x.aval.dtype), (values.aval.size,))
+    values = lax.reshape(
+        lax.convert_dtype(values, x.aval.dtype, x.aval.weak_type), (values.aval.size,)
+    )
     flat = lax.iota(_INT32, x.aval.size)
     on = lax.bitwise_and(lax.eq(lax.rem(flat, step), 0), lax.lt(flat, end))
     new = _cycle(values, lax.div(flat, step))

@@ -18,7 +18,7 @@ from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
-from tracebridge.numpy._promote import broadcast_operands, promote_inexact
+from tracebridge.numpy._promote import as_strong, broadcast_operands, promote_inexact
 from tracebridge.numpy.searching import search_halving, take_rows
 
 
@@ -34,6 +34,7 @@ def _interp(*args: Any) -> Any:
     if is_complex(xp.aval.dtype) or is_complex(x.aval.dtype):
         msg = "interp: x and xp must be real"
         raise UnsupportedDtypeError(msg)
+    is_weak = all([v.aval.weak_type for v in (x, xp, fp)])
     fp = promote_inexact(x, xp, fp)[2]
     x, xp = promote_inexact(x, xp)
     if has_period:
@@ -50,18 +51,20 @@ def _interp(*args: Any) -> Any:
     zero = zeros_of(gap.aval.update(shape=()))
     flat = lax.eq(gap, zero)
     safe = lax.select_n(flat, gap, full_of(gap.aval, 1))
-    weight = lax.convert_dtype(lax.div(lax.sub(x, x0), safe), fp.aval.dtype)
+    weight = lax.convert_dtype(lax.div(lax.sub(x, x0), safe), fp.aval.dtype, x.aval.weak_type)
     out = lax.add(f0, lax.mul(weight, lax.sub(f1, f0)))
     out = lax.select_n(flat, out, f0)
+    out = out if is_weak else as_strong(out)
     if has_period:
         return out
     remaining_values = iter(values)
+    kind = (fp.aval.dtype, is_weak)
     for side, how in (("left", left), ("right", right)):
         if how == "extrapolate":
             continue
         end = lax.index_in_dim(xp, 0 if side == "left" else n - 1, 0, keepdims=False)
         edge = lax.index_in_dim(fp, 0 if side == "left" else n - 1, 0, keepdims=False)
-        value = edge if how is None else lax.convert_dtype(next(remaining_values), fp.aval.dtype)
+        value = edge if how is None else lax.convert_dtype(next(remaining_values), *kind)
         outside = lax.lt(x, end) if side == "left" else lax.gt(x, end)
         outside, value, out = broadcast_operands("interp", outside, value, out)
         if outside.aval.ndim and not value.aval.ndim:

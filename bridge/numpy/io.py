@@ -17,7 +17,7 @@ import numpy as np
 from tracebridge.core.dtypes.canonicalize import canonicalize_explicit
 from tracebridge.core.dtypes.dtypes import bfloat16
 from tracebridge.core.errors.argument_errors import kind_of
-from tracebridge.core.errors.exchange_errors import ExchangeError
+from tracebridge.core.errors.exchange_errors import ExchangeError, UnsupportedExchangeDtypeError
 from tracebridge.core.ir.operators import ArrayOperators
 from tracebridge.core.runtime.arrays.argument_types import DeviceLike
 from tracebridge.core.runtime.arrays.array import Array
@@ -99,6 +99,7 @@ def from_dlpack(
 
     Raises:
         ExchangeError: ``x`` does not speak DLPack.
+        UnsupportedExchangeDtypeError: it is of a dtype that DLPack lacks, such as longdouble.
         LayoutError: ``copy=False``, and the memory cannot be shared.
 
     >>> import numpy, tracebridge.numpy as tnp
@@ -115,6 +116,9 @@ def from_dlpack(
         raise ExchangeError(msg, hint="use tracebridge.numpy.asarray for numbers and lists")
     if isinstance(x, np.ndarray):
         check_host_dtype(x.dtype)
+        if x.dtype.kind in "fc" and x.dtype.itemsize > (8 if x.dtype.kind == "f" else 16):
+            msg = f"from_dlpack: DLPack has no dtype {x.dtype.name}"
+            raise UnsupportedExchangeDtypeError(msg, hint="convert with x.astype('float64')")
     return import_dlpack(x, device=device, copy=copy)
 
 

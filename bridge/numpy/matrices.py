@@ -19,7 +19,13 @@ from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.core.symbolic.dims import Dim
-from tracebridge.numpy._promote import broadcast_to, normalize_axis, promote_numeric, strongly
+from tracebridge.numpy._promote import (
+    as_strong,
+    broadcast_to,
+    normalize_axis,
+    promote_numeric,
+    strongly,
+)
 from tracebridge.numpy._staging import is_traced, unwrapped
 from tracebridge.numpy.creation import canonical_shape, traced_offset
 
@@ -87,7 +93,7 @@ def _diag(x: Value, k: int) -> Any:
     if x.aval.ndim == 1:
         return _matrix_of(x, k)
     if x.aval.ndim == 2:
-        return diagonal_of(x, k, 0, 1, "diag")
+        return as_strong(diagonal_of(x, k, 0, 1, "diag"))
     msg = f"diag: needs one or two axes, got {x.aval.str_short()}"
     raise RankError(msg)
 

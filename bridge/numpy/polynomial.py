@@ -132,7 +132,7 @@ def _full_convolution(a: Value, v: Value) -> Any:
     if n < m:
         a, v, n, m = v, a, m, n
     size = n + m - 1
-    zero = zeros_of(a.aval.strong.update(shape=()))
+    zero = zeros_of(a.aval.update(shape=()))
     padded = lax.pad(a, zero, [(m - 1, m - 1, 0)])
     if m <= _MAX_UNROLLED_TAPS:
         total = None
@@ -147,7 +147,7 @@ def _full_convolution(a: Value, v: Value) -> Any:
         return lax.add(total, lax.mul(lax.dynamic_slice(padded, (start,), (size,)), weight)), None
 
     starts = lax.rev(lax.iota(np.dtype(np.int32), m), (0,))
-    out, _ = scan(add_tap, zeros_of(a.aval.strong.update(shape=(size,))), (v, starts))
+    out, _ = scan(add_tap, zeros_of(a.aval.update(shape=(size,))), (v, starts))
     return out
 
 

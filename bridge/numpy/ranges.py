@@ -8,6 +8,7 @@ from typing import Any
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_inexact
+from tracebridge.core.dtypes.finfo import finfo
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.ad_util import zeros_of
@@ -29,8 +30,13 @@ from tracebridge.numpy.creation import spread
 def _in_dtype(x: Value, dtype: DType | None) -> Any:
     if dtype is None:
         return x
-    # Integers are rounded down, as those of linspace.
-    return lax.convert_dtype(x if is_inexact(dtype) else lax.floor(x), dtype)
+    if is_inexact(dtype):
+        return lax.convert_dtype(x, dtype)
+    # Integers are rounded down, as those of linspace, but for what a power misses of whole numbers.
+    whole = lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)
+    slack = lax.mul(lax.abs(whole), 16 * float(finfo(x.aval.dtype).eps))
+    near = lax.le(lax.abs(lax.sub(x, whole)), slack)
+    return lax.convert_dtype(lax.select_n(near, lax.floor(x), whole), dtype)
 
 
 def _count(name: str, num: Dim) -> int:

@@ -16,6 +16,7 @@ import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import default_int, default_uint, to_inexact
 from tracebridge.core.dtypes.dtypes import (
     is_bool,
+    is_complex,
     is_float,
     is_inexact,
     is_integer,
@@ -91,7 +92,11 @@ def _with_initial(name: str, combine: Callable[..., Any], result: Value, initial
     if initial.aval.ndim:
         msg = f"{name}: initial= is {initial.aval.str_short()}, expected one number"
         raise RankError(msg)
-    return combine(result, lax.convert_dtype(initial, result.aval.dtype))
+    dtype = result.aval.dtype
+    if is_complex(initial.aval.dtype) and not is_complex(dtype):
+        msg = f"{name}: initial= is complex, and the result is {np.dtype(dtype).name}"
+        raise UnsupportedDtypeError(msg, hint="take its real part, or pass a complex dtype=")
+    return combine(result, lax.convert_dtype(initial, dtype))
 
 
 def _narrow(a: ArrayLike) -> Any:

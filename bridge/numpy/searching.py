@@ -130,20 +130,31 @@ def _arg_extremum(x: Value, name: str, axis: int | None, keepdims: bool) -> Any:
     if is_empty(x.aval.shape[where_]):
         msg = f"{name}: axis {axis} of an array of shape {shape} has no elements"
         raise ArgumentValueError(msg)
-    search = lax.argmax if name.endswith("max") else lax.argmin
     if name.startswith("nan") and is_inexact(x.aval.dtype):
         is_nan = lax.ne(x, x)
         worst = -np.inf if name.endswith("max") else np.inf
-        numbers = lax.select_n(is_nan, x, full_of(x.aval, worst))
-        index = search(numbers, where_, default_int())
+        x = lax.select_n(is_nan, x, full_of(x.aval, worst))
+        index = _search(x, name, where_)
         nothing = lax.reduce_and(is_nan, (where_,))
         index = lax.select_n(nothing, index, full_of(index.aval, -1))
     else:
-        index = search(x, where_, default_int())
+        index = _search(x, name, where_)
     if not keepdims:
         return index
     kept = [1 if axis is None or i == where_ else d for i, d in enumerate(shape)]
     return lax.reshape(index, tuple(kept))
+
+
+def _search(x: Value, name: str, axis: int) -> Any:
+    """The first extremum or NaN; complex numbers are ordered by their real parts first."""
+    biggest = name.endswith("max")
+    if not is_complex(x.aval.dtype):
+        return (lax.argmax if biggest else lax.argmin)(x, axis, default_int())
+    reduce = lax.reduce_max if biggest else lax.reduce_min
+    best = lax.expand_dims(reduce(x, (axis,)), (axis,))
+    best = lax.broadcast_in_dim(best, x.aval.shape, tuple(range(x.aval.ndim)))
+    found = lax.bitwise_or(lax.eq(x, best), lax.ne(x, x))
+    return lax.argmax(found, axis, default_int())
 
 
 _arg_staged = {

@@ -17,12 +17,14 @@ from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import (
+    as_strong,
     broadcast_shape,
     broadcast_to,
     check_no_out,
     factors,
     normalize_axis,
     promote_dtypes,
+    strong_array,
 )
 from tracebridge.numpy._staging import static_dtype, static_precision
 from tracebridge.numpy.matrices import diagonal_of
@@ -203,13 +205,13 @@ def _cross(a: Value, b: Value, axes: tuple[int, int, int]) -> Any:
         return products[0] if terms[0] == (i, j) else lax.neg(products[0])
 
     if sizes == [2, 2]:
-        return minor(0, 1)
+        return strong_array(minor(0, 1))
     rows = [lax.reshape(minor(i, j), (*shape, 1)) for i, j in ((1, 2), (2, 0), (0, 1))]
     out = lax.concatenate(rows, len(shape))
     target = normalize_axis(axis_c, out.aval.ndim, "cross")
     order = list(range(len(shape)))
     order.insert(target, len(shape))
-    return lax.transpose(out, tuple(order))
+    return as_strong(lax.transpose(out, tuple(order)))
 
 
 _cross_staged = StagedFunction(_cross, "cross")

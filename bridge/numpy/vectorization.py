@@ -21,6 +21,7 @@ from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.symbolic.dims import Dim
 from tracebridge.numpy._promote import broadcast_shape, members, normalize_axis
 from tracebridge.numpy._staging import value_of
+from tracebridge.numpy.conversion import asarray
 from tracebridge.numpy.creation import arange, canonical_shape
 from tracebridge.numpy.manipulation import expand_dims, reshape
 
@@ -83,7 +84,7 @@ def _checked(
 
 def _mapped(function: Callable[..., Any], args: Sequence[object], cores: list[Core]) -> Any:
     """``function`` over all leading axes of ``args``, which are broadcast."""
-    values = [value_of(a) for a in args]
+    values = [asarray(a) if isinstance(a, list) else value_of(a) for a in args]
     loops = [v.aval.shape[: v.aval.ndim - len(c)] for v, c in zip(values, cores, strict=True)]
     loop = broadcast_shape("vectorize", loops)
     # Axes of size 1 are not mapped; they come back in the end.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -271,9 +270,8 @@ def split(key: ArrayLike, num: Any = 2) -> Array:
     >>> tb.random.split(first, (2, 3)).shape
     (2, 3)
     """
-    shape = num if isinstance(num, Iterable) else (num,)
     check_typed("split", key)
-    return _split_staged((key,), (as_shape("split", shape),))
+    return _split_staged((key,), (as_shape("split", num),))
 
 
 def fold_in(key: ArrayLike, data: ArrayLike) -> Array:

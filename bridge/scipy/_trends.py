@@ -15,6 +15,7 @@ from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import hashable_axis, normalize_axis, promote_inexact
+from tracebridge.scipy._nested import of_lists
 
 
 def _detrend(x: Value, axis: int, kind: str, breaks: tuple[int, ...]) -> Any:
@@ -40,7 +41,7 @@ def _without_trend(x: Value, kind: str) -> Any:
     return x - (x * t).sum(-1, keepdims=True) * t
 
 
-_detrend_staged = StagedFunction(_detrend, "detrend")
+_detrend_staged = of_lists(StagedFunction(_detrend, "detrend"))
 
 
 def detrend(

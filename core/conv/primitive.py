@@ -56,7 +56,7 @@ class ConvGeneralDilated(Primitive):
         shape = tuple([ordered[numbers.out_spec.index(i)] for i in range(x.ndim)])
         preferred = params["preferred_element_type"]
         if preferred is not None:
-            return result_aval(avals, shape, preferred, weak_type=False)
+            return result_aval(avals, shape, preferred)
         if x.dtype != y.dtype:
             msg = f"conv_general_dilated: got {x.str_short()} and {y.str_short()}"
             raise DtypeMismatchError(msg, expected="one dtype", hint="say preferred_element_type")

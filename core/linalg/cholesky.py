@@ -16,6 +16,7 @@ from tracebridge.core.linalg.family import (
     OfMatrices,
     check_dtype,
     check_square,
+    inexact,
     matrices,
     rounded,
 )
@@ -128,7 +129,7 @@ def cholesky(x: Operand, *, symmetrize_input: bool = True) -> Any:
     >>> tb.lax.linalg.cholesky(tb.numpy.array([[4.0, 2.0], [2.0, 2.0]])).tolist()
     [[2.0, 0.0], [1.0, 1.0]]
     """
-    (a,), dtype = matrices("cholesky", x)
+    (a,), dtype = matrices("cholesky", inexact("cholesky", x))
     check_square("cholesky", a.aval)
     return rounded(cholesky_p.bind(symmetrized(a) if symmetrize_input else a), dtype)
 

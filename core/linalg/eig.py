@@ -71,7 +71,7 @@ class Eig(Composed):
         check_dtype("eig", a)
         check_square("eig", a)
         dtype = complex_dtype(a.dtype)
-        vectors = a.update(dtype=dtype, weak_type=False)
+        vectors = a.update(dtype=dtype)
         n_vectors = params["compute_left_eigenvectors"] + params["compute_right_eigenvectors"]
         return [vectors.update(shape=a.shape[:-1]), *[vectors] * n_vectors]
 

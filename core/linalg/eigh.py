@@ -21,7 +21,14 @@ from tracebridge.core.linalg.calls import (
     on_gpu,
     succeeded,
 )
-from tracebridge.core.linalg.family import Composed, check_dtype, check_square, matrices, rounded
+from tracebridge.core.linalg.family import (
+    Composed,
+    check_dtype,
+    check_square,
+    inexact,
+    matrices,
+    rounded,
+)
 from tracebridge.core.linalg.jacobi import eigh_by_rotations
 from tracebridge.core.linalg.matrices import (
     adjoint,
@@ -195,7 +202,7 @@ def eigh(
     >>> w.tolist()
     [1.0, 2.0]
     """
-    (a,), dtype = matrices("eigh", x)
+    (a,), dtype = matrices("eigh", inexact("eigh", x))
     check_square("eigh", a.aval)
     n = a.aval.shape[-1]
     subset = None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import tracebridge.core.lax as lax
+from tracebridge.core.dtypes.canonicalize import to_inexact
 from tracebridge.core.dtypes.dtypes import is_float
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError, UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
@@ -122,6 +123,15 @@ def matrices(name: str, *xs: Operand, ranks: Sequence[int] = (2,)) -> tuple[list
         msg = f"{name} works on floats and complex numbers, got {values[0].aval.str_short()}"
         raise UnsupportedDtypeError(msg, hint="convert with convert_element_type first")
     return [lax.convert_dtype(v, _FLOAT32) for v in values], dtype
+
+
+def inexact(name: str, x: Operand) -> Any:
+    """``x`` with integers and truth values as floats, for what takes them."""
+    value = as_value(x, name)
+    dtype = value.aval.dtype
+    if dtype.kind not in "biu":
+        return value
+    return lax.convert_dtype(value, to_inexact(dtype), value.aval.weak_type)
 
 
 def rounded(x: Value, dtype: np.dtype[Any]) -> Any:

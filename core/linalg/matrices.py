@@ -191,7 +191,7 @@ def least(m: Any, n: Any) -> Any:
 
 def symmetrized(a: Value) -> Any:
     """The mean of the matrices and their adjoints."""
-    return lax.mul(lax.add(a, adjoint(a)), scalar(a, 0.5))
+    return lax.mul(lax.add(a, adjoint(a)), full_of(a.aval.update(shape=()), 0.5))
 
 
 def hermitian_of(a: Value, *, lower: bool) -> Any:

@@ -48,7 +48,7 @@ class LuSolve(Composed):
         if order.shape != factors.shape[:-1] or b.shape[:-1] != order.shape:
             msg = f"lu_solve: the factors are {factors.str_short()}, b is {b.str_short()}"
             raise ShapeMismatchError(msg, expected=f"shape {(*order.shape, 'k')}")
-        return b.strong
+        return b if factors.weak_type else b.strong
 
     def compose(self, *operands: Value, **params: Any) -> Any:
         factors, order, b = operands

@@ -53,7 +53,7 @@ class TriangularSolve(OfMatrices):
             raise ShapeMismatchError(
                 msg, expected=f"the same leading axes and {a.shape[-1]} {side}"
             )
-        return b.strong
+        return b if a.weak_type else b.strong
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         a, b = operands

@@ -53,7 +53,7 @@ class TridiagonalSolve(Composed):
             raise ShapeMismatchError(
                 msg, expected="three diagonals (*batch, m) and right-hand sides (*batch, m, n)"
             )
-        return b.strong
+        return b if all([a.weak_type for a in (dl, d, du)]) else b.strong
 
     def compose(self, *operands: Value, **params: Any) -> Any:
         return _solution(*operands, perturb=params["perturb_singular"])

@@ -17,6 +17,7 @@ from tracebridge.core.interpreters.jvp import jvp_flat
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import HigherOrderPrimitive, Primitive
+from tracebridge.core.ir.splits import entries_of, split_of
 from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.lax.batch_util import to_one_axis
 from tracebridge.core.lax.reduce.extremes import emit_extremum
@@ -29,6 +30,7 @@ from tracebridge.core.windows.geometry import (
     checked_windows,
     dilated,
     result_of,
+    untouched_axes,
     windows_of,
     with_axis,
 )
@@ -53,6 +55,17 @@ class ReduceWindow(HigherOrderPrimitive):
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
         windows = windows_of(params)
         return [result_of(x, windows) for x in avals[: len(avals) // 2]]
+
+    def split_results(
+        self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: Any
+    ) -> Any:
+        """As each operand along axes that the windows leave alone."""
+        alone = untouched_axes(windows_of(params))
+        entries = [
+            tuple([e if i in alone else None for i, e in enumerate(entries_of(x))])
+            for x in avals[: len(outs)]
+        ]
+        return [split_of(self.name, avals, kept) for kept in entries]
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         n = len(operands) // 2
@@ -140,6 +153,16 @@ class _Monoid(Primitive):
             msg = f"{self.name} works on {self.accepts_text}, got {x.dtype.name}"
             raise UnsupportedDtypeError(msg)
         return result_of(x, windows_of(params))
+
+    def split_results(
+        self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: Any
+    ) -> Any:
+        """As the operand along axes that the windows leave alone; of the others XLA chooses."""
+        del outs
+        entries = entries_of(avals[0])
+        alone = untouched_axes(windows_of(params))
+        kept = tuple([e if i in alone else None for i, e in enumerate(entries)])
+        return [split_of(self.name, avals, kept)]
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         out = ctx.aval_out

@@ -27,7 +27,7 @@ from tracebridge.core.linalg.svd import svd
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
-from tracebridge.numpy._promote import broadcast_shape, broadcast_to, promote_inexact
+from tracebridge.numpy._promote import as_strong, broadcast_shape, broadcast_to, promote_inexact
 from tracebridge.numpy._staging import value_of
 
 
@@ -115,7 +115,7 @@ def _slogdet(a: Any) -> list[Any]:
     phases, logs = _phase_and_log(d)
     sign = lax.reduce_prod(phases, axis)
     sign = lax.mul(sign, lax.convert_dtype(parity(pivots), sign.aval.dtype))
-    return [rounded(sign, dtype), rounded(lax.reduce_sum(logs, axis), dtype)]
+    return [rounded(sign, dtype), as_strong(rounded(lax.reduce_sum(logs, axis), dtype))]
 
 
 def _phase_and_log(d: Any) -> tuple[Any, Any]:
@@ -231,7 +231,10 @@ def _lstsq(a: Any, b: Any, rcond: float | None, numpy_resid: bool) -> list[Any]:
         left = tnp.asarray(left, kind)
     if is_vector:
         solution = solution[:, 0]
-    return [rounded(v, dtype) for v in (tnp.asarray(solution), tnp.asarray(left))] + [rank, s]
+    return [rounded(v, dtype) for v in (tnp.asarray(solution), tnp.asarray(left))] + [
+        rank,
+        rounded(s, dtype),
+    ]
 
 
 _solve_staged = StagedFunction(_solve, "solve")

@@ -68,7 +68,7 @@ def _gamma(x: Array) -> Any:
 
 
 def _digamma(x: Array) -> Any:
-    return tnp.where(x == 0, tnp.copysign(math.inf, -x).astype(x.dtype), lax.digamma(x))
+    return tnp.where(x == 0, tnp.copysign(math.inf, -x), lax.digamma(x))
 
 
 # The derivative of gammaln, infinite at 0.

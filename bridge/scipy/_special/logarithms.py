@@ -20,7 +20,7 @@ _STAGED = {
         "entr": formulas.entr,
         "rel_entr": lambda p, q: strong_array(formulas.rel_entr(p, q)),
         "kl_div": lambda p, q: strong_array(formulas.kl_div(p, q)),
-        "logit": formulas.logit,
+        "logit": lambda p: strong_array(formulas.logit(p)),
         "expit": lambda *xs: lax.logistic(*xs),
         "boxcox": formulas.boxcox,
         "boxcox1p": formulas.boxcox1p,

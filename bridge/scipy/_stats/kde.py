@@ -14,6 +14,7 @@ from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import shield
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.linalg.cholesky import cholesky
+from tracebridge.core.linalg.family import matrices, rounded
 from tracebridge.core.linalg.matrices import eye_of
 from tracebridge.core.linalg.solving import solution
 from tracebridge.core.linalg.triangular import triangular_solve
@@ -52,7 +53,8 @@ def _observations(dataset: Any, weights: Any) -> list[Any]:
 
 def _scaled(covariance: Any, factor: Any) -> list[Any]:
     scaled = covariance * (factor * factor).astype(covariance.dtype)
-    return [scaled, solution(scaled, eye_of(scaled))]
+    (wide,), dtype = matrices("gaussian_kde", scaled)
+    return [scaled, rounded(solution(wide, eye_of(wide)), dtype)]
 
 
 def _log_density(points: Any, dataset: Any, weights: Any, covariance: Any) -> Any:

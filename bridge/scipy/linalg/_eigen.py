@@ -32,6 +32,7 @@ from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy import linalg
 from tracebridge.numpy._promote import promote_inexact
 from tracebridge.numpy._staging import value_of
+from tracebridge.scipy._nested import nested
 from tracebridge.scipy.linalg._bisection import SMALL, bisected
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 def inexact(*xs: Any) -> list[Any]:
     """Values in one floating or complex dtype."""
-    return promote_inexact(*[value_of(x) for x in xs])
+    return promote_inexact(*[value_of(nested(x)) for x in xs])
 
 
 def complex_schur(a: Any) -> tuple[Any, Any]:
@@ -67,7 +68,7 @@ def det(a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True) -> A
     1.0
     """
     del overwrite_a, check_finite
-    return linalg.det(a)
+    return linalg.det(nested(a))
 
 
 def svd(
@@ -93,7 +94,7 @@ def svd(
     [1.0, 1.0]
     """
     del overwrite_a, check_finite, lapack_driver
-    out = linalg.svd(a, full_matrices, compute_uv)
+    out = linalg.svd(nested(a), full_matrices, compute_uv)
     return tuple(out) if compute_uv else out
 
 

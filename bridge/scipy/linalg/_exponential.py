@@ -23,6 +23,7 @@ from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import promote_inexact
 from tracebridge.numpy._staging import value_of
+from tracebridge.scipy._nested import nested, of_lists
 from tracebridge.scipy.linalg._factors import one
 
 # Coefficients of the diagonal Pade approximants (Higham, 2005) by degree.
@@ -99,7 +100,7 @@ def _squared(x: Array, steps: Array, limit: int) -> Any:
     return scan(step, x, tnp.arange(limit, dtype=np.int32))[0]
 
 
-_expm_staged = StagedFunction(_expm, "expm")
+_expm_staged = of_lists(StagedFunction(_expm, "expm"))
 
 
 def expm(A: ArrayLike, *, upper_triangular: bool = False, max_squarings: int = 16) -> Array:
@@ -155,7 +156,7 @@ def expm_frechet(
     if method not in (None, "SPS", "blockEnlarge"):
         msg = f"expm_frechet: method={method!r}"
         raise ArgumentValueError(msg, expected="None, 'SPS' or 'blockEnlarge'")
-    a, e = promote_inexact(value_of(A), value_of(E))
+    a, e = promote_inexact(*[value_of(nested(x)) for x in (A, E)])
     if a.aval.shape != e.aval.shape:
         msg = f"expm_frechet: got {a.aval.str_short()} and {e.aval.str_short()}"
         raise ShapeMismatchError(msg, expected="the same shape")

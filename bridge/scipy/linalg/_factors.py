@@ -28,6 +28,7 @@ from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import promote_inexact
+from tracebridge.scipy._nested import of_lists
 
 
 def one(name: str, a: Value, *, square: bool = True) -> tuple[Any, Any]:
@@ -73,10 +74,10 @@ def _qr(a: Value, mode: str, pivoting: bool) -> Any:
     return [r, *order] if mode == "r" else [rounded(q, dtype), r, *order]
 
 
-_cholesky_staged = StagedFunction(_cholesky, "cholesky")
-_lu_staged = StagedFunction(_lu, "lu")
-_lu_factor_staged = StagedFunction(_lu_factor, "lu_factor")
-_qr_staged = StagedFunction(_qr, "qr")
+_cholesky_staged = of_lists(StagedFunction(_cholesky, "cholesky"))
+_lu_staged = of_lists(StagedFunction(_lu, "lu"))
+_lu_factor_staged = of_lists(StagedFunction(_lu_factor, "lu_factor"))
+_qr_staged = of_lists(StagedFunction(_qr, "qr"))
 
 
 def cholesky(

@@ -12,6 +12,7 @@ import tracebridge.numpy as tnp
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
@@ -20,6 +21,7 @@ from tracebridge.numpy._promote import (
     broadcast_to,
     promote_dtypes,
     promote_inexact,
+    strongly,
 )
 
 _INT32 = np.dtype(np.int32)
@@ -129,7 +131,7 @@ def _leslie(f: Value, s: Value) -> Any:
         msg = f"leslie: {n} rates of birth and {s.aval.shape[-1]} of survival"
         raise ShapeMismatchError(msg, expected="one of survival less than of birth")
     i, j = _grid(n - 1, n)
-    below = tnp.where(i == j, tnp.expand_dims(s, -1), tnp.zeros((), s.aval.dtype))
+    below = tnp.where(i == j, tnp.expand_dims(s, -1), zeros_of(s.aval.update(shape=())))
     return tnp.concatenate([tnp.expand_dims(f, -2), below], -2)
 
 
@@ -148,8 +150,8 @@ def _block_diag(*blocks: Value) -> Any:
     return tnp.concatenate(rows, 0)
 
 
-_toeplitz_staged = StagedFunction(_toeplitz, "toeplitz")
-_hankel_staged = StagedFunction(_hankel, "hankel")
+_toeplitz_staged = StagedFunction(strongly(_toeplitz), "toeplitz")
+_hankel_staged = StagedFunction(strongly(_hankel), "hankel")
 _circulant_staged = StagedFunction(_circulant, "circulant")
 _convolution_staged = StagedFunction(_convolution_matrix, "convolution_matrix")
 _companion_staged = StagedFunction(_companion, "companion")

@@ -24,6 +24,7 @@ from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import broadcast_to
 from tracebridge.numpy.linalg._systems import finished, system
 from tracebridge.numpy.linalg._systems import inv as inverse
+from tracebridge.scipy._nested import nested, of_lists
 from tracebridge.scipy.linalg._factors import cholesky
 
 _TRANSPOSED = {0: 0, 1: 1, 2: 2, "N": 0, "T": 1, "C": 2}
@@ -67,10 +68,10 @@ def _solve_triangular(a: Value, b: Value, trans: int, lower: bool, unit: bool) -
     return finished(x, dtype, is_vector)
 
 
-_solve_staged = StagedFunction(_solve, "solve")
-_cho_solve_staged = StagedFunction(_cho_solve, "cho_solve")
-_lu_solve_staged = StagedFunction(_lu_solve, "lu_solve")
-_solve_triangular_staged = StagedFunction(_solve_triangular, "solve_triangular")
+_solve_staged = of_lists(StagedFunction(_solve, "solve"))
+_cho_solve_staged = of_lists(StagedFunction(_cho_solve, "cho_solve"))
+_lu_solve_staged = of_lists(StagedFunction(_lu_solve, "lu_solve"))
+_solve_triangular_staged = of_lists(StagedFunction(_solve_triangular, "solve_triangular"))
 
 
 def cho_factor(
@@ -272,4 +273,4 @@ def inv(a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True) -> A
     [[0.5, 0.0], [0.0, 0.25]]
     """
     del overwrite_a, check_finite
-    return inverse(a)
+    return inverse(nested(a))

@@ -65,6 +65,7 @@ def associative_scan(
     if reverse:
         values = [lax.rev(v, (a,)) for v, a in zip(values, axes, strict=True)]
     results = _Prefixes(fn, tree, axes).of(values)
+    results = [lax.convert_dtype(r, r.aval.dtype) if r.aval.weak_type else r for r in results]
     if reverse:
         results = [lax.rev(r, (a,)) for r, a in zip(results, axes, strict=True)]
     return tree.unflatten(results)

@@ -86,7 +86,7 @@ class DotGeneral(Primitive):
                 raise DtypeMismatchError(msg, hint="say preferred_element_type")
             return result_aval(avals, shape)
         _check_preferred(x, y, preferred)
-        return result_aval(avals, shape, preferred, weak_type=False)
+        return result_aval(avals, shape, preferred)
 
     def split_results(
         self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: Any

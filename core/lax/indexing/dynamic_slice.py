@@ -131,7 +131,7 @@ class DynamicUpdateSlice(Primitive):
             msg = f"dynamic_update_slice: the update is larger than the operand, got {got}"
             raise ShapeMismatchError(msg)
         check_starts(self.name, x, starts)
-        return result_aval(avals, x.shape, weak_type=x.weak_type and update.weak_type)
+        return result_aval(avals, x.shape, weak_type=False)
 
     def split_results(
         self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: Any

@@ -45,7 +45,11 @@ def as_dims(sizes: Iterable[Any]) -> tuple[Any, ...]:
 
 def as_shape(call: str, shape: object) -> tuple[Any, ...]:
     """``shape`` (a sequence, or one dimension) as a tuple of dimensions, none negative."""
-    dims = as_dims(shape) if isinstance(shape, Iterable) else (as_dim(shape),)
+    # Arrays without axes can be asked for an iterator, too: they are one size.
+    if isinstance(shape, Iterable) and getattr(shape, "ndim", None) != 0:
+        dims = as_dims(shape)
+    else:
+        dims = (as_dim(shape),)
     for d in dims:
         if type(d) is int and d < 0:
             msg = f"{call}: shape {dims} has a negative size, expected sizes of at least 0"

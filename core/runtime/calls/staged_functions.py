@@ -370,6 +370,8 @@ def coerce(value: Any, aval: Any) -> Literal:
     if type(value) is int and aval.dtype.kind in "iu":
         check_int_range(value, aval.dtype)
         return Literal(value, aval)
+    if type(value) is complex and aval.dtype.kind not in "bc":
+        value = value.real  # as the conversion does that this stands for
     return Literal(python_scalar(value, aval.dtype), aval)
 
 

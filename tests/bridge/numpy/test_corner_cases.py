@@ -395,3 +395,33 @@ def test_divisors_of_the_least_integer_are_positive() -> None:
 
     assert np.gcd(least, least[::-1]).tolist() == tnp.gcd(least, least[::-1]).tolist()
     assert 4 == int(tnp.gcd(np.int8(-128), 12))
+
+
+@pytest.mark.parametrize("name", ["argmax", "argmin", "nanargmax", "nanargmin"])
+def test_positions_of_complex_extremes(name: str) -> None:
+    """Complex numbers are ordered by their real parts first; NaN as of floats."""
+    x = np.array([[1 + 2j, 3 - 1j, 3 + 1j, 1 + 1j], [2, complex(NAN, 1), 3, 1]], np.complex64)
+
+    for axis in (None, 0, 1):
+        expected = getattr(np, name)(x, axis=axis)
+        np.testing.assert_array_equal(expected, getattr(tnp, name)(x, axis=axis))
+
+
+def test_complex_numbers_where_real_results_are_asked_for() -> None:
+    """A start that the result cannot hold is refused; a number loses its imaginary part."""
+    with pytest.raises(TypeError, match="sum: initial= is complex"):
+        tnp.sum(tnp.ones(3), initial=1j)
+    assert tnp.sum(1.5 + 2j, dtype="float32") == 1.5
+    assert tnp.bool_(1j)
+
+
+def test_powers_that_are_whole_are_so_as_integers() -> None:
+    """Rounding errors of the exponential do not take the next lower integer."""
+    assert [2**i for i in range(9)] == tnp.geomspace(1, 256, 9, dtype=int).tolist()
+    assert [10**i for i in range(7)] == tnp.logspace(0, 6, 7, dtype=int).tolist()
+    assert [1, 2, 5, 11, 25] == tnp.geomspace(1, 25, 5, dtype=int).tolist()
+
+
+def test_vectorized_functions_take_lists() -> None:
+    """As NumPy's do."""
+    assert [2, 3] == tnp.vectorize(lambda x: x + 1)([1, 2]).tolist()

@@ -86,3 +86,11 @@ def test_bad_files_are_refused():
     """A stream that holds no array."""
     with pytest.raises((ValueError, EOFError)):
         tnp.load(io.BytesIO(b"nothing"))
+
+
+def test_extended_precision_has_no_place_in_dlpack():
+    """The error is that of NumPy's own protocol."""
+    if np.dtype(np.longdouble).itemsize == 8:
+        pytest.skip("longdouble is float64 here")
+    with pytest.raises(BufferError, match="no dtype"):
+        tnp.from_dlpack(np.ones(3, np.longdouble))

@@ -124,3 +124,11 @@ def test_updates_keep_the_type_of_the_array() -> None:
                 assert (x.dtype, x.weak_type) == (found.dtype, found.weak_type), (index, name)
             found = x.at[index].apply(tnp.sin)
             assert (x.dtype, x.weak_type) == (found.dtype, found.weak_type), index
+
+
+def test_lists_are_values():
+    """Of every update, as of ``set``."""
+    x = tnp.ones(3)
+
+    assert [2, 3, 4] == x.at[:].add([1, 2, 3]).tolist()
+    assert [2, 3, 1] == x.at[tnp.array([0, 1])].multiply((2, 3)).tolist()

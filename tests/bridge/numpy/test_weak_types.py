@@ -314,3 +314,54 @@ def test_distributions_of_integers_beside_numbers_are_strong(path):
 
     assert ("float32", False) == type_of(function(tnp.arange(2), 0.5))
     assert ("float32", True) == type_of(function(0.5, 0.5))
+
+
+WEAK_RESULTS = {
+    "cholesky": lambda m, v: tnp.linalg.cholesky(m),
+    "eig": lambda m, v: tnp.linalg.eigvals(m),
+    "eigh": lambda m, v: tnp.linalg.eigvalsh(m),
+    "solve": tnp.linalg.solve,
+    "triangular_solve": lambda m, v: tb.lax.linalg.triangular_solve(m, v, lower=True),
+    "convolve": lambda m, v: tnp.convolve(v, v),
+    "correlate": lambda m, v: tnp.correlate(v, v),
+    "interp": lambda m, v: tnp.interp(v, v, v, left=0, right=1),
+    "insert": lambda m, v: tnp.insert(v, 1, 7),
+    "put": lambda m, v: tnp.put(v, 0, 7, inplace=False),
+    "place": lambda m, v: tnp.place(v, v > 2, 7, inplace=False),
+    "fill_diagonal": lambda m, v: tnp.fill_diagonal(m, 7, inplace=False),
+    "dot": lambda m, v: tb.lax.dot(v, v, preferred_element_type="float32"),
+    "digamma": lambda m, v: tb.scipy.special.digamma(v),
+    "mish": lambda m, v: tb.nn.mish(tnp.full(2, 1)),
+    "log1mexp": lambda m, v: tb.nn.log1mexp(tnp.full(2, 1)),
+}
+STRONG_RESULTS = {
+    "associative_scan": lambda m, v: tb.lax.associative_scan(tb.lax.add, v),
+    "dynamic_update_slice": lambda m, v: tb.lax.dynamic_update_slice(v, v, (0,)),
+    "cross": lambda m, v: tnp.cross(v, v),
+    "toeplitz": lambda m, v: tb.scipy.linalg.toeplitz(v),
+    "diag": lambda m, v: tnp.diag(m),
+    "slogdet": lambda m, v: tnp.linalg.slogdet(m)[1],
+    "matmul": lambda m, v: tnp.matmul(v, v, preferred_element_type="float32"),
+    "round": lambda m, v: tnp.round(v, 1),
+    "rad2deg": lambda m, v: tnp.rad2deg(v),
+    "sinc": lambda m, v: tnp.sinc(v),
+    "logit": lambda m, v: tb.scipy.special.logit(v),
+    "bool": lambda m, v: tnp.astype(v, bool),
+}
+
+
+@pytest.mark.parametrize("name", [*WEAK_RESULTS, *STRONG_RESULTS])
+def test_results_of_weak_arrays(name):
+    """What only moves or combines weak elements stays weak; some functions decide about dtypes."""
+    weak = tnp.full((3, 3), 1.5), tnp.full(3, 1.5)
+    function = {**WEAK_RESULTS, **STRONG_RESULTS}[name]
+    found = tb.eval_shape(lambda: function(*weak))
+
+    assert (name in WEAK_RESULTS) is found.weak_type
+
+
+def test_integers_between_strong_points_are_strong():
+    """The place alone is weak."""
+    points = tnp.arange(3)
+
+    assert ("float32", False) == type_of(tnp.interp(0.5, points, points))

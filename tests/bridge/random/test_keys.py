@@ -323,3 +323,10 @@ def test_keys_print_themselves_in_messages():
         run = checkify.checkify(f)
         assert run(9.0, keys)[0].get() is None
         assert f"{tb.random.key_data(keys[0])}"[1:-1] in run(-1.0, keys)[0].get()
+
+
+def test_arrays_without_axes_are_numbers_of_keys():
+    """They have an iterator, and no elements to iterate over."""
+    for count in (tnp.int32(3), np.array(3)):
+        assert (3,) == tb.random.split(tb.random.key(0), count).shape
+    assert (2,) == tb.random.normal(tb.random.key(0), np.array(2)).shape

@@ -247,3 +247,24 @@ def test_a_vector_for_each_matrix() -> None:
             with pytest.warns(FutureWarning, match="one vector for each matrix"):
                 found = solver(b)
             close(found, solver(b[..., None])[..., 0])
+
+
+def test_lists_are_matrices():
+    """SciPy's functions take nested lists; so do these, other than those of ``numpy.linalg``."""
+    rows, right = [[4.0, 1.0], [1.0, 3.0]], [1.0, 2.0]
+    linalg = tb.scipy.linalg
+    functions = (
+        linalg.cholesky,
+        linalg.lu,
+        linalg.qr,
+        linalg.svd,
+        linalg.eigh,
+        linalg.inv,
+        linalg.expm,
+        lambda a: linalg.solve(a, right),
+        lambda a: linalg.cho_solve(linalg.cho_factor(a), right),
+    )
+    for function in functions:
+        expected, found = function(tnp.asarray(rows)), function(rows)
+        for x, y in zip(tb.tree.leaves(expected), tb.tree.leaves(found), strict=True):
+            np.testing.assert_array_equal(x, y)

@@ -47,6 +47,11 @@ DECIDED: dict[str, tuple[Callable[..., Any], tuple[Any, ...], Any]] = {
     "concatenate": (lambda x: tnp.concatenate([x, x], 1), (X,), P("x", "y")),
     "stack": (lambda x: tnp.stack([x, x]), (X,), P(None, "x", "y")),
     "cumsum": (lambda x: tnp.cumsum(x, 1), (ROWS,), P("x", None)),
+    "windows": (
+        lambda x: lax.reduce_window(x, 0.0, lax.add, (1, 2), (1, 1), "VALID"),
+        (X,),
+        P("x", None),
+    ),
     "where": (lambda x: tnp.where(x > 0, x, 0), (X,), P("x", "y")),
     "rows by position": (lambda x: x[:, tnp.array([0, 2])], (ROWS,), P("x", None)),
     "rows of batches": (

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tracebridge as tb
+import tracebridge.numpy as tnp
 from tests.core.linalg.laws import (
     DTYPES,
     SQUARE,
@@ -101,3 +102,12 @@ def test_derivatives_of_updates() -> None:
         check_grads(cholesky_update, (r, w), 2, atol=1e-3, rtol=1e-3)
         mapped = tb.vmap(cholesky_update, (None, 1))
         check_grads(mapped, (r, matrix(np.float64, 3, 2)), 1, atol=1e-3, rtol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["cholesky", "eigh"])
+def test_symmetric_integers_become_floats(name):
+    """Of the other factorizations the dtype is asked for."""
+    a = tnp.array([[4, 2], [2, 2]])
+
+    for x in tb.tree.leaves(getattr(tb.lax.linalg, name)(a)):
+        assert x.dtype == "float32"

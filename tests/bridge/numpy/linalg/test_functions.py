@@ -223,3 +223,13 @@ def test_derivatives_of_small_determinants_are_minors(n: int) -> None:
     assert "custom_call" not in slopes.lower(a).as_text()
 
     check_grads(lambda a: tnp.linalg.det(a).sum(), (a / a.max(),), 2)
+
+
+def test_half_precision_goes_through():
+    """All results of ``lstsq`` have the dtype of the arguments, singular values too."""
+    a = tnp.eye(2, dtype="float16")
+    x, left, _, s = tnp.linalg.lstsq(a, a)
+
+    assert ["float16"] * 3 == [v.dtype for v in (x, left, s)]
+    density = tb.scipy.stats.gaussian_kde(tnp.array([1.0, 2.0, 3.0], "float16"))
+    assert density.inv_cov.dtype == "float16"
