@@ -232,6 +232,24 @@ def groups_apart(prim: Primitive, x: Value, y: Value, g: Geometry) -> Any:
     return lax.concatenate(parts, out[1])
 
 
+def pairs_apart(prim: Primitive, x: Value, y: Value, g: Geometry) -> Any:
+    """One convolution for each row and each output of all groups of the batch."""
+    lhs, rhs, out = g.numbers
+    rows = _each_of_group(x, lhs[0], g.groups)
+    columns = [
+        lax.concatenate([prim.bind(a, b, **g.params()) for a in rows], out[0])
+        for b in _each_of_group(y, rhs[0], g.groups)
+    ]
+    return lax.reshape(lax.stack(columns, out[1] + 1), g.out)
+
+
+def _each_of_group(x: Value, axis: int, groups: int) -> list[Any]:
+    """The first of each group along ``axis``, the second of each, and so on."""
+    x = split(x, axis, groups)
+    counts = range(x.aval.shape[axis + 1])
+    return [lax.index_in_dim(x, i, axis + 1, keepdims=False) for i in counts]
+
+
 # few results, a large kernel: the derivative of a kernel -----------------------------------------
 
 

@@ -35,6 +35,7 @@ _MAX_SINGLE_TERMS = 36
 _MAX_PLACES = 64  # results, or taps, that are written out one by one
 _MAX_PEELED = 8
 _MAX_GROUPS = 8
+_MAX_PAIRS = 9  # of a row and an output of a group, of which products of matrices are too small
 _MAX_PHASES = 16
 _MANY = 1 << 20
 
@@ -47,6 +48,10 @@ _LARGE = 1 << 21  # if caches hold so many elements
 _WIDE = 256  # features, of which fewer do not keep the threads of the library busy
 _LARGE_IMAGE = 48 * 48  # places, of which turning round is little beside
 _MANY_OF_GRADIENT = 1 << 27  # so many products
+_SMALL_IMAGE = 16 * 16  # places, of which the operation makes many small products of matrices
+_MANY_OF_SMALL = 1 << 24
+_MANY_RESULTS = 25  # taps of a kernel, whose gradient the operation makes slowly
+_MANY_OF_TAPS = 1 << 25
 
 
 def form_of(g: Geometry, dtype: Any, library: bool) -> Form | None:
@@ -64,8 +69,10 @@ def form_of(g: Geometry, dtype: Any, library: bool) -> Form | None:
         return gradient
     if g.batch_groups > 1:
         if few_results and forms.can_contract(g):
-            single = g.lhs[g.numbers.lhs_spec[0]] == g.groups and g.outputs == 1
-            return forms.summed_products if single else forms.contracted
+            pairs = g.lhs[g.numbers.lhs_spec[0]] // g.groups * g.outputs
+            if pairs == 1:
+                return forms.summed_products
+            return forms.pairs_apart if pairs <= _MAX_PAIRS else forms.contracted
         return forms.groups_apart if g.groups <= _MAX_GROUPS else None
     if any([a > 1 for a in g.lhs_dilation]):
         return _form_with_gaps(g, dtype, few_results, library)
@@ -87,8 +94,7 @@ def form_of(g: Geometry, dtype: Any, library: bool) -> Form | None:
 def _gradient_by_library(g: Geometry, dtype: Any) -> Form | None:
     """How the library makes the gradient of a kernel, if it is fast at that."""
     if g.batch_groups == 1:
-        is_large = math.prod(g.sizes) >= _LARGE_IMAGE and g.products >= _MANY_OF_GRADIENT
-        wins = g.groups == 1 and g.n_space == 2 and is_large
+        wins = g.groups == 1 and g.n_space == 2 and _is_slow_gradient(g)
         form, made = library_forms.features_last, library_forms.features_last_of
     elif g.lhs[g.numbers.lhs_spec[0]] == g.groups and g.outputs == 1:
         form, made = library_forms.depthwise_gradient, library_forms.depthwise_gradient_of
@@ -98,6 +104,16 @@ def _gradient_by_library(g: Geometry, dtype: Any) -> Form | None:
         form, made = library_forms.grouped_gradient, library_forms.grouped_gradient_of
         wins = True
     return form if wins and onednn.can_convolve(made(g), dtype) else None
+
+
+def _is_slow_gradient(g: Geometry) -> bool:
+    """Whether the operation is slower than the library at the gradient of an image's kernel."""
+    size = math.prod(g.sizes)
+    return (
+        (size >= _LARGE_IMAGE and g.products >= _MANY_OF_GRADIENT)
+        or (size <= _SMALL_IMAGE and g.products >= _MANY_OF_SMALL)
+        or (math.prod(g.results) >= _MANY_RESULTS and g.products >= _MANY_OF_TAPS)
+    )
 
 
 def _is_few_results(g: Geometry) -> bool:

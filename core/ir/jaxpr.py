@@ -16,6 +16,7 @@ people and for interpreters that they write, made on demand (ir/atoms.py).
 from __future__ import annotations
 
 import importlib
+import weakref
 from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core.errors.argument_errors import ArgumentTypeError
@@ -137,8 +138,13 @@ class Jaxpr:
         return jaxpr_of(view, values, changes.get("debug_info", self.debug))
 
     def as_closed(self) -> ClosedJaxpr:
-        """The program with its array constants."""
-        return ClosedJaxpr(self)
+        """The program with its array constants: one object, by whose id others may keep things."""
+        held = self.cache.get("closed")
+        closed = None if held is None else held()
+        if closed is None:
+            closed = ClosedJaxpr(self)
+            self.cache["closed"] = weakref.ref(closed)
+        return closed
 
     def pretty_print(self, **_: object) -> str:
         """The text of the program."""

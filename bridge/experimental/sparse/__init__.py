@@ -3,57 +3,68 @@
 from __future__ import annotations
 
 from tracebridge.core.errors.filtering import shield as _shield
-from tracebridge.experimental.sparse import linalg
+from tracebridge.experimental.sparse import (
+    ad,
+    api,
+    bcoo,
+    bcsr,
+    coo,
+    csr,
+    linalg,
+    random,
+    transform,
+    util,
+)
 from tracebridge.experimental.sparse._base import (
-    CuSparseEfficiencyWarning,
     JAXSparse,
-    SparseEfficiencyError,
-    SparseEfficiencyWarning,
 )
-from tracebridge.experimental.sparse._bcoo.array import BCOO
-from tracebridge.experimental.sparse._bcoo.conversion import (
-    bcoo_extract,
-    bcoo_extract_p,
-    bcoo_fromdense,
-    bcoo_fromdense_p,
-    bcoo_todense,
-    bcoo_todense_p,
+from tracebridge.experimental.sparse.ad import (
+    grad,
+    jacfwd,
+    jacobian,
+    jacrev,
+    value_and_grad,
 )
-from tracebridge.experimental.sparse._bcoo.convolutions import bcoo_conv_general_dilated
-from tracebridge.experimental.sparse._bcoo.dots import (
+from tracebridge.experimental.sparse.api import (
+    empty,
+    eye,
+    todense,
+    todense_p,
+)
+from tracebridge.experimental.sparse.bcoo import (
+    BCOO,
+    bcoo_broadcast_in_dim,
+    bcoo_concatenate,
+    bcoo_conv_general_dilated,
     bcoo_dot_general,
     bcoo_dot_general_p,
     bcoo_dot_general_sampled,
     bcoo_dot_general_sampled_p,
-)
-from tracebridge.experimental.sparse._bcoo.layouts import bcoo_update_layout
-from tracebridge.experimental.sparse._bcoo.moves import (
-    bcoo_broadcast_in_dim,
-    bcoo_reshape,
-    bcoo_rev,
-    bcoo_squeeze,
-    bcoo_transpose,
-    bcoo_transpose_p,
-)
-from tracebridge.experimental.sparse._bcoo.products import (
+    bcoo_dynamic_slice,
+    bcoo_extract,
+    bcoo_extract_p,
+    bcoo_fromdense,
+    bcoo_fromdense_p,
+    bcoo_gather,
     bcoo_multiply_dense,
     bcoo_multiply_sparse,
-)
-from tracebridge.experimental.sparse._bcoo.slices import (
-    bcoo_concatenate,
-    bcoo_dynamic_slice,
-    bcoo_gather,
+    bcoo_reduce_sum,
+    bcoo_reshape,
+    bcoo_rev,
     bcoo_slice,
-)
-from tracebridge.experimental.sparse._bcoo.sorting import (
     bcoo_sort_indices,
     bcoo_sort_indices_p,
+    bcoo_spdot_general_p,
+    bcoo_squeeze,
     bcoo_sum_duplicates,
     bcoo_sum_duplicates_p,
+    bcoo_todense,
+    bcoo_todense_p,
+    bcoo_transpose,
+    bcoo_transpose_p,
+    bcoo_update_layout,
 )
-from tracebridge.experimental.sparse._bcoo.sparse_dots import bcoo_spdot_general_p
-from tracebridge.experimental.sparse._bcoo.sums import bcoo_reduce_sum
-from tracebridge.experimental.sparse._bcsr import (
+from tracebridge.experimental.sparse.bcsr import (
     BCSR,
     bcsr_broadcast_in_dim,
     bcsr_concatenate,
@@ -67,16 +78,8 @@ from tracebridge.experimental.sparse._bcsr import (
     bcsr_todense,
     bcsr_todense_p,
 )
-from tracebridge.experimental.sparse._creation import empty, eye, random_bcoo
-from tracebridge.experimental.sparse._derivatives import (
-    grad,
-    jacfwd,
-    jacobian,
-    jacrev,
-    value_and_grad,
-)
-from tracebridge.experimental.sparse._matrices import COO, CSC, CSR
-from tracebridge.experimental.sparse._matrix_functions import (
+from tracebridge.experimental.sparse.coo import (
+    COO,
     coo_fromdense,
     coo_fromdense_p,
     coo_matmat,
@@ -85,6 +88,10 @@ from tracebridge.experimental.sparse._matrix_functions import (
     coo_matvec_p,
     coo_todense,
     coo_todense_p,
+)
+from tracebridge.experimental.sparse.csr import (
+    CSC,
+    CSR,
     csr_fromdense,
     csr_fromdense_p,
     csr_matmat,
@@ -94,8 +101,18 @@ from tracebridge.experimental.sparse._matrix_functions import (
     csr_todense,
     csr_todense_p,
 )
-from tracebridge.experimental.sparse._operators import todense, todense_p
-from tracebridge.experimental.sparse._sparsify import SparseTracer, sparsify
+from tracebridge.experimental.sparse.random import (
+    random_bcoo,
+)
+from tracebridge.experimental.sparse.transform import (
+    SparseTracer,
+    sparsify,
+)
+from tracebridge.experimental.sparse.util import (
+    CuSparseEfficiencyWarning,
+    SparseEfficiencyError,
+    SparseEfficiencyWarning,
+)
 
 __all__ = [
     "BCOO",
@@ -108,6 +125,9 @@ __all__ = [
     "SparseEfficiencyError",
     "SparseEfficiencyWarning",
     "SparseTracer",
+    "ad",
+    "api",
+    "bcoo",
     "bcoo_broadcast_in_dim",
     "bcoo_concatenate",
     "bcoo_conv_general_dilated",
@@ -138,6 +158,7 @@ __all__ = [
     "bcoo_transpose",
     "bcoo_transpose_p",
     "bcoo_update_layout",
+    "bcsr",
     "bcsr_broadcast_in_dim",
     "bcsr_concatenate",
     "bcsr_dot_general",
@@ -149,6 +170,7 @@ __all__ = [
     "bcsr_sum_duplicates",
     "bcsr_todense",
     "bcsr_todense_p",
+    "coo",
     "coo_fromdense",
     "coo_fromdense_p",
     "coo_matmat",
@@ -157,6 +179,7 @@ __all__ = [
     "coo_matvec_p",
     "coo_todense",
     "coo_todense_p",
+    "csr",
     "csr_fromdense",
     "csr_fromdense_p",
     "csr_matmat",
@@ -172,10 +195,13 @@ __all__ = [
     "jacobian",
     "jacrev",
     "linalg",
+    "random",
     "random_bcoo",
     "sparsify",
     "todense",
     "todense_p",
+    "transform",
+    "util",
     "value_and_grad",
 ]
 

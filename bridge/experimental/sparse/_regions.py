@@ -20,6 +20,7 @@ from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.families import Elementwise
 from tracebridge.experimental.sparse._base import with_elements
 from tracebridge.experimental.sparse._bcoo.array import BCOO
+from tracebridge.experimental.sparse._bcsr import BCSR
 
 
 def dense_type(mat: Any) -> ShapedArray:
@@ -36,7 +37,7 @@ class Region:
 
     __slots__ = ("mat", "rest", "why")
 
-    def __init__(self, mat: BCOO, rest: Any, why: str) -> None:
+    def __init__(self, mat: BCOO | BCSR, rest: Any, why: str) -> None:
         self.mat = mat
         self.rest = rest
         self.why = why
@@ -65,22 +66,21 @@ def settled(x: Any) -> Any:
 def elementwise(app: Application, args: Sequence[Any], why: str) -> Any:
     """The result of an elementwise operation of arrays with the same coordinates, and of numbers.
 
-    A BCOO array if zeros stay zeros, else a region; NotImplemented for other operands.
+    A sparse array if zeros stay zeros, else a region; NotImplemented for other operands.
     """
     if not isinstance(app.primitive, Elementwise):
         return NotImplemented
     mats = [x.mat if type(x) is Region else x for x in args]
-    arrays = [x for x in mats if isinstance(x, BCOO)]
+    arrays = [x for x in mats if isinstance(x, BCOO | BCSR)]
     first = arrays[0] if arrays else None
     if first is None or not first.unique_indices:
         return NotImplemented
-    shapes = first.shape, first.data.shape
-    if any([x.indices is not first.indices or (x.shape, x.data.shape) != shapes for x in arrays]):
+    if not all([_at_same_places(first, x) for x in arrays]):
         return NotImplemented
     elements: list[Any] = []
     rest: list[Any] = []
     for x, mat in zip(args, mats, strict=True):
-        if isinstance(mat, BCOO):
+        if isinstance(mat, BCOO | BCSR):
             elements.append(as_value(mat.data))
             rest.append(x.rest if type(x) is Region else np.zeros((), mat.dtype))
         elif x.aval.ndim == 0 and is_concrete(x):
@@ -92,3 +92,11 @@ def elementwise(app: Application, args: Sequence[Any], why: str) -> Any:
     with use_trace(None):  # numbers that are known now
         found = np.asarray(app.primitive.bind(*[as_value(x) for x in rest], **app.params))
     return out if np.all(found == 0) else Region(out, found, why)
+
+
+def _at_same_places(a: BCOO | BCSR, b: BCOO | BCSR) -> bool:
+    """Whether elements are known to have the same coordinates: these are the same arrays."""
+    if type(a) is not type(b) or (a.shape, a.data.shape) != (b.shape, b.data.shape):
+        return False
+    (_, *left), (_, *right) = a.tree_flatten()[0], b.tree_flatten()[0]
+    return all([x is y for x, y in zip(left, right, strict=True)])

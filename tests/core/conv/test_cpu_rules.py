@@ -15,7 +15,7 @@ from tracebridge.core.config.option_scopes import enable_x64
 from tracebridge.core.config.scopes import scope
 from tracebridge.core.conv import cpu_forms as forms
 from tracebridge.core.conv import cpu_toeplitz as toeplitz
-from tracebridge.core.conv import onednn
+from tracebridge.core.conv import library_forms, onednn
 from tracebridge.core.conv.cpu_rules import form_of
 from tracebridge.core.conv.geometry import geometry_of
 from tracebridge.core.lowering.context import forget_copies
@@ -40,10 +40,12 @@ CASES: dict[str, tuple[Any, ...]] = {
                  None, 1, 1),
     "few_groups": (forms.groups_apart, F32, (2, 32, 6, 6), (32, 16, 3, 3), (1, 1),
                    [(1, 1), (1, 1)], (1, 1), (1, 1), None, 2, 1),
-    "products_by_group": (forms.contracted, F32, (12, 3, 20, 20), (8, 3, 18, 18), (1, 1),
+    "products_by_group": (forms.contracted, F32, (12, 3, 20, 20), (16, 3, 18, 18), (1, 1),
                           [(0, 0), (0, 0)], (1, 1), (1, 1), None, 1, 4),
-    "in_a_loop": (forms.contracted, F32, (4, 3, 20, 20), (8, 3, 16, 16), (1, 1),
+    "in_a_loop": (forms.contracted, F32, (4, 3, 20, 20), (40, 3, 16, 16), (1, 1),
                   [(0, 0), (0, 0)], (1, 1), (1, 1), None, 1, 4),
+    "pairs_by_group": (forms.pairs_apart, F32, (7, 6, 4, 9), (6, 4, 7, 6), (1, 1),
+                       [(1, 0), (1, 1)], (1, 1), (1, 1), ("HCNW", "HOWI", "HNCW"), 1, 2),
     "kernel_with_gaps": (forms.contracted, F32, (2, 3, 8, 8), (3, 3, 17, 17), (1, 1),
                          [(2, 2), (2, 2)], (2, 2), (1, 1), None, 1, 1),
     "sums_by_group": (forms.summed_products, F32, (4, 6, 11, 10), (4, 6, 9, 8), (1, 1),
@@ -154,3 +156,25 @@ def test_the_operation_stays() -> None:
     assert is_kept(tb.jit(lambda x, y: lax.conv(x, y, (1, 1), "SAME")).lower(*many).as_text())
     with scope("platform_rules", False):
         assert is_kept(traced.lower().as_text())
+
+
+@pytest.mark.skipif(not onednn.IS_BUILT_IN, reason="jaxlib has oneDNN on Linux, x86-64")
+@pytest.mark.parametrize(
+    ("size", "features", "taps", "by_library"),
+    [(16, 64, 3, True), (56, 8, 5, True), (32, 32, 3, False), (16, 8, 3, False)],
+)
+def test_gradients_of_kernels_by_the_library(
+    size: int, features: int, taps: int, by_library: bool
+) -> None:
+    """Those of many features of small images, and of kernels with many taps."""
+    x = tnp.zeros((8, features, size, size))
+    y = tnp.zeros((features, features, taps, taps))
+
+    def pull(y: Any) -> Any:
+        return tb.vjp(lambda y: lax.conv(x, y, (1, 1), "SAME"), y)[1](x)
+
+    (equation,) = tb.make_jaxpr(pull)(y).eqns
+    left, right = [v.aval.shape for v in equation.invars]
+    g = geometry_of(left, right, equation.outvars[0].aval.shape, equation.params)
+
+    assert (form_of(g, F32, library=True) is library_forms.features_last) is by_library

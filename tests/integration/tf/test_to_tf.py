@@ -13,6 +13,7 @@ import tracebridge.numpy as tnp
 from tracebridge import lax
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.experimental import sparse
 from tracebridge.tf._xla_call_module import stablehlo_target
 from tracebridge.tf.program import Program
 
@@ -222,3 +223,14 @@ def test_functions_run_what_they_need() -> None:
     calls = [o for o in concrete.graph.get_operations() if o.type == "XlaCallModule"]
     assert [list(o.control_inputs) for o in calls] == [[], [], []]
     assert function(tf.ones(2))[1].numpy().tolist() == [2.0, 2.0]
+
+
+def test_sparse_matrices_of_a_closure() -> None:
+    """They are constants of the program."""
+    mat = sparse.BCOO.fromdense(np.float32([[0, 2, 0], [3, 0, 0]]))
+    x = tf.ones(3)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = tb.tf.to_tf(lambda x: (mat @ x).sum())(x)
+
+    assert tape.gradient(y, x).numpy().tolist() == [3.0, 2.0, 0.0]

@@ -15,6 +15,7 @@ import tracebridge as tb
 import tracebridge.numpy as tnp
 from tracebridge.core.config.option_scopes import debug_nans, disable_jit, enable_x64
 from tracebridge.errors import ExchangeError, UnsupportedDtypeError
+from tracebridge.experimental import sparse
 from tracebridge.torch import wrap
 from tracebridge.torch._crossing import execute
 
@@ -463,3 +464,12 @@ def test_calls_with_many_tensors(n):
         ]
         for x in xs:
             x.grad = None
+
+
+def test_sparse_matrices_of_a_closure():
+    """They are constants of the program."""
+    dense = np.float32([[0, 2, 0], [3, 0, 0]])
+    x = torch.ones(3, requires_grad=True)
+    for mat in (sparse.BCOO.fromdense(dense), sparse.BCSR.fromdense(dense)):
+        (slope,) = torch.autograd.grad(wrap(lambda x, m=mat: (m @ x).sum())(x), x)
+        torch.testing.assert_close(slope, torch.tensor([3.0, 2.0, 0.0]))

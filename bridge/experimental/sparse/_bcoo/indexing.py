@@ -65,13 +65,18 @@ def indexed(mat: BCOO, index: Any) -> BCOO:
             gone.append(next(axes))
     if gone:
         out = bcoo_squeeze(out, dimensions=gone)
-    if -1 not in kept:
-        return out
-    places = [k for k, a in enumerate(kept) if a >= 0]
-    sizes = [1] * len(kept)
-    for k, n in zip(places, out.shape, strict=True):
+    return _with_new_axes(out, [a < 0 for a in kept])
+
+
+def _with_new_axes(mat: BCOO, new: list[bool]) -> BCOO:
+    """The array with axes of size 1 where ``new`` says so."""
+    if not any(new):
+        return mat
+    places = [k for k, is_new in enumerate(new) if not is_new]
+    sizes = [1] * len(new)
+    for k, n in zip(places, mat.shape, strict=True):
         sizes[k] = n
-    return bcoo_broadcast_in_dim(out, shape=sizes, broadcast_dimensions=places)
+    return bcoo_broadcast_in_dim(mat, shape=sizes, broadcast_dimensions=places)
 
 
 def _entries(mat: BCOO, index: Any) -> list[Any]:
@@ -140,16 +145,18 @@ def _cut(mat: BCOO, starts: list[Any], sizes: list[int], steps: list[int], dynam
 
 def _at_arrays(mat: BCOO, entries: list[Any]) -> BCOO:
     """The parts at arrays of integers; single numbers count as arrays beside them."""
-    if any([e is None for e in entries]):
-        msg = "index of a BCOO array: None beside arrays"
-        raise IndexingError(msg, hint="index twice: x[arrays][None]")
+    places = [k for k, e in enumerate(entries) if e is not None and not isinstance(e, slice)]
+    # As in NumPy, a new axis between two arrays separates them like a slice does.
+    together = places == list(range(places[0], places[0] + len(places)))
+    front = places[0] if together else 0
+    new = [e is None for e in entries if e is None or isinstance(e, slice)]
+    entries = [e for e in entries if e is not None]
     axes = [k for k, e in enumerate(entries) if not isinstance(e, slice)]
     arrays = [
         tnp.where(a < 0, a + mat.shape[k], a) for k in axes for a in [tnp.asarray(entries[k])]
     ]
     arrays = tnp.broadcast_arrays(*arrays)
     parts = arrays[0].ndim
-    together = axes == list(range(axes[0], axes[0] + len(axes)))
     first = axes[0] if together else 0
     n = mat.ndim - len(axes) + parts
     numbers = GatherDimensionNumbers(
@@ -158,4 +165,5 @@ def _at_arrays(mat: BCOO, entries: list[Any]) -> BCOO:
         start_index_map=tuple(axes),
     )
     sizes = [1 if k in axes else size for k, size in enumerate(mat.shape)]
-    return bcoo_gather(mat, tnp.stack(arrays, axis=-1), numbers, sizes, mode="fill")
+    out = bcoo_gather(mat, tnp.stack(arrays, axis=-1), numbers, sizes, mode="clip")
+    return _with_new_axes(out, [*new[:front], *[False] * parts, *new[front:]])

@@ -297,9 +297,9 @@ def bcoo_reshape(
         sharding: must be None.
 
     Raises:
-        ShapeMismatchError: the number of elements differs.
-        UnsupportedArgumentError: an axis of the result would mix axes of different kinds, or
-            ``sharding`` is given.
+        ShapeMismatchError: the number of elements differs, or an axis of the result would mix
+            axes of different kinds.
+        UnsupportedArgumentError: ``dimensions`` mix them, or ``sharding`` is given.
 
     >>> from tracebridge.experimental import sparse
     >>> sparse.bcoo_reshape(sparse.eye(6), new_sizes=(4, 9)).sort_indices().indices.tolist()
@@ -320,7 +320,7 @@ def bcoo_reshape(
     last = len(sizes) - _boundary(sizes[::-1], dense_sizes(mat)[::-1])
     if first < 0 or last > len(sizes) or last < first:
         msg = f"{call}: {sizes} mixes axes of {kinds(mat)}, shape {mat.shape}"
-        raise UnsupportedArgumentError(
+        raise ShapeMismatchError(
             msg, hint="bcoo_update_layout makes axes of one kind to axes of another"
         )
     return _reshaped(mat, sizes, first, last)

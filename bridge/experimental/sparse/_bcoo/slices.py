@@ -34,6 +34,7 @@ from tracebridge.experimental.sparse._bcoo.indices import (
     widened,
     with_padding,
 )
+from tracebridge.experimental.sparse._bcoo.layouts import bcoo_update_layout
 from tracebridge.experimental.sparse._bcoo.moves import bcoo_squeeze, bcoo_transpose
 from tracebridge.experimental.sparse._bcoo.sorting import bcoo_sum_duplicates
 
@@ -204,11 +205,11 @@ def bcoo_gather(
         fill_value: None or 0.
 
     Returns:
-        A BCOO array whose first axes of batches are those of ``parts``.
+        A BCOO array whose first axes of batches are those of ``parts``, where they come first.
 
     Raises:
-        UnsupportedArgumentError: axes of batches in ``dimension_numbers``, an order of axes that
-            mixes their kinds, or another ``fill_value`` than 0.
+        UnsupportedArgumentError: axes of batches in ``dimension_numbers``, or another
+            ``fill_value`` than 0.
         ShapeMismatchError: the last size of ``start_indices`` is not that of the numbers.
 
     >>> import tracebridge as tb
@@ -246,7 +247,15 @@ def bcoo_gather(
     rest_parts, rest_offsets = iter(range(parts)), iter(range(parts, out.ndim))
     for axis in range(out.ndim):
         order.append(next(rest_offsets if axis in numbers.offset_dims else rest_parts))
-    return bcoo_transpose(out, permutation=order)
+    return bcoo_transpose(_with_kinds_for(out, order), permutation=order)
+
+
+def _with_kinds_for(mat: BCOO, order: list[int]) -> BCOO:
+    """The array with fewer axes of batches and dense ones, so that ``order`` mixes no kinds."""
+    n = mat.ndim
+    batch = [k for k in range(mat.n_batch + 1) if sorted(order[:k]) == list(range(k))]
+    dense = [k for k in range(mat.n_dense + 1) if sorted(order[n - k :]) == list(range(n - k, n))]
+    return bcoo_update_layout(mat, n_batch=batch[-1], n_dense=dense[-1], on_inefficient=None)
 
 
 @functools.partial(jit, static_argnums=(2, 3, 4), inline=True)

@@ -278,3 +278,11 @@ def test_names_of_results() -> None:
     assert names == traced.jaxpr.jaxpr.debug_info.result_paths
     assert names[2] in traced.lower().as_text(debug_info=True)
     assert ("result",) == tb.make_jaxpr(lambda x: x)(1.0).jaxpr.debug_info.result_paths
+
+
+def test_a_program_that_is_called_again_is_the_same_object() -> None:
+    """What others keep by the id of a called program is found again."""
+    double = tb.jit(lambda x: x * 2.0)
+    first, second = [tb.make_jaxpr(lambda x: double(x))(1.0).eqns[0] for _ in range(2)]
+
+    assert first.params["jaxpr"] is second.params["jaxpr"]

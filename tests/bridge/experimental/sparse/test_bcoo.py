@@ -107,6 +107,8 @@ def test_transposes_reshapes_and_broadcasts() -> None:
     assert wide.n_batch == 1
     with pytest.raises(UnsupportedArgumentError, match="mixes axes"):
         sparse.bcoo_update_layout(mat, n_batch=1, on_inefficient=None).transpose()
+    with pytest.raises(ShapeMismatchError, match="mixes axes"):
+        sparse.bcoo_update_layout(mat, n_batch=1, on_inefficient=None).reshape(-1)
 
 
 def test_indices_with_arrays() -> None:
@@ -125,6 +127,20 @@ def test_indices_with_arrays() -> None:
     for wrong, error in ((5, IndexingError), ("a", ArgumentTypeError)):
         with pytest.raises(error):
             mat[wrong]
+
+
+def test_arrays_among_new_axes_and_slices() -> None:
+    """Arrays at any axis, of any kind, beside None; numbers beyond the end are those of the end."""
+    array = dense(3, 4)
+    picks = np.array([2, 0])
+    mixed = sparse.BCOO.fromdense(array, n_batch=1, n_dense=1)
+    for mat, index in (
+        (padded(array), (None, 0, picks)),
+        (padded(array), (slice(None), None, picks)),
+        (mixed, (picks, None, picks)),
+    ):
+        np.testing.assert_array_equal(array[index], host(mat[index]))
+    np.testing.assert_array_equal(array[[2, 0]], host(mixed[np.array([9, 0])]))
 
 
 def test_all_axes_of_an_empty_array_may_be_batches() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 import numpy as np
 import pytest
 
@@ -138,3 +140,24 @@ def test_new_axes_after_batches_are_axes_of_batches():
         out = mat[..., None]
         assert out.n_batch == n_batch + 1
         np.testing.assert_array_equal(x[..., None], out.todense())
+
+
+@pytest.mark.parametrize(
+    ("module", "names"),
+    [
+        ("ad", {"grad", "jacrev"}),
+        ("api", {"todense", "eye"}),
+        ("bcoo", {"BCOO", "bcoo_reshape", "bcoo_spdot_general_p"}),
+        ("bcsr", {"BCSR", "bcsr_dot_general"}),
+        ("coo", {"COO", "coo_matvec"}),
+        ("csr", {"CSC", "CSR", "csr_matmat_p"}),
+        ("random", {"random_bcoo"}),
+        ("transform", {"SparseTracer", "sparsify"}),
+        ("util", {"CuSparseEfficiencyWarning", "SparseEfficiencyError"}),
+    ],
+)
+def test_modules_of_formats_have_the_names_of_the_package(module: str, names: set[str]) -> None:
+    """``sparse.bcoo.BCOO`` is ``sparse.BCOO``."""
+    found = vars(importlib.import_module(f"tracebridge.experimental.sparse.{module}"))
+
+    assert {n: found[n] for n in names} == {n: getattr(sparse, n) for n in names}

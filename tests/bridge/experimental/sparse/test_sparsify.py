@@ -56,6 +56,26 @@ def test_programs_give_the_dense_results(name: str) -> None:
         np.testing.assert_allclose(e, host(a), rtol=2e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("use_tracer", [False, True])
+@pytest.mark.parametrize("kind", [sparse.BCOO, sparse.BCSR])
+def test_regions_of_elements_that_keep_zeros(kind: Any, use_tracer: bool) -> None:
+    """Programs of which only the whole is zero where the argument is, of both formats."""
+
+    def function(m: Any) -> Any:
+        return (
+            tb.nn.relu(m),
+            tb.nn.silu(m),
+            tnp.where(m > 1, m, 0.0),
+            tnp.clip(m, -1, 2),
+            m @ VECTOR,
+        )
+
+    actual = sparse.sparsify(function, use_tracer=use_tracer)(kind.fromdense(ARRAY))
+    for a, e in zip(actual, function(tnp.asarray(ARRAY)), strict=True):
+        np.testing.assert_allclose(e, host(a), rtol=1e-6)
+    assert all([isinstance(a, kind) for a in actual[:4]])
+
+
 def test_sparsified_functions_are_transformed() -> None:
     """They compile, batch and differentiate; arguments may have any format, and keywords."""
     function = sparse.sparsify(lambda m, *, x: tnp.sum(tnp.tanh(m @ x) ** 2))
