@@ -21,7 +21,14 @@ from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.linalg.determinants import det_p, parity
 from tracebridge.core.linalg.family import check_square, matrices, rounded
 from tracebridge.core.linalg.lu import lu_p
-from tracebridge.core.linalg.matrices import adjoint, diagonal, eye_of, matmul, real_dtype
+from tracebridge.core.linalg.matrices import (
+    adjoint,
+    as_dtype,
+    diagonal,
+    eye_of,
+    matmul,
+    real_dtype,
+)
 from tracebridge.core.linalg.solving import solution
 from tracebridge.core.linalg.svd import svd
 from tracebridge.core.runtime.arrays.array import Array
@@ -148,7 +155,7 @@ def _pinv(a: Any, rtol: Any, hermitian: bool) -> Any:
     del hermitian  # singular vectors are those of eigenvalues, up to signs
     (a,) = promote_inexact(a)
     (x,), dtype = matrices("pinv", a)
-    bound = tnp.asarray(rtol, real_dtype(x.aval.dtype))
+    bound = as_dtype(tnp.asarray(rtol), real_dtype(x.aval.dtype))
     return rounded(_pseudo_inverse(x, bound), dtype)
 
 
@@ -163,7 +170,7 @@ def _pseudo_inverse(x: Any, bound: Any) -> Any:
     bound = tnp.expand_dims(bound, -1) if bound.ndim else bound
     small = s <= tnp.maximum(bound * largest, 0)
     inverse = tnp.where(small, 0, 1 / tnp.where(small, 1, s))
-    scaled = adjoint(vh) * tnp.expand_dims(inverse, -2).astype(x.aval.dtype)
+    scaled = adjoint(vh) * as_dtype(tnp.expand_dims(inverse, -2), x.aval.dtype)
     return matmul(scaled, adjoint(u))
 
 
@@ -186,7 +193,7 @@ def _least_squares(x: Any, y: Any, bound: Any) -> tuple[Any, Any]:
     """The solution by singular values above ``bound`` times the largest, and these."""
     u, s, vh = svd(x, full_matrices=False)
     keep = s > bound * s[0]
-    inverse = tnp.where(keep, 1 / tnp.where(keep, s, 1), 0).astype(x.aval.dtype)
+    inverse = as_dtype(tnp.where(keep, 1 / tnp.where(keep, s, 1), 0), x.aval.dtype)
     return adjoint(vh) @ (inverse[:, None] * (adjoint(u) @ y)), s
 
 
@@ -221,14 +228,14 @@ def _lstsq(a: Any, b: Any, rcond: float | None, numpy_resid: bool) -> list[Any]:
         solution, rank = tnp.zeros((n, y.aval.shape[1]), x.aval.dtype), tnp.zeros((), int)
         s, left = tnp.zeros((0,), kind), tnp.sum(tnp.abs(y) ** 2, 0)
     else:
-        bound = tnp.asarray(least, kind)
+        bound = as_dtype(tnp.asarray(least), kind)
         solution, s = _least_squares(x, y, bound)
         rank = tnp.sum(s > bound * s[0], dtype=int)
         left = tnp.sum(tnp.abs(y - x @ solution) ** 2, 0)
     if numpy_resid and m <= n:
         left = tnp.zeros((0,), kind)
     elif m <= n:
-        left = tnp.asarray(left, kind)
+        left = as_dtype(tnp.asarray(left), kind)
     if is_vector:
         solution = solution[:, 0]
     return [rounded(v, dtype) for v in (tnp.asarray(solution), tnp.asarray(left))] + [

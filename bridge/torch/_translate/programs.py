@@ -26,6 +26,7 @@ from tracebridge.torch._graphs.saved import IN_GRAPHS
 from tracebridge.torch._translate.graphs import Graph
 from tracebridge.torch._translate.numbers import cast
 from tracebridge.torch._translate.table import KEYED_TABLE, TABLE
+from tracebridge.torch._translate.whole import KeptWhole
 
 _NO_GRAD = torch.ops.higher_order.wrap_with_set_grad_enabled
 _DETACH = torch.ops.aten.detach.default
@@ -57,7 +58,7 @@ def exported(
         ExportError: torch cannot export it.
     """
     try:
-        with _tracing():
+        with _tracing(), KeptWhole():
             return export(module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
     except Exception as error:
         text = str(error).strip().split("\n\n")[0]
@@ -199,7 +200,8 @@ class Program:
         kwargs: Mapping[str, Any],
     ) -> tuple[Any, dict[str, Any]]:
         inputs = self._inputs(args, kwargs)
-        outs, new = self._compiled(dict(params), dict(buffers), key, inputs)
+        with at_least(self._width):  # for rules of derivatives, which run when a trace calls this
+            outs, new = self._compiled(dict(params), dict(buffers), key, inputs)
         leaves = [r if o is None else o for o, r in zip(outs, self._results, strict=True)]
         result = torch_trees.tree_unflatten(leaves, self._out_spec)
         return _with_named_tuples(result), {**buffers, **new}

@@ -30,6 +30,7 @@ from tracebridge.torch._translate.operators import (
     sampling,
     shapes,
     special,
+    whole_functions,
     windows,
 )
 
@@ -46,24 +47,28 @@ def _overloads(*families: dict[str, Operator]) -> dict[Any, Operator]:
     return found
 
 
-TABLE: Final[dict[Any, Operator]] = calls.CALLS | _overloads(
-    elementwise.ROWS,
-    shapes.ROWS,
-    reductions.ROWS,
-    products.ROWS,
-    normalisation.ROWS,
-    windows.ROWS,
-    indexing.ROWS,
-    recurrent.ROWS,
-    complex_numbers.ROWS,
-    ranks.ROWS,
-    linalg.ROWS,
-    polynomials.ROWS,
-    sampling.ROWS,
-    pullbacks.ROWS,
-    special.ROWS,
-    counting.ROWS,
-    quantizing.ROWS,
+TABLE: Final[dict[Any, Operator]] = (
+    calls.CALLS
+    | whole_functions.WHOLE
+    | _overloads(
+        elementwise.ROWS,
+        shapes.ROWS,
+        reductions.ROWS,
+        products.ROWS,
+        normalisation.ROWS,
+        windows.ROWS,
+        indexing.ROWS,
+        recurrent.ROWS,
+        complex_numbers.ROWS,
+        ranks.ROWS,
+        linalg.ROWS,
+        polynomials.ROWS,
+        sampling.ROWS,
+        pullbacks.ROWS,
+        special.ROWS,
+        counting.ROWS,
+        quantizing.ROWS,
+    )
 )
 KEYED_TABLE: Final[dict[Any, Operator]] = _overloads(
     drawing.KEYED_ROWS, products.KEYED_ROWS, recurrent.KEYED_ROWS

@@ -127,6 +127,15 @@ def test_derivatives_of_determinants(dtype: Any) -> None:
         check(tnp.linalg.slogdet, (matrix(dtype, 3, 3),))
 
 
+def test_systems_keep_64_bits_where_they_are_off() -> None:
+    """Arrays that came with 64 bits are not rounded on the way: pinv, lstsq."""
+    a, b = [tb.dlpack.from_dlpack(matrix(np.float64, 4, n, seed=n)) for n in (3, 2)]
+    inverse = np.linalg.pinv(np.asarray(a))
+
+    np.testing.assert_allclose(tnp.linalg.pinv(a), inverse, rtol=1e-12)
+    np.testing.assert_allclose(tnp.linalg.lstsq(a, b)[0], inverse @ np.asarray(b), rtol=1e-12)
+
+
 @pytest.mark.parametrize("dtype", INEXACT)
 def test_derivatives_of_systems(dtype: Any) -> None:
     """inv, solve, pinv and lstsq, of equal singular values too."""
