@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tracebridge.core.lax as lax
+from tracebridge._api.custom.custom_jvp import custom_jvp
 from tracebridge.core.control.loops.while_loop import while_loop
 from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_inexact, is_integer, is_unsigned
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
@@ -120,6 +121,28 @@ float_power = binary_function(
 )
 
 
+@custom_jvp
+def _length(x: Any, y: Any) -> Any:
+    """The hypotenuse of finite sides that are not negative."""
+    big, small = lax.max(x, y), lax.min(x, y)
+    zero = lax.eq(big, 0.0)
+    ratio = lax.div(small, lax.select_n(zero, big, full_of(big.aval, 1)))
+    return lax.mul(big, lax.sqrt(lax.add(1.0, lax.mul(ratio, ratio))))
+
+
+@_length.defjvp
+def _length_jvp(primals: Any, tangents: Any) -> Any:
+    """By the sides over the hypotenuse: the formula has no second derivatives where they are equal.
+
+    Where both are 0 each has the slope of a half.
+    """
+    ans = _length(*primals)
+    zero = lax.eq(ans, 0.0)
+    half, safe = full_of(ans.aval, 0.5), lax.select_n(zero, ans, full_of(ans.aval, 1))
+    slopes = [lax.select_n(zero, lax.div(side, safe), half) for side in primals]
+    return ans, lax.add(*[lax.mul(*pair) for pair in zip(slopes, tangents, strict=True)])
+
+
 def _hypot(x: Value, y: Value) -> Any:
     x, y = broadcast_operands("hypot", *promote_inexact(x, y))
     if is_complex(x.aval.dtype):
@@ -133,11 +156,7 @@ def _hypot(x: Value, y: Value) -> Any:
     infinite = lax.bitwise_or(first, lax.eq(y, infinity))
     longest = lax.select_n(first, y, x)
     x, y = (lax.select_n(infinite, v, full_of(v.aval, 1)) for v in (x, y))
-    big, small = lax.max(x, y), lax.min(x, y)
-    zero = lax.eq(big, 0.0)
-    ratio = lax.div(small, lax.select_n(zero, big, full_of(big.aval, 1)))
-    result = lax.mul(big, lax.sqrt(lax.add(1.0, lax.mul(ratio, ratio))))
-    return strong_array(lax.select_n(infinite, result, longest))
+    return strong_array(lax.select_n(infinite, _length(x, y), longest))
 
 
 hypot = binary_function(

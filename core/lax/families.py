@@ -46,6 +46,18 @@ def scalar_like(x: Value, value: object) -> Literal:
     return Literal(python_scalar(value, aval.dtype), aval.update(shape=()))
 
 
+def one_less_square(x: Value) -> Any:
+    """``1 - x * x`` with the digits of the product near 1, and of its derivative ``-2 x`` near 0.
+
+    The slopes of the two factors cancel there. Complex numbers get the product.
+    """
+    product = lax.mul(lax.sub(1.0, x), lax.add(x, 1.0))
+    if not is_float(x.aval.dtype):
+        return product
+    near = lax.lt(lax.abs(x), 0.5)
+    return lax.select_n(near, product, lax.sub(1.0, lax.square(x)))
+
+
 def operands(name: str, *xs: object) -> list[Value]:
     """Values of the arguments of an n-ary operation; Python scalars take the arrays' dtype."""
     values = [as_value(x, name) for x in xs]

@@ -124,12 +124,13 @@ class BesselI1e(FloatUnary):
     hlo = "chlo.bessel_i1e"
 
     def derivative(self, x: Value, ans: Value, **params: object) -> Any:
-        # i1e(x) / x goes to 1/2 at 0.
+        # i1e(x) / x goes to 1/2 at 0, and the slope by 1 below it.
         tiny = lax.le(lax.abs(x), float(finfo(x.aval.dtype).eps))
         safe = lax.select(tiny, full_of(x.aval.strong, 1.0), _strong(x))
         rest = lax.mul(ans, lax.add(lax.sign(safe), lax.div(1.0, safe)))
         slope = lax.sub(bessel_i0e(safe), rest)
-        return lax.select(tiny, full_of(slope.aval, 0.5), slope)
+        near = lax.sub(full_of(slope.aval, 0.5), lax.abs(_strong(x)))
+        return lax.select(tiny, near, slope)
 
 
 def _strong(x: Value) -> Any:

@@ -17,7 +17,7 @@ import tracebridge.numpy as tnp
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.scipy._special import fits
 from tracebridge.scipy._special.elementwise import with_slopes
-from tracebridge.scipy._special.series import chebyshev, eps_of, half_line
+from tracebridge.scipy._special.series import chebyshev, eps_of, exp_of_square, half_line
 
 _NODES = 12
 _STEP = math.sqrt(math.pi / _NODES)
@@ -30,17 +30,6 @@ def _grid(shift: float) -> list[tuple[float, float]]:
     """Nodes and their weights."""
     nodes = [(k + shift) * _STEP for k in range(_NODES)]
     return [(t, math.exp(-t * t)) for t in nodes]
-
-
-def _exp_of_square(x: Array, factor: float) -> Any:
-    """``exp(factor x**2)``: the square of a rounded number is exact, and the rest is small."""
-    scale = 2.0**20 if eps_of(x) < 1e-10 else 2.0**7
-    bounded = tnp.clip(x, -60.0, 60.0)
-    head = tnp.round(bounded * scale) / scale
-    rest = (bounded - head) * (bounded + head)
-    # Not exp(...) * exp(...), of which XLA would make one exponential of the sum.
-    large = tnp.exp(factor * head * head)
-    return tnp.where(tnp.isinf(large), large, large + large * tnp.expm1(factor * rest))
 
 
 def _far_slope(x: Array, sign: float) -> Any:
@@ -74,7 +63,7 @@ dawsn = with_slopes(_dawsn, _dawsn_slope)
 def _erfcx(x: Array) -> Any:
     size = tnp.abs(x)
     upper = half_line(size, 0.0, 3.75, fits.ERFCX) / (1.0 + 2.0 * size)
-    lower = 2.0 * _exp_of_square(x, 1.0) - upper
+    lower = 2.0 * exp_of_square(x, 1.0) - upper
     return tnp.where(x < 0, lower, upper)
 
 
@@ -110,7 +99,7 @@ def _residue(x: Array, y: Array, sign: Array) -> tuple[Any, Any]:
     scale = 2.0 * decay / (real * real + imaginary * imaginary)
     low = y < 1.0
     flat = tnp.where(low, y, 0.0)
-    near = _exp_of_square(x, -1.0) * tnp.exp(flat * flat)
+    near = exp_of_square(x, -1.0) * tnp.exp(flat * flat)
     size = scale * tnp.where(low, near, tnp.exp((y - x) * (y + x)))
     cos, sin = tnp.cos(2.0 * x * y), tnp.sin(2.0 * x * y)
     return size * (real * cos + imaginary * sin), size * (imaginary * cos - real * sin)
@@ -193,7 +182,7 @@ _ROOT_2 = math.sqrt(2.0)
 
 def _tail(x: Array) -> Any:
     """The probability that a normal number is above ``x``, which is not negative."""
-    return 0.5 * _erfcx(x / _ROOT_2) * _exp_of_square(x, -0.5)
+    return 0.5 * _erfcx(x / _ROOT_2) * exp_of_square(x, -0.5)
 
 
 def _owens_inner(h: Array, a: Array) -> Any:
@@ -204,7 +193,7 @@ def _owens_inner(h: Array, a: Array) -> Any:
     total: Any = 0.0
     for t, weight in zip(_HALF_NODES, _HALF_WEIGHTS, strict=True):
         total = total + weight * tnp.exp(-(t * t) * width) / (1.0 + (t * t) * square)
-    return end * total * _exp_of_square(h, -0.5) / (2.0 * math.pi)
+    return end * total * exp_of_square(h, -0.5) / (2.0 * math.pi)
 
 
 def _owens_t(h: Array, a: Array) -> Any:

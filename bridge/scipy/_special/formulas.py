@@ -12,6 +12,7 @@ from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.special.incomplete_beta import betainc, log_beta_p
 from tracebridge.core.special.incomplete_gamma import igamma, igammac
 from tracebridge.scipy._special.elementwise import with_slopes
+from tracebridge.scipy._special.series import eps_of, exp_of_square, widened
 
 LOG_ROOT_2_PI = 0.5 * math.log(2 * math.pi)
 _ROOT_2 = math.sqrt(2)
@@ -93,9 +94,35 @@ def _log_of_wave(x: Array) -> Any:
     return tnp.log(tnp.abs(tnp.sin(math.pi * rest)))
 
 
-def ndtr(x: Array) -> Any:
-    """The normal distribution function."""
-    return 0.5 * lax.erfc(-x / _ROOT_2)
+def _scaled_by_root(x: Array) -> tuple[Any, Any]:
+    """``x / sqrt(2)`` for ``abs(x)`` up to 60: rounded, and what the rounding has left."""
+    wide = eps_of(x) < 1e-10
+    bits, scale = (26, 2.0**20) if wide else (12, 2.0**6)
+    factor = math.floor(math.sqrt(0.5) * 2.0**bits) / 2.0**bits
+    head = tnp.round(x * scale) / scale
+    high = head * factor  # exact
+    low = head * _ROOT_HALF_LOW[bits] + (x - head) * math.sqrt(0.5)
+    total = high + low
+    return total, low - (total - high)
+
+
+# sqrt(1/2) less its first 26 and 12 bits.
+_ROOT_HALF_LOW = {26: 1.210161710447897e-08, 12: 7.55311865475244e-05}
+
+
+def _ndtr(x: Array) -> Any:
+    # Far out the rounding of the argument counts as many times as its square is large.
+    z, rest = _scaled_by_root(-tnp.clip(x, -60.0, 60.0))
+    tail = lax.erfc(z)
+    return 0.5 * tnp.where(z > 1.0, tail - tail * (2.0 * z * rest), tail)
+
+
+def _bell(_: Any, x: Array) -> Any:
+    return exp_of_square(x, -0.5) * (1.0 / math.sqrt(2.0 * math.pi))
+
+
+ndtr = widened(with_slopes(_ndtr, _bell))
+"""The normal distribution function."""
 
 
 def _tail_fraction(z: Array) -> Any:
@@ -119,7 +146,7 @@ def _log_ndtr_slope(ans: Array, x: Array) -> Any:
     """The density over the function, which is ``-x`` far out."""
     far = tnp.where(x < -5, -x, 5)
     near = tnp.where(x < -5, 0, x)
-    inside = tnp.exp(-0.5 * near * near - LOG_ROOT_2_PI) / ndtr(near)
+    inside = _bell(ans, near) / ndtr(near)
     return tnp.where(x < -5, _tail_fraction(far), inside)
 
 
@@ -143,7 +170,7 @@ def _ndtri(p: Array) -> Any:
     return tnp.where((p < 0) | (p > 1) | tnp.isnan(p), math.nan, found)
 
 
-ndtri = with_slopes(_ndtri, lambda y, p: tnp.exp(0.5 * y * y + LOG_ROOT_2_PI))
+ndtri = with_slopes(_ndtri, lambda y, p: exp_of_square(y, 0.5) * math.sqrt(2.0 * math.pi))
 
 
 def gammainc(a: Array, x: Array) -> Any:

@@ -54,6 +54,17 @@ def less(x: Array, high: float, low: float) -> Any:
     return (x - first) - rest
 
 
+def exp_of_square(x: Array, factor: float) -> Any:
+    """``exp(factor x**2)``: the square of a rounded number is exact, and the rest is small."""
+    scale = 2.0**20 if eps_of(x) < 1e-10 else 2.0**7
+    bounded = tnp.clip(x, -60.0, 60.0)
+    head = tnp.round(bounded * scale) / scale
+    rest = (bounded - head) * (bounded + head)
+    # Not exp(...) * exp(...), of which XLA would make one exponential of the sum.
+    large = tnp.exp(factor * head * head)
+    return tnp.where(tnp.isinf(large), large, large + large * tnp.expm1(factor * rest))
+
+
 def widened(function: Callable[..., Any]) -> Callable[..., Any]:
     """``function`` in float32 where operands have 16 bits; results have their dtype."""
 

@@ -14,7 +14,7 @@ from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.dtypes.finfo import finfo
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.elementwise.accuracy import accuracy_params
-from tracebridge.core.lax.families import InexactUnary, scalar_like
+from tracebridge.core.lax.families import InexactUnary, one_less_square, scalar_like
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.value import Operand, Value
@@ -81,7 +81,7 @@ class Atanh(InexactUnary):
     hlo = "chlo.atanh"
 
     def tangent(self, t: Any, x: Value, ans: Value, **params: object) -> Any:
-        return lax.div(t, lax.mul(lax.sub(1.0, x), lax.add(x, 1.0)))
+        return lax.div(t, one_less_square(x))
 
 
 sinh_p = Sinh()

@@ -15,7 +15,13 @@ from tracebridge.core.dtypes.finfo import finfo
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.elementwise.accuracy import accuracy_params
-from tracebridge.core.lax.families import BinaryElementwise, InexactUnary, operands, scalar_like
+from tracebridge.core.lax.families import (
+    BinaryElementwise,
+    InexactUnary,
+    one_less_square,
+    operands,
+    scalar_like,
+)
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.value import Operand, Value
@@ -58,8 +64,7 @@ class Asin(InexactUnary):
     hlo = "chlo.asin"
 
     def derivative(self, x: Value, ans: Value, **params: object) -> Any:
-        # (1 - x)(1 + x) keeps more digits near 1 than 1 - x * x.
-        return lax.rsqrt(lax.mul(lax.sub(1.0, x), lax.add(x, 1.0)))
+        return lax.rsqrt(one_less_square(x))
 
 
 @final
@@ -69,7 +74,7 @@ class Acos(InexactUnary):
     hlo = "chlo.acos"
 
     def derivative(self, x: Value, ans: Value, **params: object) -> Any:
-        return lax.neg(lax.rsqrt(lax.mul(lax.sub(1.0, x), lax.add(x, 1.0))))
+        return lax.neg(lax.rsqrt(one_less_square(x)))
 
 
 @final
@@ -79,6 +84,10 @@ class Atan(InexactUnary):
     hlo = "chlo.atan"
 
     def tangent(self, t: Any, x: Value, ans: Value, **params: object) -> Any:
+        if not is_complex(x.aval.dtype):
+            # The slope has vanished before the square, or its own slope, overflows.
+            limit = scalar_like(x, float(finfo(x.aval.dtype).max) ** 0.5)
+            x = lax.select_n(lax.gt(lax.abs(x), limit), x, lax.full_like(x, limit))
         return lax.div(t, lax.add(lax.square(x), 1.0))
 
 

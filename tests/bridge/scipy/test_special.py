@@ -255,6 +255,19 @@ def test_logsumexp() -> None:
     assert [0, 1, 0] == tb.grad(lambda a: ours.logsumexp(a, where=mask))(one).tolist()
 
 
+def test_normal_tails_keep_their_digits() -> None:
+    """Rounding of the argument does not count hundreds of times far out (values of 40 digits)."""
+    x = np.array([-36.0, -28.25, -10.5])
+    tails = [4.1826240657972833e-284, 7.1167078839965677e-176, 4.31900631780923e-26]
+    with tb.enable_x64():
+        np.testing.assert_allclose(ours.ndtr(x), tails, rtol=1e-15)
+        np.testing.assert_allclose(ours.log_ndtr(-x), [-t for t in tails], rtol=1e-15)
+        slopes = [tb.grad(f)(36.0) for f in (ours.ndtr, ours.log_ndtr)]
+        np.testing.assert_allclose(slopes, [1.5069047176203946e-282] * 2, rtol=2e-15)
+    single = ours.ndtr(np.float32(-9))
+    np.testing.assert_allclose(single, 1.1285884059538406e-19, rtol=3e-7)
+
+
 def test_softmax() -> None:
     """As SciPy's along any axes, and finite derivatives beside entries of minus infinity."""
     a = np.float32([[1.0, -INF, 900.0], [0.0, 1.0, 2.0]])
