@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tracebridge.core.rows.waiting import ENTRY
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tracebridge.core.rows.frame import RowProgram
 
-ENTRY = "handler"
 _BLOCK = 1 << 14  # elements: some microseconds of work
 _MOST_BLOCKS = 64
 _MOST_WITH_COLUMNS = 32  # each block has a row of sums: memory of 128 KB is cleared in each call

@@ -1,21 +1,24 @@
-"""row_kernel: a program over the rows of arrays that is one kernel on the CPU."""
+"""row_kernel: a program over the rows of arrays that is one kernel on the CPU.
+
+Lowering writes its text; LLVM compiles it when XLA compiles the program that calls it.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import math
-import threading
 from typing import TYPE_CHECKING, Any, final
 
-from tracebridge.core._jaxlib.ffi import ROW_KERNEL, register_row_kernel
+from tracebridge.core._jaxlib.ffi import ROW_KERNEL
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.mlir.attrs import array, dictionary, i32, i64_array, index_tensor, string
 from tracebridge.core.rows.costs import is_known, remember
 from tracebridge.core.rows.emitter import block_function
 from tracebridge.core.rows.frame import RowProgram, is_sum_of_columns
-from tracebridge.core.rows.handler import ENTRY, module_text, shares
-from tracebridge.core.rows.machine import compile_text, machine
+from tracebridge.core.rows.handler import module_text, shares
+from tracebridge.core.rows.machine import machine
+from tracebridge.core.rows.waiting import wait_for_program
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +28,6 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.jaxpr import Jaxpr
     from tracebridge.core.ir.rule_contexts import LoweringContext
 
-_LOCK = threading.Lock()
 _TYPED_VERSION = 4  # of StableHLO's custom_call: XLA's typed FFI
 
 
@@ -73,9 +75,8 @@ def _target(program: Jaxpr, frame: tuple[int, ...]) -> str:
         text = module_text(rows, block_function(rows, here.lanes))
         digest = hashlib.sha256(f"{here.description}\n{text}".encode()).hexdigest()
         name = f"{ROW_KERNEL}{digest[:32]}"
-        with _LOCK:
-            if not is_known(name):
-                register_row_kernel(name, compile_text(text, ENTRY))
-                remember(name, rows)
+        if not is_known(name):
+            wait_for_program(name, text)
+            remember(name, rows)
         program.cache["row kernel"] = name
     return program.cache["row kernel"]

@@ -27,6 +27,7 @@ OTHER_TABLES = {
     "core/lowering/context.py:_REWRITES": "registrations",
     "core/mlir/types.py:_ELEMENT_TYPES": "one type per dtype",
     "core/rows/costs.py:_counts": "two numbers per kernel; XLA keeps machine code by name",
+    "core/rows/waiting.py:_waiting": "texts, which go when the kernel is compiled",
     "core/runtime/arrays/signature.py:_INTERNED": "interned, weak: compared by identity",
     "core/runtime/backends/clients.py:_BACKENDS": "clients; clear_backends ends them",
     "core/runtime/backends/monitoring.py:_LISTENERS": "registrations",

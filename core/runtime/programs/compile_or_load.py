@@ -16,6 +16,7 @@ from tracebridge.core._jaxlib.xla import (
     with_flag,
 )
 from tracebridge.core.config.values import option
+from tracebridge.core.rows.waiting import compile_kernels
 from tracebridge.core.runtime.programs.library_fusions import SAFE_FUSIONS, has_wrong_fusions
 from tracebridge.core.runtime.programs.memory_maps import make_room_for_program
 
@@ -43,6 +44,7 @@ def compile_or_load(
     """
     if client.platform == "cpu":
         make_room_for_program()
+        compile_kernels(module, bytecode)
     folder = option("compilation_cache_dir")
     if not folder or bytecode is None or host_callbacks or _NOT_KEPT in bytecode:
         return _compile(client, module, DeviceList(devices), options, host_callbacks)

@@ -1,0 +1,38 @@
+"""Kernels that are written, and compiled when a program that calls them is.
+
+Thread-safety: a lock; a kernel that two threads want is compiled once.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from typing import Any
+
+from tracebridge.core._jaxlib.ffi import ROW_KERNEL, register_row_kernel
+from tracebridge.core.rows.machine import compile_text
+
+ENTRY = "handler"
+"""What the function is called that XLA calls, in each text."""
+
+_LOCK = threading.Lock()
+_NAME = re.compile(rb"%s[0-9a-f]{32}" % ROW_KERNEL.encode())
+_waiting: dict[str, str] = {}
+
+
+def wait_for_program(name: str, text: str) -> None:
+    """Compile the kernel ``name`` when a program is compiled that calls it."""
+    _waiting[name] = text
+
+
+def compile_kernels(module: Any, bytecode: bytes | None) -> None:
+    """Compile the kernels that a lowered module calls, before XLA looks for them."""
+    if not _waiting:
+        return
+    text = str(module).encode() if bytecode is None else bytecode
+    for found in set(_NAME.findall(text)):
+        name = found.decode()
+        with _LOCK:
+            if name in _waiting:
+                register_row_kernel(name, compile_text(_waiting[name], ENTRY))
+                del _waiting[name]
