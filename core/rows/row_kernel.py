@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, final
 from tracebridge.core._jaxlib.ffi import ROW_KERNEL
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
+from tracebridge.core.ir.values import Literal
 from tracebridge.core.mlir.attrs import array, dictionary, i32, i64_array, index_tensor, string
 from tracebridge.core.rows.costs import is_known, remember
 from tracebridge.core.rows.emitter import block_function
@@ -19,6 +20,7 @@ from tracebridge.core.rows.frame import RowProgram, is_sum_of_columns
 from tracebridge.core.rows.handler import module_text, shares
 from tracebridge.core.rows.machine import machine
 from tracebridge.core.rows.waiting import wait_for_program
+from tracebridge.core.util.caching import BoundedCache
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.jaxpr import Jaxpr
     from tracebridge.core.ir.rule_contexts import LoweringContext
 
+_NAMES: BoundedCache[str] = BoundedCache("names of row kernels", 256)
 _TYPED_VERSION = 4  # of StableHLO's custom_call: XLA's typed FFI
 
 
@@ -69,7 +72,10 @@ def _shares(program: Jaxpr, frame: tuple[int, ...]) -> Any:
 
 def _target(program: Jaxpr, frame: tuple[int, ...]) -> str:
     """The name by which XLA calls the kernel: the same one for the same text and processor."""
-    if "row kernel" not in program.cache:
+    numbers = tuple([(c.aval, repr(c.value)) for c in program.consts if isinstance(c, Literal)])
+    key = program.equations, numbers, program.outs, program.in_avals, frame
+    name = _NAMES.get(key)
+    if name is None:
         here = machine()
         rows = RowProgram(program, frame)
         text = module_text(rows, block_function(rows, here.lanes))
@@ -78,5 +84,5 @@ def _target(program: Jaxpr, frame: tuple[int, ...]) -> str:
         if not is_known(name):
             wait_for_program(name, text)
             remember(name, rows)
-        program.cache["row kernel"] = name
-    return program.cache["row kernel"]
+        _NAMES.set(key, name)
+    return name
