@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tracebridge.core.rows.frame import RowProgram
 
 _BLOCK = 1 << 14  # elements: some microseconds of work
+_LEAST_SHARED = 1 << 18  # elements: to wake a thread takes 30 us, which 100,000 exponentials take
 _MOST_BLOCKS = 64
 _MOST_WITH_COLUMNS = 32  # each block has a row of sums: memory of 128 KB is cleared in each call
 _SUMMED = 16  # columns at a time
@@ -172,6 +173,8 @@ def module_text(program: RowProgram, rows: str) -> str:
 def shares(n_rows: int, length: int, n_columns: int) -> tuple[int, int, int]:
     """The attribute of a call: numbers of rows, of rows in a block, of blocks."""
     most = _MOST_BLOCKS if n_columns == 0 else _MOST_WITH_COLUMNS
+    if n_rows * length < _LEAST_SHARED:
+        most = 1
     n_blocks = max(1, min(most, n_rows, n_rows * length // _BLOCK))
     per_block = -(-n_rows // n_blocks)
     return n_rows, per_block, -(-n_rows // per_block)

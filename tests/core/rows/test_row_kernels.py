@@ -111,6 +111,10 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         lambda x: tb.lax.scan(lambda c, _: (nn.softmax(c * 2), c.sum()), x, None, length=3),
         (array(512, 64),),
     ),
+    "sums of columns of several blocks": (
+        lambda x: (nn.softmax(x), nn.softmax(x).sum(0)),
+        (array(4001, 77),),
+    ),
     "sums of columns, of two kinds": (
         lambda x: (nn.softmax(x).sum(0), (nn.softmax(x) * x).sum(0), nn.softmax(x).max(-1)),
         (array(1000, 65),),
@@ -319,13 +323,13 @@ def test_donated_arrays() -> None:
 
 def test_calls_from_several_threads() -> None:
     """Each call has memory of its own, and all end."""
-    args = [array(2000, 100) for _ in range(4)]
+    args = [array(4000, 100) for _ in range(4)]
     f = tb.jit(lambda x: (nn.softmax(x), nn.softmax(x).sum(0)))
     expected = [tb.tree.map(np.asarray, f(x)) for x in args]
     found: list[Any] = [None] * len(args)
 
     def run(k: int) -> None:
-        for _ in range(50):
+        for _ in range(30):
             found[k] = tb.tree.map(np.asarray, f(args[k]))
 
     threads = [threading.Thread(target=run, args=(k,)) for k in range(len(args))]
@@ -340,7 +344,7 @@ def test_calls_from_several_threads() -> None:
 
 def test_subnormal_numbers_in_all_threads() -> None:
     """Every block treats them alike, whichever thread has it."""
-    x = np.full((4096, 64), -100.0, np.float32)
+    x = np.full((8192, 64), -100.0, np.float32)
     x[:, 0] = 0
     y = np.asarray(tb.jit(nn.softmax)(x))
     assert (y == y[:1]).all()
