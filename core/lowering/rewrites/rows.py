@@ -126,6 +126,15 @@ class _Groups:
         for k in range(len(jaxpr.equations)):
             self._place(k)
         self.kernels = [c for c in self._components() if self._pays(c)]
+        self.readers = self._readers() if self.kernels else {}
+
+    def _readers(self) -> dict[int, list[int]]:
+        """Of each variable the equations that read it, and ``GIVEN`` if it is a result."""
+        readers = {v: [GIVEN] for v in self.jaxpr.outs}
+        for k, (_, args) in enumerate(self.jaxpr.equations):
+            for a in args:
+                readers.setdefault(a, []).append(k)
+        return readers
 
     # finding groups
 
@@ -309,10 +318,8 @@ class _Kernel:
         inside = set(members)
         self.copied: list[int] = []
         """Members that are made outside as well: they only copy."""
-        read = set(jaxpr.outs)
-        for k, (_, args) in enumerate(jaxpr.equations):
-            if k not in inside:
-                read.update(args)
+        of_members = [groups.first[k] for k in members]
+        read = {v for v in of_members if not inside.issuperset(groups.readers.get(v, ()))}
         for k in reversed(members):
             if groups.first[k] in read and jaxpr.equations[k][0].primitive in _COPIES:
                 read.update(jaxpr.equations[k][1])
