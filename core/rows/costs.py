@@ -17,8 +17,8 @@ _CALL = re.compile(
     r"operand_layout_constraints=\{(?P<operands>.*?\})\}.*array<i64: (?P<rows>\d+),",
     re.MULTILINE,
 )
-_ARRAY = re.compile(r"(f32|s32|pred)\[([\d,]*)\]")
-_SIZES = {"f32": 4, "s32": 4, "pred": 1}
+_ARRAY = re.compile(r"(f32|s32|pred|f16|bf16)\[([\d,]*)\]")
+_SIZES = {"f32": 4, "s32": 4, "pred": 1, "f16": 2, "bf16": 2}
 _counts: dict[str, tuple[int, int]] = {}
 """By name: how many operations a row takes, cheap ones, and exponentials and their like."""
 

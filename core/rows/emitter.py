@@ -17,6 +17,7 @@ from tracebridge.core.rows.functions import EXPENSIVE, Text, elementwise, float_
 _CHEAP = 8  # operations and loads that are repeated rather than kept
 _FIRST = {"sum": 0.0, "max": float("-inf"), "min": float("inf")}
 _COMBINED = {"sum": "fadd", "max": "fmax", "min": "fmin"}
+_SIZES = {"i8": 1, "half": 2, "i16": 2, "i32": 4, "float": 4}  # bytes in memory
 _ALIGNED = 64  # bytes, of rows in memory of our own
 _MOST_ON_STACK = 1 << 14  # bytes
 # An inverse of a number between these is a number with all its digits.
@@ -148,7 +149,7 @@ class _Writer:
 
     def _bytes(self, i: int) -> int:
         """Of a row of a value, up to where the next one may begin."""
-        size = self.length * (1 if _stored(self.nodes[i]) == "i8" else 4)
+        size = self.length * _SIZES[_stored(self.nodes[i])]
         return -(-size // _ALIGNED) * _ALIGNED
 
     def _all_passes(self) -> None:
@@ -457,8 +458,7 @@ class _At:
     def _loaded(self, node: Node, base: str) -> str:
         kind = _stored(node)
         at = self.to.line(f"getelementptr {kind}, ptr {base}, i64 {self.j}")
-        size = 1 if kind == "i8" else 4
-        loaded = self.to.line(f"load {self.to.type(kind)}, ptr {at}, align {size}")
+        loaded = self.to.line(f"load {self.to.type(kind)}, ptr {at}, align {_SIZES[kind]}")
         return _as_flag(self.to, node, loaded)
 
     def _index(self) -> str:
@@ -484,5 +484,4 @@ def _store(to: Text, node: Node, value: str, at: str) -> None:
     kind = _stored(node)
     if kind == "i8":
         value = to.widened("zext", value, "i1", "i8")
-    size = 1 if kind == "i8" else 4
-    to.lines.append(f"store {to.type(kind)} {value}, ptr {at}, align {size}")
+    to.lines.append(f"store {to.type(kind)} {value}, ptr {at}, align {_SIZES[kind]}")

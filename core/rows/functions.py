@@ -15,7 +15,16 @@ from typing import Any, final
 
 import numpy as np
 
-_TYPES = {"float32": "float", "bool": "i1", "int32": "i32"}
+# Numbers of 16 bits are read and written; everything is computed in float32.
+_TYPES = {
+    "float32": "float", "bool": "i1", "int32": "i32", "float16": "half", "bfloat16": "i16",
+}  # fmt: skip
+_HALF = ("float16", "bfloat16")
+_CONVERSIONS = frozenset({
+    ("bool", "float32"), ("bool", "int32"), ("int32", "float32"),
+    ("float16", "float32"), ("bfloat16", "float32"),
+    ("float32", "float16"), ("float32", "bfloat16"),
+})  # fmt: skip
 _COMPARISONS = {
     "eq": ("oeq", "eq"), "ne": ("une", "ne"), "lt": ("olt", "slt"), "le": ("ole", "sle"),
     "gt": ("ogt", "sgt"), "ge": ("oge", "sge"),
@@ -234,11 +243,12 @@ def handles(name: str, params: Mapping[str, Any], dtypes: Sequence[Any], out: An
     if name == "integer_pow":
         return floats and 1 <= abs(params["y"]) <= MOST_POWER
     if name == "convert_element_type":
-        return kinds[0] == np.dtype(out).name or kinds[0] == "bool" or out == np.float32
+        pair = kinds[0], np.dtype(out).name
+        return pair[0] == pair[1] or pair in _CONVERSIONS
     if name == "select_n":
         return kinds[0] == "bool" and len(kinds) == 3
-    if any([v is not None for v in params.values()]):
-        return False  # such as an accuracy
+    if any([v is not None for v in params.values()]) or kinds[0] in _HALF:
+        return False  # parameters such as an accuracy
     if name in _COMPARISONS:
         return kinds[0] != "bool"
     if name in ("not", *_LOGICAL_OPS):
@@ -276,6 +286,27 @@ def elementwise(
 def _converted(to: Text, x: str, old: str, new: str) -> str:
     if old == new:
         return x
+    if old == "half":
+        return to.widened("fpext", x, old, new)
+    if new == "half":
+        return to.widened("fptrunc", x, old, new)
+    if old == "i16":
+        shift = to.constant(16, "i32")
+        return to.of_bits(to.op("shl", to.widened("zext", x, old, "i32"), shift, "i32"))
+    if new == "i16":
+        return _rounded_to_bfloat16(to, x)
     if new == "float":
         return to.widened("uitofp" if old == "i1" else "sitofp", x, old, new)
     return to.widened("zext", x, old, new)
+
+
+def _rounded_to_bfloat16(to: Text, x: str) -> str:
+    """The first 16 bits, rounded to the nearest, of two the even one; NaN stays NaN."""
+    bits, sixteen = to.bits(x), to.constant(16, "i32")
+    first = to.op("lshr", bits, sixteen, "i32")
+    odd = to.op("and", first, to.constant(1, "i32"), "i32")
+    half = to.op("add", odd, to.constant(0x7FFF, "i32"), "i32")
+    rounded = to.op("lshr", to.op("add", bits, half, "i32"), sixteen, "i32")
+    quiet = to.op("or", first, to.constant(0x40, "i32"), "i32")
+    made = to.select(to.compare("uno", x, x), quiet, rounded, "i32")
+    return to.widened("trunc", made, "i32", "i16")
