@@ -5,7 +5,7 @@ Lowering writes its text; LLVM compiles it when XLA compiles the program that ca
 
 from __future__ import annotations
 
-import hashlib
+import importlib
 import math
 from typing import TYPE_CHECKING, Any, final
 
@@ -79,6 +79,7 @@ def _target(program: Jaxpr, frame: tuple[int, ...]) -> str:
         here = machine()
         rows = RowProgram(program, frame)
         text = module_text(rows, block_function(rows, here.lanes))
+        hashlib = importlib.import_module("hashlib")  # a tenth of the import of the package
         digest = hashlib.sha256(f"{here.description}\n{text}".encode()).hexdigest()
         name = f"{ROW_KERNEL}{digest[:32]}"
         if not is_known(name):

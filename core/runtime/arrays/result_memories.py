@@ -80,7 +80,7 @@ def _kinds(jaxpr: Jaxpr, given: Kinds) -> Kinds:
 def _step(app: Application, given: Kinds) -> Kinds:
     """The memories of the results of one equation, those of its operands given."""
     own = app.primitive.result_memory(app.params)
-    inner = app.params.get("jaxpr") if app.primitive.name == "jit" else None
+    inner = app.params.get("jaxpr") if app.primitive.inlinable else None
     if own is None and isinstance(inner, Jaxpr):
         return _kinds(inner, given)
     kind = next(filter(None, given), None) if own is None else own

@@ -17,6 +17,9 @@ X, G, S = [_RNG.standard_normal(s).astype(np.float32) for s in ((64, 16), (64, 2
 WIDE, WEIGHTS = [_RNG.standard_normal(s).astype(np.float32) for s in ((600, 256), (256,))]
 
 
+pytestmark = pytest.mark.usefixtures("without_row_kernels")
+
+
 def outer(x: Any, g: Any) -> Any:
     """One product for each sample, as gradients of weights have."""
     return tb.vmap(lambda a, b: a[:, None] * b[None])(x, g)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tracebridge.core.lowering.rewrites import rows
-
 
 @pytest.fixture(autouse=True)
-def without_row_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on machines without llvmlite."""
-    monkeypatch.setattr(rows, "is_there", lambda: False)
+def rewrites_alone(without_row_kernels: None) -> None:
+    """All tests of this folder."""
+    del without_row_kernels
