@@ -49,6 +49,7 @@ from tracebridge.core.lowering.rewrites.factors import (
     is_plain,
     matching_groups,
 )
+from tracebridge.core.lowering.rewrites.flat import computed_by, flat
 from tracebridge.core.lowering.rewrites.guarded import guarded_p
 from tracebridge.core.lowering.rewrites.own_copies import OwnCopy, may_have_copy
 from tracebridge.core.lowering.rewrites.picks import Pick, may_be_pick
@@ -105,25 +106,7 @@ def _with_picks(jaxpr: Jaxpr) -> Jaxpr | None:
     equations = jaxpr.equations
     if not any([app.primitive is lax.gather_p and may_be_pick(app) for app, _ in equations]):
         return None
-    return _Pass(_flat(jaxpr), {lax.gather_p: _pick}).result()
-
-
-def _flat(jaxpr: Jaxpr) -> Jaxpr:
-    """The program without calls of functions that have derivatives of their own."""
-    if all([app.primitive.computes is None for app, _ in jaxpr.equations]):
-        return jaxpr
-    graph = Graph()
-    inputs = graph.inputs(jaxpr.in_avals)
-    numbers = [*inputs, *[graph.constant(c) for c in jaxpr.consts]]
-    for k, (app, idx) in enumerate(jaxpr.equations):
-        source = jaxpr.sources[k] if jaxpr.sources else None
-        args, called = [numbers[i] for i in idx], app.primitive.computes
-        if called is None:
-            first = graph.add(app, args, source)
-            numbers.extend(range(first, first + len(app.outs)))
-        else:
-            numbers.extend(graph.inline(_flat(app.params[called]), args, source))
-    return graph.program(inputs, [numbers[i] for i in jaxpr.outs], jaxpr.debug)
+    return _Pass(flat(jaxpr, computed_by), {lax.gather_p: _pick}).result()
 
 
 class _Pass:

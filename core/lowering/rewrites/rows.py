@@ -26,6 +26,7 @@ from tracebridge.core.ir.debug_info import NO_DEBUG_INFO
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lax.families import Elementwise
 from tracebridge.core.lax.reduce.exp_sums import by_largest, shifted_exp_sum_p
+from tracebridge.core.lowering.rewrites.flat import computed_by, flat
 from tracebridge.core.lowering.rewrites.producers import GIVEN, producers
 from tracebridge.core.rows.frame import REDUCTIONS, can_be_read, exponent_of, is_rows_shape
 from tracebridge.core.rows.functions import handles, is_easy_power
@@ -51,17 +52,17 @@ def with_row_kernels(jaxpr: Jaxpr) -> Jaxpr | None:
     """``jaxpr`` with kernels over rows; None if there are none."""
     if not _frames(jaxpr) or not is_there():
         return None
-    flat = _flat(jaxpr)
-    return _Groups(flat, _frames(flat)).result()
+    program = flat(jaxpr, _meaning)
+    return _Groups(program, _frames(program)).result()
 
 
 def _frames(jaxpr: Jaxpr) -> set[tuple[int, ...]]:
     """The shapes of large arrays that are reduced along the last axis, in called functions too."""
     found: set[tuple[int, ...]] = set()
     for app, _ in jaxpr.equations:
-        called = app.primitive.computes
+        called = computed_by(app)
         if called is not None:
-            found |= _frames(app.params[called])
+            found |= _frames(called)
         elif app.primitive in REDUCTIONS or app.primitive is shifted_exp_sum_p:
             (aval,) = app.avals
             if tuple(app.params["axes"]) == (aval.ndim - 1,) and _is_frame(aval):
@@ -76,31 +77,11 @@ def _is_frame(aval: ShapedArray) -> bool:
     return _SHORTEST <= shape[-1] <= _LONGEST and math.prod(shape) >= _LEAST
 
 
-def _flat(jaxpr: Jaxpr) -> Jaxpr:
-    """The program without calls of functions with derivatives of their own, and shifts chosen."""
-    opaque = [
-        app.primitive.computes or app.primitive is shifted_exp_sum_p for app, _ in jaxpr.equations
-    ]
-    if not any(opaque):
-        return jaxpr
-    graph = Graph()
-    inputs = graph.inputs(jaxpr.in_avals)
-    numbers = [*inputs, *[graph.constant(c) for c in jaxpr.consts]]
-    for k, (app, idx) in enumerate(jaxpr.equations):
-        source = jaxpr.sources[k] if jaxpr.sources else None
-        args, called = [numbers[i] for i in idx], app.primitive.computes
-        if called is not None:
-            numbers.extend(graph.inline(_flat(app.params[called]), args, source))
-        elif app.primitive is shifted_exp_sum_p and _is_frame(app.avals[0]):
-            numbers.extend(graph.inline(_largest(app), args, source))
-        else:
-            first = graph.add(app, args, source)
-            numbers.extend(range(first, first + len(app.outs)))
-    return graph.program(inputs, [numbers[i] for i in jaxpr.outs], jaxpr.debug)
-
-
-def _largest(app: Application) -> Jaxpr:
-    return stage(lambda x: list(by_largest(x, **app.params)), app.avals, locate=False)
+def _meaning(app: Application) -> Jaxpr | None:
+    """What a call computes, and a sum of shifted exponentials with the largest one as the shift."""
+    if app.primitive is shifted_exp_sum_p and _is_frame(app.avals[0]):
+        return stage(lambda x: list(by_largest(x, **app.params)), app.avals, locate=False)
+    return computed_by(app)
 
 
 @final
