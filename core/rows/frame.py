@@ -8,7 +8,6 @@ another before it.
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from tracebridge.core import lax
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.jaxpr import Jaxpr
 
+RESHAPES = frozenset({lax.reshape_p, lax.squeeze_p})
 REDUCTIONS = {lax.reduce_sum_p: "sum", lax.reduce_max_p: "max", lax.reduce_min_p: "min"}
 
 
@@ -89,10 +89,6 @@ class RowProgram:
         """Elements of a row."""
         return self.frame[-1]
 
-    @property
-    def n_rows(self) -> int:
-        return math.prod(self.frame[:-1])
-
     # making nodes
 
     def _add(self, node: Node) -> int:
@@ -149,7 +145,7 @@ class RowProgram:
         if primitive is lax.broadcast_in_dim_p:
             node = self._env[args[0]]
             return self._load(args[0], params["broadcast_dimensions"]) if node is None else node
-        if primitive is lax.reshape_p:
+        if primitive in RESHAPES:
             return self._whole(args[0])
         if primitive is lax.iota_p:
             along = params["dimension"] == len(self.frame) - 1

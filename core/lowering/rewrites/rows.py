@@ -28,7 +28,13 @@ from tracebridge.core.lax.families import Elementwise
 from tracebridge.core.lax.reduce.exp_sums import by_largest, shifted_exp_sum_p
 from tracebridge.core.lowering.rewrites.flat import computed_by, flat
 from tracebridge.core.lowering.rewrites.producers import GIVEN, producers
-from tracebridge.core.rows.frame import REDUCTIONS, can_be_read, exponent_of, is_rows_shape
+from tracebridge.core.rows.frame import (
+    REDUCTIONS,
+    RESHAPES,
+    can_be_read,
+    exponent_of,
+    is_rows_shape,
+)
 from tracebridge.core.rows.functions import handles, is_easy_power
 from tracebridge.core.rows.machine import is_there
 from tracebridge.core.rows.row_kernel import row_kernel_p
@@ -43,8 +49,7 @@ _SHORTEST, _LONGEST = 16, 1 << 13  # rows
 _MOST_EQUATIONS = 128
 _MOST_ARRAYS = 24  # that a kernel reads and writes at the same time
 
-_COPIES = frozenset({lax.broadcast_in_dim_p, lax.reshape_p, lax.squeeze_p, lax.iota_p})
-_RESHAPES = frozenset({lax.reshape_p, lax.squeeze_p})
+_COPIES = RESHAPES | {lax.broadcast_in_dim_p, lax.iota_p}
 _FLOAT = np.dtype(np.float32)
 
 
@@ -198,7 +203,7 @@ class _Groups:
             return self._can_reduce(app, n) and app.avals[0].shape == frame
         if primitive is lax.broadcast_in_dim_p:
             return self._can_broadcast(app, frame, rows[0])
-        if primitive in _RESHAPES:
+        if primitive in RESHAPES:
             return rows[0] and is_rows_shape(out.shape, frame)
         if primitive is lax.iota_p:
             return out.shape == frame and out.dtype == np.int32

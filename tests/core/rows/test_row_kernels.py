@@ -105,6 +105,10 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         lambda x, t: x * t / (x * t).sum(-1, keepdims=True),
         (array(512, 64) + 9, np.exp(array(512, 1))),
     ),
+    "an axis of size 1, taken away again": (
+        lambda x: x - tb.lax.squeeze(x.max(-1, keepdims=True), (1,))[:, None] * 2,
+        (array(512, 64),),
+    ),
     "squares, powers, logistic": (
         lambda x: tb.lax.logistic(x) ** 3 / (1 + (x**2).sum(-1, keepdims=True) ** -0.5),
         (array(512, 64),),
