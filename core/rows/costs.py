@@ -23,13 +23,8 @@ _counts: dict[str, tuple[int, int]] = {}
 """By name: how many operations a row takes, cheap ones, and exponentials and their like."""
 
 
-def is_known(name: str) -> bool:
-    """Whether this process has the kernel."""
-    return name in _counts
-
-
-def remember(name: str, program: RowProgram) -> None:
-    """Note that this process has a kernel, and count its operations."""
+def remember_costs(name: str, program: RowProgram) -> None:
+    """Count the operations of a kernel."""
     made = [n for n in program.nodes if n.kind not in ("load", "number", "index")]
     along = [n.along or n.kind == "reduce" for n in made]
     dear = sum([a for n, a in zip(made, along, strict=True) if n.kind in EXPENSIVE - {"div"}])

@@ -14,7 +14,7 @@ from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.mlir.attrs import array, dictionary, i32, i64_array, index_tensor, string
-from tracebridge.core.rows.costs import is_known, remember
+from tracebridge.core.rows.costs import remember_costs
 from tracebridge.core.rows.emitter import block_function
 from tracebridge.core.rows.frame import RowProgram, is_sum_of_columns
 from tracebridge.core.rows.handler import module_text, shares
@@ -82,8 +82,7 @@ def _target(program: Jaxpr, frame: tuple[int, ...]) -> str:
         hashlib = importlib.import_module("hashlib")  # a tenth of the import of the package
         digest = hashlib.sha256(f"{here.description}\n{text}".encode()).hexdigest()
         name = f"{ROW_KERNEL}{digest[:32]}"
-        if not is_known(name):
-            wait_for_program(name, text)
-            remember(name, rows)
+        wait_for_program(name, text)
+        remember_costs(name, rows)
         _NAMES.set(key, name)
     return name

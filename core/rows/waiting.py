@@ -18,11 +18,16 @@ ENTRY = "handler"
 _LOCK = threading.Lock()
 _NAME = re.compile(rb"%s[0-9a-f]{32}" % ROW_KERNEL.encode())
 _waiting: dict[str, str] = {}
+_seen: set[str] = set()
+"""Names that wait or are compiled: XLA takes a name once."""
 
 
 def wait_for_program(name: str, text: str) -> None:
     """Compile the kernel ``name`` when a program is compiled that calls it."""
-    _waiting[name] = text
+    with _LOCK:
+        if name not in _seen:
+            _seen.add(name)
+            _waiting[name] = text
 
 
 def compile_kernels(module: Any, bytecode: bytes | None) -> None:
