@@ -8,6 +8,7 @@ operands.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, final
 
@@ -53,7 +54,6 @@ class _Writer:
         self.needs: set[str] = set()
         self.scalars: dict[int, str] = {}
         self.pointers: dict[Any, str] = {}
-        self.inverses: dict[int, str] = {}
         self.passes = max([self._pass_of(n) for n in self._ends()], default=0) + 1
         self.kept = self._kept()
         self.on_heap = False
@@ -186,9 +186,10 @@ class _Writer:
             return to.line(f"trunc i64 {self._coordinate(node.params)} to i32")
         assert node.kind != "reduce"  # those are there after their pass
         args = [self.scalar(a) for a in node.args]
-        return elementwise(to, node.kind, args, self._dtypes(node), node.dtype, node.params)
+        return elementwise(to, node.kind, args, self.dtypes(node), node.dtype, node.params)
 
-    def _dtypes(self, node: Node) -> list[Any]:
+    def dtypes(self, node: Node) -> list[Any]:
+        """Of what a value is made of."""
         return [self.nodes[a].dtype for a in node.args]
 
     def pointer(self, node: Node) -> str:
@@ -220,10 +221,8 @@ class _Writer:
         """The number of the row along a leading axis of the frame."""
         key = ("coordinate", axis)
         if key not in self.pointers:
-            lead, after = self.program.frame[:-1], 1
-            for size in lead[axis + 1 :]:
-                after *= size
-            place = self.row.line(f"udiv i64 %r, {after}")
+            lead = self.program.frame[:-1]
+            place = self.row.line(f"udiv i64 %r, {math.prod(lead[axis + 1 :])}")
             self.pointers[key] = self.row.line(f"urem i64 {place}, {lead[axis]}")
         return self.pointers[key]
 
@@ -244,7 +243,7 @@ class _Writer:
         if fast.divisors:
             self._two_ways(fast, body(False))
         else:
-            self.row.lines += [*fast.before.lines, *fast.lines()]
+            self.row.lines += [*fast.before.lines, *fast.loop]
         for i, total in totals.items():
             self.scalars[i] = self._combined(self.nodes[i].params, total)
 
@@ -268,7 +267,7 @@ class _Writer:
         one, other, after = [self.label() for _ in range(3)]
         self.row.lines.append(f"br i1 {good}, label %{one}, label %{other}")
         for label, way in ((one, fast), (other, exact)):
-            self.row.lines += [f"{label}:", *way.before.lines, *way.lines(), f"br label %{after}"]
+            self.row.lines += [f"{label}:", *way.before.lines, *way.loop, f"br label %{after}"]
         self.row.lines.append(f"{after}:")
 
     def _combined(self, kind: str, total: str) -> str:
@@ -305,22 +304,14 @@ class _Pass:
     def __init__(
         self, writer: _Writer, level: int, totals: dict[int, str], ends: Sequence[int], fast: bool
     ) -> None:
-        self.writer, self.level, self.totals, self.ends, self.fast = (
-            writer,
-            level,
-            totals,
-            ends,
-            fast,
-        )
+        self.writer, self.level, self.fast = writer, level, fast
+        self.totals, self.ends = totals, ends
         self.before = Text(writer.names, writer.width)
         """What is done once, before the loop: numbers spread over vectors."""
         self.divisors: list[int] = []
         self._spread: dict[Any, str] = {}
-        self._parts = self._written()
+        self.loop = self._written()
         writer.needs |= self.before.needs
-
-    def lines(self) -> list[str]:
-        return self._parts
 
     def _written(self) -> list[str]:
         w = self.writer
@@ -452,7 +443,7 @@ class _At:
                 inverse = self.around.inverse(node.args[1])
                 return self.to.op("fmul", self.value(node.args[0]), inverse)
         args = [self.value(a) for a in node.args]
-        dtypes = [nodes[a].dtype for a in node.args]
+        dtypes = self.around.writer.dtypes(node)
         return elementwise(self.to, node.kind, args, dtypes, node.dtype, node.params)
 
     def _loaded(self, node: Node, base: str) -> str:

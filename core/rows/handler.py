@@ -28,19 +28,15 @@ _FRAME_EXTENSION, _FRAME_API, _FRAME_CONTEXT = 8, 16, 24
 _FRAME_ARGS, _FRAME_RESULTS, _FRAME_ATTRIBUTES = 72, 112, 160
 _EXTENSION_TYPE, _EXTENSION_METADATA = 8, 24
 _METADATA_MAJOR, _METADATA_TRAITS = 24, 32  # the minor version follows the major one
-_API_SIZE, _API_MAJOR, _API_DESTROY, _API_SCHEDULE, _API_THREADS = 0, 32, 64, 136, 144
+_API_MAJOR, _API_DESTROY, _API_SCHEDULE, _API_THREADS = 32, 64, 136, 144
 _BUFFER_DATA = 24
 _ARRAY_DATA = 16  # of the one attribute: numbers of rows, of rows in a block, of blocks
 
-# of our own state: counters in cache lines of their own, then what blocks read
-_STATE_NEXT, _STATE_DONE, _STATE_USERS = 0, 64, 128
-_STATE_ROWS, _STATE_PER_BLOCK, _STATE_BLOCKS, _STATE_COLUMNS, _STATE_BUFFERS = (
-    192,
-    200,
-    208,
-    216,
-    224,
-)
+# of our own state: the number of the next block first, counters in cache lines of their own, then
+# what blocks read
+_STATE_DONE, _STATE_USERS = 64, 128
+_STATE_ROWS, _STATE_PER_BLOCK, _STATE_BLOCKS = 192, 200, 208
+_STATE_COLUMNS, _STATE_BUFFERS = 216, 224
 
 _SHARED = f"""
 declare ptr @malloc(i64)
