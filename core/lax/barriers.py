@@ -20,11 +20,9 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.value import Value
 
 
-@final
-class OptimizationBarrier(Primitive):
-    """The identity on any number of operands; all are computed before any result is used."""
+class OperandsThemselves(Primitive):
+    """The identity on several operands, of which something is said together."""
 
-    name = "optimization_barrier"
     cost = Cost.OTHER
     makes_nan = False
     may_merge = False
@@ -38,6 +36,13 @@ class OptimizationBarrier(Primitive):
         self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: object
     ) -> Sequence[frozenset[Any]]:
         return [a.vma for a in avals]
+
+
+@final
+class OptimizationBarrier(OperandsThemselves):
+    """The identity on any number of operands; all are computed before any result is used."""
+
+    name = "optimization_barrier"
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: object) -> Any:
         if not operands:

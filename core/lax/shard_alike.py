@@ -10,10 +10,8 @@ from tracebridge.core._jaxlib import mlir
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.errors.transform_errors import TreeMismatchError
-from tracebridge.core.ir.aval import ShapedArray
-from tracebridge.core.ir.cost import Cost
-from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.barriers import OperandsThemselves
 from tracebridge.core.lax.batch_util import broadcast_batch, move_batch_axis
 from tracebridge.core.mlir.attrs import i64
 from tracebridge.core.tree import tree
@@ -25,24 +23,10 @@ if TYPE_CHECKING:
 
 
 @final
-class ShardAlike(Primitive):
+class ShardAlike(OperandsThemselves):
     """The two operands themselves; XLA chooses one way of splitting for both."""
 
     name = "shard_alike"
-    cost = Cost.OTHER
-    makes_nan = False
-    # Merged with an equal one it still says the same, but each group has its own number.
-    may_merge = False
-    multiple_results = True
-    joins = False
-
-    def abstract_eval(self, *avals: ShapedArray, **params: object) -> list[ShapedArray]:
-        return list(avals)
-
-    def vary_results(
-        self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: object
-    ) -> Sequence[frozenset[Any]]:
-        return [a.vma for a in avals]
 
     def evaluate(self, arrays: Sequence[object], **params: object) -> Any:
         """Eagerly arrays are where they are."""
