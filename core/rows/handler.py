@@ -10,6 +10,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tracebridge.core.rows.sharing import (
+    HELP,
+    HELPED,
+    STATE_BLOCKS,
+    STATE_BUFFERS,
+    STATE_COLUMNS,
+    STATE_DONE,
+    STATE_PER_BLOCK,
+    STATE_ROWS,
+    STATE_USERS,
+)
 from tracebridge.core.rows.waiting import ENTRY
 
 if TYPE_CHECKING:
@@ -28,100 +39,15 @@ _FRAME_EXTENSION, _FRAME_API, _FRAME_CONTEXT = 8, 16, 24
 _FRAME_ARGS, _FRAME_RESULTS, _FRAME_ATTRIBUTES = 72, 112, 160
 _EXTENSION_TYPE, _EXTENSION_METADATA = 8, 24
 _METADATA_MAJOR, _METADATA_TRAITS = 24, 32  # the minor version follows the major one
-_API_MAJOR, _API_DESTROY, _API_SCHEDULE, _API_THREADS = 32, 64, 136, 144
+_API_MAJOR, _API_DESTROY = 32, 64
 _BUFFER_DATA = 24
 _ARRAY_DATA = 16  # of the one attribute: numbers of rows, of rows in a block, of blocks
-
-# of our own state: the number of the next block first, counters in cache lines of their own, then
-# what blocks read
-_STATE_DONE, _STATE_USERS = 64, 128
-_STATE_ROWS, _STATE_PER_BLOCK, _STATE_BLOCKS = 192, 200, 208
-_STATE_COLUMNS, _STATE_BUFFERS = 216, 224
 
 _SHARED = f"""
 declare ptr @malloc(i64)
 declare void @free(ptr)
-declare i32 @sched_yield()
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
-
-define internal void @work(ptr %state) {{
-entry:
-  %done = getelementptr i8, ptr %state, i64 {_STATE_DONE}
-  %blocks.at = getelementptr i8, ptr %state, i64 {_STATE_BLOCKS}
-  %blocks = load i64, ptr %blocks.at
-  br label %take
-take:
-  %b = atomicrmw add ptr %state, i64 1 monotonic
-  %is_block = icmp ult i64 %b, %blocks
-  br i1 %is_block, label %run, label %end
-run:
-  call void @block(ptr %state, i64 %b)
-  %before = atomicrmw add ptr %done, i64 1 release
-  br label %take
-end:
-  ret void
-}}
-
-define internal void @leave(ptr %state) {{
-entry:
-  %users = getelementptr i8, ptr %state, i64 {_STATE_USERS}
-  %before = atomicrmw sub ptr %users, i64 1 acq_rel
-  %last = icmp eq i64 %before, 1
-  br i1 %last, label %drop, label %end
-drop:
-  call void @free(ptr %state)
-  br label %end
-end:
-  ret void
-}}
-
-define internal void @help(ptr %state) {{
-entry:
-  call void @work(ptr %state)
-  call void @leave(ptr %state)
-  ret void
-}}
-
-define internal i64 @threads(ptr %api, ptr %context) {{
-entry:
-  %n = alloca i64
-  store i64 1, ptr %n
-  %args = alloca [4 x i64]
-  store i64 32, ptr %args
-  %extension = getelementptr i64, ptr %args, i64 1
-  store i64 0, ptr %extension
-  %for = getelementptr i64, ptr %args, i64 2
-  store ptr %context, ptr %for
-  %to = getelementptr i64, ptr %args, i64 3
-  store ptr %n, ptr %to
-  %at = getelementptr i8, ptr %api, i64 {_API_THREADS}
-  %function = load ptr, ptr %at
-  %error = call ptr %function(ptr %args)
-  call void @forget(ptr %api, ptr %error)
-  %found = load i64, ptr %n
-  ret i64 %found
-}}
-
-define internal i1 @schedule(ptr %api, ptr %context, ptr %state) {{
-entry:
-  %args = alloca [5 x i64]
-  store i64 40, ptr %args
-  %extension = getelementptr i64, ptr %args, i64 1
-  store i64 0, ptr %extension
-  %for = getelementptr i64, ptr %args, i64 2
-  store ptr %context, ptr %for
-  %task = getelementptr i64, ptr %args, i64 3
-  store ptr @help, ptr %task
-  %data = getelementptr i64, ptr %args, i64 4
-  store ptr %state, ptr %data
-  %at = getelementptr i8, ptr %api, i64 {_API_SCHEDULE}
-  %function = load ptr, ptr %at
-  %error = call ptr %function(ptr %args)
-  call void @forget(ptr %api, ptr %error)
-  %good = icmp eq ptr %error, null
-  ret i1 %good
-}}
 
 define internal void @forget(ptr %api, ptr %error) {{
 entry:
@@ -161,7 +87,7 @@ def module_text(program: RowProgram, rows: str) -> str:
     """The whole module of a kernel, whose function ``@rows`` is the text ``rows``."""
     n_in = len(program.jaxpr.in_avals)
     columns = [k for k, r in enumerate(program.results) if r.kind == "columns"]
-    parts = [rows, _block(program, n_in, len(columns)), _SHARED]
+    parts = [rows, _block(program, n_in, len(columns)), _SHARED, HELP]
     parts += [_sums(program, columns, n_in), _handler(program, n_in, columns)]
     return "\n".join(parts)
 
@@ -181,11 +107,11 @@ def _block(program: RowProgram, n_in: int, n_columns: int) -> str:
     n = n_in + len(program.results)
     size = 4 * n_columns * program.length
     lines = ["define internal void @block(ptr %state, i64 %b) {", "entry:"]
-    lines += [f"%buffers = getelementptr i8, ptr %state, i64 {_STATE_BUFFERS}"]
+    lines += [f"%buffers = getelementptr i8, ptr %state, i64 {STATE_BUFFERS}"]
     for name, place, kind in (
-        ("rows", _STATE_ROWS, "i64"),
-        ("per_block", _STATE_PER_BLOCK, "i64"),
-        ("columns", _STATE_COLUMNS, "ptr"),
+        ("rows", STATE_ROWS, "i64"),
+        ("per_block", STATE_PER_BLOCK, "i64"),
+        ("columns", STATE_COLUMNS, "ptr"),
     ):
         lines += [f"%{name}.at = getelementptr i8, ptr %state, i64 {place}"]
         lines += [f"%{name} = load {kind}, ptr %{name}.at"]
@@ -269,35 +195,35 @@ _BEGINNING = [
     "ret ptr null",
     "call:",
     "%state = call ptr @malloc(i64 @STATE@)",
-    f"%buffers = getelementptr i8, ptr %state, i64 {_STATE_BUFFERS}",
+    f"%buffers = getelementptr i8, ptr %state, i64 {STATE_BUFFERS}",
     f"%attributes.at = getelementptr i8, ptr %frame, i64 {_FRAME_ATTRIBUTES}",
     "%attributes = load ptr, ptr %attributes.at",
     "%attribute = load ptr, ptr %attributes",
     f"%shares.at = getelementptr i8, ptr %attribute, i64 {_ARRAY_DATA}",
     "%shares = load ptr, ptr %shares.at",
-    f"%shares.to = getelementptr i8, ptr %state, i64 {_STATE_ROWS}",
+    f"%shares.to = getelementptr i8, ptr %state, i64 {STATE_ROWS}",
     "call void @llvm.memcpy.p0.p0.i64(ptr %shares.to, ptr %shares, i64 24, i1 false)",
-    f"%blocks.at = getelementptr i8, ptr %state, i64 {_STATE_BLOCKS}",
+    f"%blocks.at = getelementptr i8, ptr %state, i64 {STATE_BLOCKS}",
     "%blocks = load i64, ptr %blocks.at",
     "store i64 0, ptr %state",
-    f"%done = getelementptr i8, ptr %state, i64 {_STATE_DONE}",
+    f"%done = getelementptr i8, ptr %state, i64 {STATE_DONE}",
     "store i64 0, ptr %done",
-    f"%users = getelementptr i8, ptr %state, i64 {_STATE_USERS}",
+    f"%users = getelementptr i8, ptr %state, i64 {STATE_USERS}",
     "store i64 1, ptr %users",
 ]
 
 
 def _handler(program: RowProgram, n_in: int, columns: Sequence[int]) -> str:
     n = n_in + len(program.results)
-    beginning = "\n".join(_BEGINNING).replace("@STATE@", str(_STATE_BUFFERS + 8 * n))
+    beginning = "\n".join(_BEGINNING).replace("@STATE@", str(STATE_BUFFERS + 8 * n))
     lines = [f"define ptr @{ENTRY}(ptr %frame) {{", "entry:", beginning, *_buffers(n_in, n)]
     if columns:
         lines += [f"%size = mul nuw nsw i64 %blocks, {4 * len(columns) * program.length}"]
         lines += ["%columns = call ptr @malloc(i64 %size)"]
     lines += [
-        f"%columns.at = getelementptr i8, ptr %state, i64 {_STATE_COLUMNS}",
+        f"%columns.at = getelementptr i8, ptr %state, i64 {STATE_COLUMNS}",
         f"store ptr {'%columns' if columns else 'null'}, ptr %columns.at",
-        *_HELPED,
+        *HELPED,
     ]
     if columns:
         lines += ["call void @sums(ptr %buffers, ptr %columns, i64 %blocks)"]
@@ -322,40 +248,3 @@ def _buffers(n_in: int, n: int) -> list[str]:
             f"store ptr %b{i}.pointer, ptr %b{i}.to",
         ]
     return lines
-
-
-# Ask the pool for help, work, and wait for the blocks that others have begun.
-_HELPED = [
-    "%is_alone = icmp eq i64 %blocks, 1",
-    "br i1 %is_alone, label %begin, label %look",
-    "look:",
-    "%threads = call i64 @threads(ptr %api, ptr %context)",
-    "%few = icmp ult i64 %threads, %blocks",
-    "%wanted = select i1 %few, i64 %threads, i64 %blocks",
-    "br label %more",
-    "more:",
-    "%t = phi i64 [1, %look], [%t.next, %counted], [%t.next, %refused]",
-    "%is_wanted = icmp ult i64 %t, %wanted",
-    "br i1 %is_wanted, label %hire, label %begin",
-    "hire:",
-    "%t.next = add nuw nsw i64 %t, 1",
-    "%before = atomicrmw add ptr %users, i64 1 monotonic",
-    "%good = call i1 @schedule(ptr %api, ptr %context, ptr %state)",
-    "br i1 %good, label %counted, label %refused",
-    "counted:",
-    "br label %more",
-    "refused:",
-    "%after = atomicrmw sub ptr %users, i64 1 monotonic",
-    "br label %more",
-    "begin:",
-    "call void @work(ptr %state)",
-    "br label %wait",
-    "wait:",
-    "%finished = load atomic i64, ptr %done acquire, align 8",
-    "%all = icmp eq i64 %finished, %blocks",
-    "br i1 %all, label %end, label %spin",
-    "spin:",
-    "%ignored = call i32 @sched_yield()",
-    "br label %wait",
-    "end:",
-]

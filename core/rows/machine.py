@@ -6,16 +6,28 @@ programs are XLA's alone. Thread-safety: one lock around LLVM, whose context is 
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import importlib.util
+import os
 import platform
 import sys
 import threading
 from typing import Any, NamedTuple
 
+from tracebridge.core.rows.sharing import N_SEATS, SEAT_BYTES, SEATS
+
 _LOCK = threading.Lock()
 _ENGINES: list[Any] = []
 """Machine code stays for the life of the process: XLA knows its address by name for good."""
+
+_SEATS = ctypes.create_string_buffer(N_SEATS * SEAT_BYTES)
+"""Where threads wait that have just helped (``sharing.py``)."""
+
+
+def _leave_seats() -> None:
+    """In a child, which has no threads of its parent."""
+    ctypes.memset(_SEATS, 0, N_SEATS * SEAT_BYTES)
 
 
 class Machine(NamedTuple):
@@ -49,6 +61,8 @@ def _machine() -> Machine:
     binding = importlib.import_module("llvmlite.binding")
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
+    binding.add_symbol(SEATS, ctypes.addressof(_SEATS))
+    os.register_at_fork(after_in_child=_leave_seats)
     features = binding.get_host_cpu_features()
     name = binding.get_host_cpu_name()
     target = binding.Target.from_default_triple().create_target_machine(

@@ -1,0 +1,271 @@
+"""How the blocks of a call are shared among threads, as LLVM's text.
+
+The caller takes blocks like all threads that come to help, and waits only for those that have
+begun: it ends even if the whole pool waits in such calls. To wake a thread of XLA's pool takes up
+to 100 us, so one that has helped stays awake for a moment, in a seat where the next caller, of any
+kernel, finds it. It gives its core to whoever wants it; so it may not run when it is asked, and a
+caller who has done a block and finds its question unanswered wakes a thread after all.
+
+A seat is one word: 0 is free, 1 has a helper that waits, anything else is the state of a call.
+Seats are memory of the process that all kernels know by ``SEATS``.
+"""
+
+from __future__ import annotations
+
+SEATS = "tracebridge_seats"
+"""The symbol of the memory for seats, zeros at first; each stands in a cache line of its own."""
+N_SEATS, SEAT_BYTES = 16, 64
+_MOMENT = 100_000  # ns: what it takes to wake a thread
+
+# The state of a call: the number of the next block first, counters in cache lines of their own,
+# then what blocks read.
+STATE_DONE, STATE_USERS = 64, 128
+STATE_ROWS, STATE_PER_BLOCK, STATE_BLOCKS = 192, 200, 208
+STATE_COLUMNS, STATE_WORK, STATE_BUFFERS = 216, 224, 232
+
+_API_SCHEDULE, _API_THREADS = 136, 144  # of XLA's C header, as in handler.py
+
+HELP = f"""
+@{SEATS} = external global [{N_SEATS * SEAT_BYTES} x i8]
+declare i32 @sched_yield()
+declare i32 @clock_gettime(i32, ptr)
+
+define internal i1 @take(ptr %state) noinline {{
+entry:
+  %done = getelementptr i8, ptr %state, i64 {STATE_DONE}
+  %blocks.at = getelementptr i8, ptr %state, i64 {STATE_BLOCKS}
+  %blocks = load i64, ptr %blocks.at
+  %b = atomicrmw add ptr %state, i64 1 monotonic
+  %is_block = icmp ult i64 %b, %blocks
+  br i1 %is_block, label %run, label %end
+run:
+  call void @block(ptr %state, i64 %b)
+  %before = atomicrmw add ptr %done, i64 1 release
+  br label %end
+end:
+  ret i1 %is_block
+}}
+
+define internal void @work(ptr %state) {{
+entry:
+  br label %more
+more:
+  %was_there = call i1 @take(ptr %state)
+  br i1 %was_there, label %more, label %end
+end:
+  ret void
+}}
+
+define internal void @leave(ptr %state) {{
+entry:
+  %users = getelementptr i8, ptr %state, i64 {STATE_USERS}
+  %before = atomicrmw sub ptr %users, i64 1 acq_rel
+  %last = icmp eq i64 %before, 1
+  br i1 %last, label %drop, label %end
+drop:
+  call void @free(ptr %state)
+  br label %end
+end:
+  ret void
+}}
+
+define internal i64 @now() {{
+entry:
+  %time = alloca [2 x i64]
+  %ignored = call i32 @clock_gettime(i32 1, ptr %time)
+  %seconds = load i64, ptr %time
+  %rest.at = getelementptr i64, ptr %time, i64 1
+  %rest = load i64, ptr %rest.at
+  %whole = mul i64 %seconds, 1000000000
+  %sum = add i64 %whole, %rest
+  ret i64 %sum
+}}
+
+define internal i1 @change_seat(i64 %i, i64 %old, i64 %new) {{
+entry:
+  %offset = mul i64 %i, {SEAT_BYTES}
+  %seat = getelementptr i8, ptr @{SEATS}, i64 %offset
+  %found = load atomic i64, ptr %seat monotonic, align 8
+  %is_old = icmp eq i64 %found, %old
+  br i1 %is_old, label %try, label %failed
+try:
+  %pair = cmpxchg ptr %seat, i64 %old, i64 %new acq_rel acquire
+  %good = extractvalue {{ i64, i1 }} %pair, 1
+  ret i1 %good
+failed:
+  ret i1 false
+}}
+
+define internal i64 @find_seat(i64 %old, i64 %new) {{
+entry:
+  br label %look
+look:
+  %i = phi i64 [0, %entry], [%next, %other]
+  %good = call i1 @change_seat(i64 %i, i64 %old, i64 %new)
+  br i1 %good, label %end, label %other
+other:
+  %next = add nuw nsw i64 %i, 1
+  %more = icmp ult i64 %next, {N_SEATS}
+  br i1 %more, label %look, label %none
+end:
+  ret i64 %i
+none:
+  ret i64 -1
+}}
+
+define internal void @help(ptr %first) {{
+entry:
+  br label %serve
+serve:
+  %state = phi ptr [%first, %entry], [%another, %got]
+  %work.at = getelementptr i8, ptr %state, i64 {STATE_WORK}
+  %work = load ptr, ptr %work.at
+  call void %work(ptr %state)
+  call void @leave(ptr %state)
+  %i = call i64 @find_seat(i64 0, i64 1)
+  %is_seat = icmp sge i64 %i, 0
+  br i1 %is_seat, label %sit, label %end
+sit:
+  %offset = mul i64 %i, {SEAT_BYTES}
+  %seat = getelementptr i8, ptr @{SEATS}, i64 %offset
+  %begun = call i64 @now()
+  %until = add i64 %begun, {_MOMENT}
+  br label %wait
+wait:
+  %found = load atomic i64, ptr %seat acquire, align 8
+  %waits = icmp eq i64 %found, 1
+  br i1 %waits, label %look, label %asked
+look:
+  %ignored = call i32 @sched_yield()
+  %time = call i64 @now()
+  %is_over = icmp sgt i64 %time, %until
+  br i1 %is_over, label %go, label %wait
+go:
+  %gone = call i1 @change_seat(i64 %i, i64 1, i64 0)
+  br i1 %gone, label %end, label %wait
+asked:
+  %is_sent_away = icmp eq i64 %found, 0
+  br i1 %is_sent_away, label %end, label %accept
+accept:
+  %accepted = call i1 @change_seat(i64 %i, i64 %found, i64 0)
+  br i1 %accepted, label %got, label %wait
+got:
+  %another = inttoptr i64 %found to ptr
+  br label %serve
+end:
+  ret void
+}}
+
+define internal i1 @hire(ptr %api, ptr %context, ptr %state) {{
+entry:
+  %address = ptrtoint ptr %state to i64
+  %i = call i64 @find_seat(i64 1, i64 %address)
+  %is_there = icmp sge i64 %i, 0
+  br i1 %is_there, label %hired, label %wake
+hired:
+  ret i1 true
+wake:
+  %good = call i1 @schedule(ptr %api, ptr %context, ptr %state)
+  ret i1 %good
+}}
+
+define internal void @wake_others(ptr %api, ptr %context, ptr %state) {{
+entry:
+  %address = ptrtoint ptr %state to i64
+  br label %look
+look:
+  %i = call i64 @find_seat(i64 %address, i64 0)
+  %is_asleep = icmp sge i64 %i, 0
+  br i1 %is_asleep, label %wake, label %end
+wake:
+  %good = call i1 @schedule(ptr %api, ptr %context, ptr %state)
+  br i1 %good, label %look, label %refused
+refused:
+  call void @leave(ptr %state)
+  br label %look
+end:
+  ret void
+}}
+
+define internal i64 @threads(ptr %api, ptr %context) {{
+entry:
+  %n = alloca i64
+  store i64 1, ptr %n
+  %args = alloca [4 x i64]
+  store i64 32, ptr %args
+  %extension = getelementptr i64, ptr %args, i64 1
+  store i64 0, ptr %extension
+  %for = getelementptr i64, ptr %args, i64 2
+  store ptr %context, ptr %for
+  %to = getelementptr i64, ptr %args, i64 3
+  store ptr %n, ptr %to
+  %at = getelementptr i8, ptr %api, i64 {_API_THREADS}
+  %function = load ptr, ptr %at
+  %error = call ptr %function(ptr %args)
+  call void @forget(ptr %api, ptr %error)
+  %found = load i64, ptr %n
+  ret i64 %found
+}}
+
+define internal i1 @schedule(ptr %api, ptr %context, ptr %state) {{
+entry:
+  %args = alloca [5 x i64]
+  store i64 40, ptr %args
+  %extension = getelementptr i64, ptr %args, i64 1
+  store i64 0, ptr %extension
+  %for = getelementptr i64, ptr %args, i64 2
+  store ptr %context, ptr %for
+  %task = getelementptr i64, ptr %args, i64 3
+  store ptr @help, ptr %task
+  %data = getelementptr i64, ptr %args, i64 4
+  store ptr %state, ptr %data
+  %at = getelementptr i8, ptr %api, i64 {_API_SCHEDULE}
+  %function = load ptr, ptr %at
+  %error = call ptr %function(ptr %args)
+  call void @forget(ptr %api, ptr %error)
+  %good = icmp eq ptr %error, null
+  ret i1 %good
+}}
+"""
+
+# In a handler: ask for help, work, and wait for the blocks that others have begun.
+HELPED = [
+    "%is_alone = icmp eq i64 %blocks, 1",
+    "br i1 %is_alone, label %begin, label %look",
+    "look:",
+    f"%work.at = getelementptr i8, ptr %state, i64 {STATE_WORK}",
+    "store ptr @work, ptr %work.at",
+    "%threads = call i64 @threads(ptr %api, ptr %context)",
+    "%few = icmp ult i64 %threads, %blocks",
+    "%wanted = select i1 %few, i64 %threads, i64 %blocks",
+    "br label %more",
+    "more:",
+    "%t = phi i64 [1, %look], [%t.next, %counted], [%t.next, %refused]",
+    "%is_wanted = icmp ult i64 %t, %wanted",
+    "br i1 %is_wanted, label %ask_one, label %first",
+    "ask_one:",
+    "%t.next = add nuw nsw i64 %t, 1",
+    "%before = atomicrmw add ptr %users, i64 1 monotonic",
+    "%good = call i1 @hire(ptr %api, ptr %context, ptr %state)",
+    "br i1 %good, label %counted, label %refused",
+    "counted:",
+    "br label %more",
+    "refused:",
+    "%after = atomicrmw sub ptr %users, i64 1 monotonic",
+    "br label %more",
+    "first:",
+    "%ignored.block = call i1 @take(ptr %state)",
+    "call void @wake_others(ptr %api, ptr %context, ptr %state)",
+    "br label %begin",
+    "begin:",
+    "call void @work(ptr %state)",
+    "br label %wait",
+    "wait:",
+    "%finished = load atomic i64, ptr %done acquire, align 8",
+    "%all = icmp eq i64 %finished, %blocks",
+    "br i1 %all, label %end, label %spin",
+    "spin:",
+    "%ignored = call i32 @sched_yield()",
+    "br label %wait",
+    "end:",
+]
