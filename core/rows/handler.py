@@ -1,7 +1,6 @@
-"""The interface of a kernel for XLA: a handler of its typed FFI, written as LLVM's text.
+"""What XLA calls of a kernel over rows: a handler of its typed FFI, written as LLVM's text.
 
-Places in the structs are those of XLA's C header (``xla/ffi/api/c_api.h``, version 0.x, which comes
-with jaxlib). Rows are done in blocks, whose number depends on the shape only, so results do not
+Rows are done in blocks, whose number depends on the shape only, so results do not
 depend on the number of threads. The caller takes blocks like all threads of XLA's pool that come to
 help, and waits only for those that have begun: it ends even if the whole pool waits in such calls.
 """
@@ -10,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tracebridge.core.rows.interface import BEGINNING, SHARED, attribute_at, pointers
 from tracebridge.core.rows.sharing import (
     HELP,
     HELPED,
@@ -34,60 +34,12 @@ _MOST_BLOCKS = 64
 _MOST_WITH_COLUMNS = 32  # each block has a row of sums: memory of 128 KB is cleared in each call
 _SUMMED = 16  # columns at a time
 
-# bytes from the beginning of the structs
-_FRAME_EXTENSION, _FRAME_API, _FRAME_CONTEXT = 8, 16, 24
-_FRAME_ARGS, _FRAME_RESULTS, _FRAME_ATTRIBUTES = 72, 112, 160
-_EXTENSION_TYPE, _EXTENSION_METADATA = 8, 24
-_METADATA_MAJOR, _METADATA_TRAITS = 24, 32  # the minor version follows the major one
-_API_MAJOR, _API_DESTROY = 32, 64
-_BUFFER_DATA = 24
-_ARRAY_DATA = 16  # of the one attribute: numbers of rows, of rows in a block, of blocks
-
-_SHARED = f"""
-declare ptr @malloc(i64)
-declare void @free(ptr)
-declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
-declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
-
-define internal void @forget(ptr %api, ptr %error) {{
-entry:
-  %none = icmp eq ptr %error, null
-  br i1 %none, label %end, label %destroy
-destroy:
-  %args = alloca [3 x i64]
-  store i64 24, ptr %args
-  %extension = getelementptr i64, ptr %args, i64 1
-  store i64 0, ptr %extension
-  %what = getelementptr i64, ptr %args, i64 2
-  store ptr %error, ptr %what
-  %at = getelementptr i8, ptr %api, i64 {_API_DESTROY}
-  %function = load ptr, ptr %at
-  call void %function(ptr %args)
-  br label %end
-end:
-  ret void
-}}
-
-define internal void @describe(ptr %api, ptr %extension) {{
-entry:
-  %at = getelementptr i8, ptr %extension, i64 {_EXTENSION_METADATA}
-  %metadata = load ptr, ptr %at
-  %version = getelementptr i8, ptr %api, i64 {_API_MAJOR}
-  %both = load i64, ptr %version
-  %to = getelementptr i8, ptr %metadata, i64 {_METADATA_MAJOR}
-  store i64 %both, ptr %to
-  %traits = getelementptr i8, ptr %metadata, i64 {_METADATA_TRAITS}
-  store i32 0, ptr %traits
-  ret void
-}}
-"""
-
 
 def module_text(program: RowProgram, rows: str) -> str:
     """The whole module of a kernel, whose function ``@rows`` is the text ``rows``."""
     n_in = len(program.jaxpr.in_avals)
     columns = [k for k, r in enumerate(program.results) if r.kind == "columns"]
-    parts = [rows, _block(program, n_in, len(columns)), _SHARED, HELP]
+    parts = [rows, _block(program, n_in, len(columns)), SHARED, HELP]
     parts += [_sums(program, columns, n_in), _handler(program, n_in, columns)]
     return "\n".join(parts)
 
@@ -175,34 +127,12 @@ def _sums(program: RowProgram, columns: Sequence[int], n_in: int) -> str:
     return "\n".join([*lines, "ret void", "}"])
 
 
-# Answer what XLA asks when the handler is registered; take the numbers of the call.
-_BEGINNING = [
-    f"%extension.at = getelementptr i8, ptr %frame, i64 {_FRAME_EXTENSION}",
-    f"%api.at = getelementptr i8, ptr %frame, i64 {_FRAME_API}",
-    f"%context.at = getelementptr i8, ptr %frame, i64 {_FRAME_CONTEXT}",
-    "%extension = load ptr, ptr %extension.at",
-    "%api = load ptr, ptr %api.at",
-    "%context = load ptr, ptr %context.at",
-    "%is_call = icmp eq ptr %extension, null",
-    "br i1 %is_call, label %call, label %ask",
-    "ask:",
-    f"%type.at = getelementptr i8, ptr %extension, i64 {_EXTENSION_TYPE}",
-    "%type = load i32, ptr %type.at",
-    "%is_question = icmp eq i32 %type, 1",
-    "br i1 %is_question, label %answer, label %call",
-    "answer:",
-    "call void @describe(ptr %api, ptr %extension)",
-    "ret ptr null",
-    "call:",
+# Memory for the state of a call.
+_STATE = [
     "%state = call ptr @malloc(i64 @STATE@)",
     f"%buffers = getelementptr i8, ptr %state, i64 {STATE_BUFFERS}",
-    f"%attributes.at = getelementptr i8, ptr %frame, i64 {_FRAME_ATTRIBUTES}",
-    "%attributes = load ptr, ptr %attributes.at",
-    "%attribute = load ptr, ptr %attributes",
-    f"%shares.at = getelementptr i8, ptr %attribute, i64 {_ARRAY_DATA}",
-    "%shares = load ptr, ptr %shares.at",
     f"%shares.to = getelementptr i8, ptr %state, i64 {STATE_ROWS}",
-    "call void @llvm.memcpy.p0.p0.i64(ptr %shares.to, ptr %shares, i64 24, i1 false)",
+    "call void @llvm.memcpy.p0.p0.i64(ptr %shares.to, ptr %numbers, i64 24, i1 false)",
     f"%blocks.at = getelementptr i8, ptr %state, i64 {STATE_BLOCKS}",
     "%blocks = load i64, ptr %blocks.at",
     "store i64 0, ptr %state",
@@ -215,8 +145,9 @@ _BEGINNING = [
 
 def _handler(program: RowProgram, n_in: int, columns: Sequence[int]) -> str:
     n = n_in + len(program.results)
-    beginning = "\n".join(_BEGINNING).replace("@STATE@", str(STATE_BUFFERS + 8 * n))
-    lines = [f"define ptr @{ENTRY}(ptr %frame) {{", "entry:", beginning, *_buffers(n_in, n)]
+    state = "\n".join(_STATE).replace("@STATE@", str(STATE_BUFFERS + 8 * n))
+    lines = [f"define ptr @{ENTRY}(ptr %frame) {{", "entry:", *BEGINNING, *attribute_at(), state]
+    lines += _buffers(n_in, n)
     if columns:
         lines += [f"%size = mul nuw nsw i64 %blocks, {4 * len(columns) * program.length}"]
         lines += ["%columns = call ptr @malloc(i64 %size)"]
@@ -233,18 +164,10 @@ def _handler(program: RowProgram, n_in: int, columns: Sequence[int]) -> str:
 
 def _buffers(n_in: int, n: int) -> list[str]:
     """Copy the addresses of operands and results: help may come when the call's own are gone."""
-    lines: list[str] = []
-    for name, place in (("args", _FRAME_ARGS), ("results", _FRAME_RESULTS)):
-        lines += [f"%{name}.at = getelementptr i8, ptr %frame, i64 {place}"]
-        lines += [f"%{name} = load ptr, ptr %{name}.at"]
-    for i in range(n):
-        base, k = ("%args", i) if i < n_in else ("%results", i - n_in)
+    lines, names = pointers(n_in, n)
+    for i, name in enumerate(names):
         lines += [
-            f"%b{i}.at = getelementptr ptr, ptr {base}, i64 {k}",
-            f"%b{i} = load ptr, ptr %b{i}.at",
-            f"%b{i}.data = getelementptr i8, ptr %b{i}, i64 {_BUFFER_DATA}",
-            f"%b{i}.pointer = load ptr, ptr %b{i}.data",
             f"%b{i}.to = getelementptr ptr, ptr %buffers, i64 {i}",
-            f"store ptr %b{i}.pointer, ptr %b{i}.to",
+            f"store ptr {name}, ptr %b{i}.to",
         ]
     return lines

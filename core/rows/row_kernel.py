@@ -47,27 +47,46 @@ class RowKernel(Primitive):
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         program: Jaxpr = params["program"]
-        attributes = {
-            "call_target_name": string(_target(program, params["frame"])),
-            "api_version": i32(_TYPED_VERSION),
-            "backend_config": dictionary({"shares": _shares(program, params["frame"])}),
-            "operand_layouts": array([_by_rows(a.ndim) for a in program.in_avals]),
-            "result_layouts": array([_by_rows(a.ndim) for a in program.out_avals]),
-        }
-        call = ctx.op("stablehlo.custom_call", operands, ctx.avals_out, attributes)
-        return list(call.results)
+        numbers = {"shares": _shares(program, params["frame"])}
+        return kernel_call(ctx, operands, _target(program, params["frame"]), numbers)
 
 
 row_kernel_p = RowKernel()
+
+
+def kernel_call(
+    ctx: LoweringContext,
+    operands: Sequence[IrValue],
+    name: str,
+    numbers: dict[str, Sequence[int]],
+) -> list[Any]:
+    """A call of the kernel ``name``; its one attribute is an array of numbers."""
+    attributes = {
+        "call_target_name": string(name),
+        "api_version": i32(_TYPED_VERSION),
+        "backend_config": dictionary({key: i64_array(n) for key, n in numbers.items()}),
+        "operand_layouts": array([_by_rows(a.ndim) for a in ctx.avals_in]),
+        "result_layouts": array([_by_rows(a.ndim) for a in ctx.avals_out]),
+    }
+    return list(ctx.op("stablehlo.custom_call", operands, ctx.avals_out, attributes).results)
+
+
+def name_of(text: str) -> str:
+    """The name of the kernel of a text: one name for one text and processor. It waits for its use."""
+    hashlib = importlib.import_module("hashlib")  # a tenth of the import of the package
+    digest = hashlib.sha256(f"{machine().description}\n{text}".encode()).hexdigest()
+    name = f"{ROW_KERNEL}{digest[:32]}"
+    wait_for_program(name, text)
+    return name
 
 
 def _by_rows(ndim: int) -> Any:
     return index_tensor(range(ndim - 1, -1, -1))
 
 
-def _shares(program: Jaxpr, frame: tuple[int, ...]) -> Any:
+def _shares(program: Jaxpr, frame: tuple[int, ...]) -> Sequence[int]:
     columns = [app for app, _ in program.equations if is_sum_of_columns(app, len(frame))]
-    return i64_array(shares(math.prod(frame[:-1]), frame[-1], len(columns)))
+    return shares(math.prod(frame[:-1]), frame[-1], len(columns))
 
 
 def _target(program: Jaxpr, frame: tuple[int, ...]) -> str:
@@ -76,13 +95,8 @@ def _target(program: Jaxpr, frame: tuple[int, ...]) -> str:
     key = program.equations, numbers, program.outs, program.in_avals, frame
     name = _NAMES.get(key)
     if name is None:
-        here = machine()
         rows = RowProgram(program, frame)
-        text = module_text(rows, block_function(rows, here.lanes))
-        hashlib = importlib.import_module("hashlib")  # a tenth of the import of the package
-        digest = hashlib.sha256(f"{here.description}\n{text}".encode()).hexdigest()
-        name = f"{ROW_KERNEL}{digest[:32]}"
-        wait_for_program(name, text)
+        name = name_of(module_text(rows, block_function(rows, machine().lanes)))
         remember_costs(name, rows)
         _NAMES.set(key, name)
     return name

@@ -12,7 +12,7 @@ argument or because others read it later.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core import lax
@@ -22,8 +22,9 @@ from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.lax.families import Elementwise
 
 if TYPE_CHECKING:
-    from tracebridge.core.ir.application import Application
+    from tracebridge.core.ir.application import Application, Params
     from tracebridge.core.ir.aval import ShapedArray
+    from tracebridge.core.ir.primitive import Primitive
 
 # Measured with a backward loop of an LSTM, whose factors take 20 KB in each step: blocks of 10
 # steps took 0.94 of the time without blocks, blocks of 25 steps 0.98.
@@ -42,9 +43,12 @@ def with_blocks(jaxpr: Jaxpr) -> Jaxpr:
         for k, (app, _) in enumerate(jaxpr.equations):
             loop = app.primitive.by_blocks(app)
             if loop is not None and _reads_enough(app, loop[0]):
-                plan = _Plan(jaxpr, k, *loop)
-                if plan.block:
-                    new = plan.program()
+                first_xs, length, replace = loop
+                plan = Moved(jaxpr, k, first_xs, length)
+                block = _block(plan)
+                if block:
+                    primitive, params = replace(plan.of_steps(block), plan.made, block)
+                    new = plan.program(primitive, params, [*plan.unmade(), *plan.sources])
                     break
         # A program may have several such loops.
         jaxpr.cache["by_blocks"] = None if new is None else with_blocks(new)
@@ -62,17 +66,14 @@ def _bytes(aval: ShapedArray) -> int:
 
 
 @final
-class _Plan:
-    """What of a program becomes a part of the loop that is its equation number ``at``.
+class Moved:
+    """What of a program may be done within the loop that is its equation number ``at``.
 
-    ``block``: for how many steps at a time; 0 if nothing does.
+    ``first_xs``: of its operands, the first that is read slice by slice; there are ``length``.
     """
 
-    def __init__(
-        self, jaxpr: Jaxpr, at: int, first_xs: int, length: int, replace: Callable[..., Any]
-    ) -> None:
-        self.jaxpr, self.at, self.first_xs = jaxpr, at, first_xs
-        self.length, self.replace = length, replace
+    def __init__(self, jaxpr: Jaxpr, at: int, first_xs: int, length: int) -> None:
+        self.jaxpr, self.at, self.first_xs, self.length = jaxpr, at, first_xs, length
         self.avals = jaxpr.variable_avals()
         self.firsts: list[int] = []
         """Of each equation: its first result."""
@@ -90,13 +91,12 @@ class _Plan:
         """Which of the xs the moved equations make."""
         read = dict.fromkeys([v for k in self.moved for v in jaxpr.equations[k][1]])
         self.sources = [v for v in read if v not in made and not self._is_number(v)]
-        self.block = self._block()
 
     def _is_number(self, v: int) -> bool:
         """Whether a variable is a constant without axes: arrays are taken by blocks."""
-        return self._is_there(v) and v >= self.jaxpr.n_in and not self.avals[v].ndim
+        return self.is_there(v) and v >= self.jaxpr.n_in and not self.avals[v].ndim
 
-    def _is_there(self, v: int) -> bool:
+    def is_there(self, v: int) -> bool:
         """Whether a variable is an argument or a constant."""
         return v < self.jaxpr.n_in + len(self.jaxpr.consts)
 
@@ -117,66 +117,70 @@ class _Plan:
                     allowed.add(k)
         return sorted(allowed - {self.at})
 
-    def _block(self) -> int:
-        """For how many steps at a time, 0 if memory gains too little."""
-        made = {self.operands[self.first_xs + i] for i in self.made}
-        size = sum([_bytes(self.avals[v]) for v in made])
-        if size < _LEAST_GAIN:
-            return 0
-        block = max(_BLOCK_BYTES * self.length // size, _FEWEST_STEPS)
-        if block * _FEWEST_BLOCKS > self.length:
-            return 0
-        kept = sum([_bytes(self.avals[v]) for v in self.sources if not self._stays(v)])
-        return block if size - size * block // self.length - kept >= _LEAST_GAIN else 0
-
-    def _stays(self, source: int) -> bool:
-        """Whether what the moved equations read is there while the loop runs in any case."""
-        if self._is_there(source) or not self.avals[source].ndim:
-            return True
-        others = self.readers[source].difference(self.moved)
-        return any([k >= self.at for k in others])
-
-    def program(self) -> Jaxpr:
-        """The whole program."""
-        jaxpr, graph = self.jaxpr, Graph()
-        numbers = [*graph.inputs(jaxpr.in_avals), *[graph.constant(c) for c in jaxpr.consts]]
-        moved = set(self.moved)
-        for k, (app, args) in enumerate(jaxpr.equations):
-            source = jaxpr.sources[k] if jaxpr.sources else None
-            if k in moved:
-                numbers.extend([-1] * len(app.outs))
-                continue
-            if k == self.at:
-                made = {self.first_xs + i for i in self.made}
-                read = [a for i, a in enumerate(args) if i not in made]
-                primitive, params = self.replace(self.of_block(), self.made, self.block)
-                read = [numbers[a] for a in (*read, *self.sources)]
-                first = graph.add_bound(primitive, read, params)
-            else:
-                first = graph.add(app, [numbers[a] for a in args], source)
-            numbers.extend(range(first, first + len(app.outs)))
-        return graph.program(range(jaxpr.n_in), [numbers[v] for v in jaxpr.outs], jaxpr.debug)
-
-    def of_block(self) -> Jaxpr:
-        """The moved equations for the steps of a block."""
+    def of_steps(self, steps: int) -> Jaxpr:
+        """The moved equations for so many steps."""
         jaxpr, graph = self.jaxpr, Graph()
         constants = enumerate(jaxpr.consts, jaxpr.n_in)
         number_of = {v: graph.constant(c) for v, c in constants if self._is_number(v)}
-        avals = [self._of_block(self.avals[v]) for v in self.sources]
+        avals = [_of_steps(self.avals[v], steps) for v in self.sources]
         inputs = graph.inputs(avals)
         number_of.update(zip(self.sources, inputs, strict=True))
         for k in self.moved:
             app, args = jaxpr.equations[k]
             read = [number_of[a] for a in args]
-            params = _for_steps(app, self.length, self.block)
+            params = _for_steps(app, self.length, steps)
             made = app.primitive.application(tuple([graph.avals[n] for n in read]), params or {})
             first = graph.add(made, read, jaxpr.sources[k] if jaxpr.sources else None)
             number_of.update({v: first + i for i, v in enumerate(self.results(k))})
         made_xs = [number_of[self.operands[self.first_xs + i]] for i in self.made]
         return graph.program(inputs, made_xs, NO_DEBUG_INFO)
 
-    def _of_block(self, aval: ShapedArray) -> ShapedArray:
-        return aval.update(shape=(self.block, *aval.shape[1:])) if aval.ndim else aval
+    def program(self, primitive: Primitive, params: Params, operands: Sequence[int]) -> Jaxpr:
+        """The whole program, where ``primitive`` of ``operands`` stands for loop and equations."""
+        jaxpr, graph = self.jaxpr, Graph()
+        numbers = [*graph.inputs(jaxpr.in_avals), *[graph.constant(c) for c in jaxpr.consts]]
+        moved = set(self.moved)
+        for k, (app, args) in enumerate(jaxpr.equations):
+            if k in moved:
+                numbers.extend([-1] * len(app.outs))
+                continue
+            if k == self.at:
+                first = graph.add_bound(primitive, [numbers[v] for v in operands], params)
+            else:
+                source = jaxpr.sources[k] if jaxpr.sources else None
+                first = graph.add(app, [numbers[a] for a in args], source)
+            numbers.extend(range(first, first + len(app.outs)))
+        return graph.program(range(jaxpr.n_in), [numbers[v] for v in jaxpr.outs], jaxpr.debug)
+
+    def unmade(self) -> list[int]:
+        """The operands that the moved equations do not make."""
+        made = {self.first_xs + i for i in self.made}
+        return [v for i, v in enumerate(self.operands) if i not in made]
+
+
+def _of_steps(aval: ShapedArray, steps: int) -> ShapedArray:
+    return aval.update(shape=(steps, *aval.shape[1:])) if aval.ndim else aval
+
+
+def _block(plan: Moved) -> int:
+    """For how many steps at a time, 0 if memory gains too little."""
+    made = {plan.operands[plan.first_xs + i] for i in plan.made}
+    size = sum([_bytes(plan.avals[v]) for v in made])
+    if size < _LEAST_GAIN:
+        return 0
+    block = max(_BLOCK_BYTES * plan.length // size, _FEWEST_STEPS)
+    if block * _FEWEST_BLOCKS > plan.length:
+        return 0
+    kept = sum([_bytes(plan.avals[v]) for v in plan.sources if not _stays(plan, v)])
+    return block if size - size * block // plan.length - kept >= _LEAST_GAIN else 0
+
+
+def _stays(plan: Moved, source: int) -> bool:
+    """Whether what the moved equations read is there while the loop runs in any case."""
+    if plan.is_there(source) or not plan.avals[source].ndim:
+        return True
+    others = plan.readers[source].difference(plan.moved)
+    return any([k >= plan.at for k in others])
 
 
 def _for_steps(app: Application, length: int, steps: int) -> Any:

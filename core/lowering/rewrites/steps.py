@@ -1,0 +1,135 @@
+"""Loops whose steps are small that become one kernel (``core/steps``).
+
+The body may have matrix products, elementwise equations, sums and maxima, and what takes arrays
+apart and joins them. What the loop alone reads, slice by slice, and is made by such equations for
+all steps at once, is made within the steps.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from tracebridge.core import lax
+from tracebridge.core.control.scan.primitive import scan_p
+from tracebridge.core.interpreters.inline import inline_calls
+from tracebridge.core.interpreters.staging import stage
+from tracebridge.core.ir.aval import element_aval
+from tracebridge.core.ir.jaxpr import eval_jaxpr
+from tracebridge.core.ir.trace import current_trace
+from tracebridge.core.lowering.rewrites.blocks import Moved
+from tracebridge.core.lowering.rewrites.flat import computed_by, flat
+from tracebridge.core.rows.machine import is_there
+from tracebridge.core.steps.plan import NotWritten, Plan
+from tracebridge.core.steps.step_kernel import scan_kernel_p
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.application import Application
+    from tracebridge.core.ir.jaxpr import Jaxpr
+
+_FEWEST_STEPS = 4
+_MOST_EQUATIONS = 400
+_MOST_SCRATCH = 1 << 20  # bytes
+_MOST_MULTIPLIED = 1 << 20  # products of numbers in one matrix product: XLA has more threads
+_MOST_ELEMENTS = 1 << 16  # of an array
+
+
+def with_scan_kernels(jaxpr: Jaxpr) -> Jaxpr:
+    """``jaxpr`` with kernels for its small loops."""
+    # None stands for the Jaxpr itself, which must not refer to itself.
+    if "scan kernels" not in jaxpr.cache:
+        new = None
+        for k, (app, _) in enumerate(jaxpr.equations):
+            if app.primitive is scan_p and _may_have(app) and is_there():
+                new = _with_kernel(jaxpr, k)
+                if new is not None:
+                    break
+        # A program may have several such loops.
+        jaxpr.cache["scan kernels"] = None if new is None else with_scan_kernels(new)
+    return jaxpr.cache["scan kernels"] or jaxpr
+
+
+def _may_have(app: Application) -> bool:
+    """Whether the body of a loop can be a kernel at all. It is looked at once."""
+    length, body = app.params["length"], app.params["jaxpr"]
+    if type(length) is not int or length < _FEWEST_STEPS or app.effects:
+        return False
+    key = "may be a kernel", app.params["num_consts"], app.params["num_carry"]
+    if key not in body.cache:
+        body.cache[key] = _is_written(_flat(body), *key[1:])
+    return body.cache[key]
+
+
+def _flat(body: Jaxpr) -> Jaxpr:
+    return flat(inline_calls(body), computed_by)
+
+
+def _is_written(body: Jaxpr, n_consts: int, n_carry: int) -> bool:
+    if len(body.equations) > _MOST_EQUATIONS or not _is_small(body):
+        return False
+    try:
+        plan = Plan(body, n_consts, n_carry)
+    except NotWritten:
+        return False
+    return plan.scratch <= _MOST_SCRATCH
+
+
+def _with_kernel(jaxpr: Jaxpr, at: int) -> Jaxpr | None:
+    """The program with a kernel for the loop that is equation number ``at``."""
+    params = jaxpr.equations[at][0].params
+    n_consts, n_carry = params["num_consts"], params["num_carry"]
+    moved = Moved(jaxpr, at, n_consts + n_carry, params["length"])
+    numbers = [v for v in moved.sources if not moved.avals[v].ndim]
+    rows = [v for v in moved.sources if moved.avals[v].ndim]
+    body = _with_moved(_flat(params["jaxpr"]), n_consts, n_carry, moved) if moved.moved else None
+    n_all = n_consts + len(numbers)
+    if body is not None and _is_written(body, n_all, n_carry):
+        unmade = moved.unmade()
+        operands = [*unmade[:n_consts], *numbers, *unmade[n_consts:], *rows]
+        params = {**params, "jaxpr": body, "num_consts": n_all}
+        return moved.program(scan_kernel_p, params, operands)
+    moved.moved, moved.made = [], []
+    params = {**params, "jaxpr": _flat(params["jaxpr"])}
+    return moved.program(scan_kernel_p, params, moved.operands)
+
+
+def _with_moved(body: Jaxpr, n_consts: int, n_carry: int, moved: Moved) -> Jaxpr:
+    """The body with what makes some of its xs.
+
+    It takes consts, numbers that the moved equations read, carry, the other xs, slices of what the
+    moved equations read.
+    """
+    program = moved.of_steps(1)
+    first_xs = n_consts + n_carry
+    made = {first_xs + i for i in moved.made}
+
+    def run(*args: Any) -> list[Any]:
+        given = iter(args)
+        found: dict[int, Any] = {i: next(given) for i in range(n_consts)}
+        sources: dict[int, Any] = {v: next(given) for v in moved.sources if not moved.avals[v].ndim}
+        found.update({i: next(given) for i in range(n_consts, body.n_in) if i not in made})
+        for v in moved.sources:
+            if moved.avals[v].ndim:
+                sources[v] = lax.expand_dims(next(given), (0,))
+        process = current_trace().process
+        rows = eval_jaxpr(program, process, [sources[v] for v in moved.sources])
+        found.update({i: lax.squeeze(x, (0,)) for i, x in zip(sorted(made), rows, strict=True)})
+        return eval_jaxpr(body, process, [found[i] for i in range(body.n_in)])
+
+    avals = [*body.in_avals[:n_consts]]
+    avals += [moved.avals[v] for v in moved.sources if not moved.avals[v].ndim]
+    avals += [a for i, a in enumerate(body.in_avals) if i >= n_consts and i not in made]
+    avals += [element_aval(moved.avals[v]) for v in moved.sources if moved.avals[v].ndim]
+    return stage(run, avals, body.debug, locate=False)
+
+
+def _is_small(body: Jaxpr) -> bool:
+    for app, _ in body.equations:
+        if any([type(a.size) is not int or a.size > _MOST_ELEMENTS for a in (*app.avals, *app.outs)]):
+            return False
+        if app.primitive is lax.dot_general_p:
+            (summed, _), _ = app.params["dimension_numbers"]
+            terms = math.prod([app.avals[0].shape[i] for i in summed])
+            if terms * app.out.size > _MOST_MULTIPLIED:
+                return False
+    return True

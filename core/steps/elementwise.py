@@ -1,0 +1,172 @@
+"""Elementwise equations over arrays of one shape: one nest of loops, values in registers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, final
+
+from tracebridge.core.rows.functions import Text, elementwise, type_of
+from tracebridge.core.steps.code import Code
+from tracebridge.core.steps.views import SIZES, View, collapsed, without_ones
+
+
+class Node(NamedTuple):
+    """A value of a group: an array in memory, a number, or a primitive of other values."""
+
+    kind: str  # load, number, or the name of a primitive
+    args: tuple[int, ...]
+    dtype: Any
+    params: Any = None  # the view of a load
+
+
+@final
+class Group:
+    """Equations over ``shape``, without axes of size 1, and where their results go."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.shape = shape
+        self.nodes: list[Node] = []
+        self.stores: list[tuple[int, View]] = []
+        self._known: dict[Any, int] = {}
+
+    def add(self, node: Node) -> int:
+        """The number of a value; that of a load or number that is there already."""
+        if node.kind not in ("load", "number"):
+            self.nodes.append(node)
+            return len(self.nodes) - 1
+        key = (node.kind, repr(node.params), node.dtype)
+        if key not in self._known:
+            self._known[key] = len(self.nodes)
+            self.nodes.append(node)
+        return self._known[key]
+
+    def load(self, view: View) -> int:
+        """The number of an array in memory, as large as the group or a single number."""
+        view = _squeezed(view)
+        if not view.shape:
+            view = view._replace(shape=self.shape, strides=(0,) * len(self.shape))
+        assert view.shape == self.shape
+        return self.add(Node("load", (), view.dtype, view))
+
+    def store(self, node: int, view: View) -> None:
+        """Write a value to memory."""
+        self.stores.append((node, _squeezed(view)))
+
+
+def _squeezed(view: View) -> View:
+    kept = [(n, s) for n, s in zip(view.shape, view.strides, strict=True) if n != 1]
+    return view._replace(shape=without_ones(view.shape), strides=tuple([s for _, s in kept]))
+
+
+def write_group(code: Code, group: Group, lanes: int) -> None:
+    """The loops of a group."""
+    _Writer(code, group, lanes).write()
+
+
+@final
+class _Writer:
+    def __init__(self, code: Code, group: Group, lanes: int) -> None:
+        self.code, self.group, self.lanes = code, group, lanes
+        loads = {i: n.params for i, n in enumerate(group.nodes) if n.kind == "load"}
+        views = [*loads.values(), *[v for _, v in group.stores]]
+        self.sizes, strides = collapsed(group.shape, [v.strides for v in views])
+        self.loads = dict(zip(loads, strides, strict=False))
+        self.stored = strides[len(loads) :]
+        self.row: dict[Any, str] = {}
+        """Where the current innermost row of each array begins."""
+
+    def write(self) -> None:
+        self.code.nest(self.sizes[:-1], self._row)
+
+    def _row(self, outer: list[str]) -> None:
+        code, group = self.code, self.group
+        for i, strides in self.loads.items():
+            self.row[i] = self._start(group.nodes[i].params, outer, strides)
+        for k, strides in enumerate(self.stored):
+            self.row["store", k] = self._start(group.stores[k][1], outer, strides)
+        n = self.sizes[-1]
+        width = min(2 * self.lanes, floor_of_two(n))
+
+        def body(j: str, _: Sequence[str]) -> Sequence[str]:
+            self._vector(j, width)
+            return ()
+
+        whole = n // width * width
+        code.loop(whole, width, body)
+        for j, rest in pieces(n - whole, width):
+            self._vector(str(whole + j), rest)
+
+    def _start(self, view: View, outer: list[str], strides: list[int]) -> str:
+        offset = self.code.offset(outer, strides[:-1], view.offset)
+        return self.code.element(view.kind, view.base, offset)
+
+    def _vector(self, j: str, width: int) -> None:
+        to, values = self.code.text(width), {}
+        nodes = self.group.nodes
+        for i, node in enumerate(nodes):
+            if node.kind == "number":
+                values[i] = to.constant(node.params, type_of(node.dtype))
+            elif node.kind == "load":
+                values[i] = load(to, self.row[i], node.params.kind, j, self.loads[i][-1])
+            else:
+                args, dtypes = [values[a] for a in node.args], [nodes[a].dtype for a in node.args]
+                values[i] = elementwise(to, node.kind, args, dtypes, node.dtype, node.params)
+        for k, (i, view) in enumerate(self.group.stores):
+            store(to, self.row["store", k], view.kind, values[i], j, self.stored[k][-1])
+
+
+def floor_of_two(n: int) -> int:
+    """The largest power of two that is not above ``n``."""
+    return 1 << (n.bit_length() - 1)
+
+
+def pieces(n: int, most: int) -> list[tuple[int, int]]:
+    """Starts and widths of vectors of powers of two, at most ``most``, for ``n`` elements."""
+    found, at = [], 0
+    while at < n:
+        width = min(most, floor_of_two(n - at))
+        found.append((at, width))
+        at += width
+    return found
+
+
+def load(to: Text, row: str, kind: str, j: str, step: int) -> str:
+    """A vector of elements that lie ``step`` apart, from element ``j`` on."""
+    if step == 0:
+        x = to.line(f"load {kind}, ptr {row}, align {SIZES[kind]}")
+        return _flag(to, kind, to.splat(x, kind))
+    if step == 1 or to.width == 1:
+        at = _at(to, row, kind, j, step)
+        return _flag(to, kind, to.line(f"load {to.type(kind)}, ptr {at}, align {SIZES[kind]}"))
+    first, found = _at(to, row, kind, j, step), "poison"
+    for k in range(to.width):
+        at = first if k == 0 else to.line(f"getelementptr {kind}, ptr {first}, i64 {k * step}")
+        x = to.line(f"load {kind}, ptr {at}, align {SIZES[kind]}")
+        found = to.line(f"insertelement {to.type(kind)} {found}, {kind} {x}, i32 {k}")
+    return _flag(to, kind, found)
+
+
+def _at(to: Text, row: str, kind: str, j: str, step: int) -> str:
+    if j.isdecimal():
+        j = str(int(j) * step)
+    elif step != 1:
+        j = to.line(f"mul nsw i64 {j}, {step}")
+    return row if j == "0" else to.line(f"getelementptr {kind}, ptr {row}, i64 {j}")
+
+
+def _flag(to: Text, kind: str, x: str) -> str:
+    return to.compare("ne", x, to.constant(0, "i8"), "i8") if kind == "i8" else x
+
+
+def store(to: Text, row: str, kind: str, x: str, j: str, step: int) -> None:
+    """Write a vector to elements that lie ``step`` apart."""
+    if kind == "i8":
+        x = to.widened("zext", x, "i1", "i8")
+    first = _at(to, row, kind, j, step)
+    if step == 1 or to.width == 1:
+        to.lines.append(f"store {to.type(kind)} {x}, ptr {first}, align {SIZES[kind]}")
+        return
+    for k in range(to.width):
+        at = first if k == 0 else to.line(f"getelementptr {kind}, ptr {first}, i64 {k * step}")
+        part = to.line(f"extractelement {to.type(kind)} {x}, i32 {k}")
+        to.lines.append(f"store {kind} {part}, ptr {at}, align {SIZES[kind]}")

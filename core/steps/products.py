@@ -1,0 +1,105 @@
+"""Matrix products of a step: blocks of rows and columns, whose sums are in registers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, final
+
+from tracebridge.core.steps.code import Code
+from tracebridge.core.steps.elementwise import pieces
+from tracebridge.core.steps.views import View
+
+_MOST_ROWS = 8
+
+
+class Product(NamedTuple):
+    """``out[..., i, j] = sum over k of x[..., i, k] * y[..., k, j]``; j is contiguous.
+
+    Leading axes are the same ones in all three.
+    """
+
+    x: View
+    y: View
+    out: View
+
+
+def write_product(code: Code, product: Product, lanes: int) -> None:
+    """The loops of a product."""
+    lead = product.out.shape[:-2]
+    code.nest(lead, lambda at: _Writer(code, product, lanes, at).write())
+
+
+@final
+class _Writer:
+    def __init__(self, code: Code, product: Product, lanes: int, lead: Sequence[str]) -> None:
+        self.code, self.lanes = code, lanes
+        self.views = product
+        self.n_rows, self.n_terms = product.x.shape[-2:]
+        self.n_columns = product.y.shape[-1]
+        self.starts = [code.offset(lead, v.strides[:-2], v.offset) for v in product]
+        # Sums in registers: half of them, or a little more.
+        self.most = 16 if lanes == 16 else 8
+
+    def write(self) -> None:
+        vectors = 4 if self.lanes == 16 else 2
+        width = vectors * self.lanes
+        whole = self.n_columns // width * width
+        full = [(k * self.lanes, self.lanes) for k in range(vectors)]
+        if whole:
+            self.code.loop(whole, width, lambda j, _: self._columns(j, full))
+        rest = pieces(self.n_columns - whole, self.lanes)
+        if rest:
+            self._columns(str(whole), rest)
+
+    def _columns(self, j: str, columns: Sequence[tuple[int, int]]) -> Sequence[str]:
+        """All rows of some columns."""
+        rows = max(1, min(self.most // len(columns), _MOST_ROWS, self.n_rows))
+        whole = self.n_rows // rows * rows
+        self.code.loop(whole, rows, lambda i, _: self._block(i, j, rows, columns))
+        if whole < self.n_rows:
+            self._block(str(whole), j, self.n_rows - whole, columns)
+        return ()
+
+    def _block(
+        self, i: str, j: str, rows: int, columns: Sequence[tuple[int, int]]
+    ) -> Sequence[str]:
+        code, (x, y, out) = self.code, self.views
+        xs = [self._element(0, [i, str(r)], [x.strides[-2]] * 2) for r in range(rows)]
+        first = self._element(1, [j], [y.strides[-1]])
+        kinds = [code.text(width).type("float") for _, width in columns]
+        zeros = [(kind, "zeroinitializer") for _ in range(rows) for kind in kinds]
+
+        def term(k: str, sums: Sequence[str]) -> Sequence[str]:
+            row = code.element("float", first, code.offset([k], [y.strides[-2]]))
+            ys = [self._vector(row, at, width) for at, width in columns]
+            along = code.offset([k], [x.strides[-1]])
+            found: list[str] = []
+            for r, start in enumerate(xs):
+                at = code.element("float", start, along)
+                number = code.line(f"load float, ptr {at}, align 4")
+                for c, (_, width) in enumerate(columns):
+                    to = code.text(width)
+                    spread = to.splat(number, "float")
+                    found.append(to.fma(spread, ys[c], sums[r * len(columns) + c]))
+            return found
+
+        sums = code.loop(self.n_terms, 1, term, zeros)
+        for r in range(rows):
+            to = self._element(2, [i, str(r), j], [out.strides[-2]] * 2 + [out.strides[-1]])
+            for c, (at, _) in enumerate(columns):
+                place = code.element("float", to, str(at))
+                found = sums[r * len(columns) + c]
+                code.lines.append(f"store {kinds[c]} {found}, ptr {place}, align 4")
+        return ()
+
+    def _element(self, which: int, indices: Sequence[str], strides: Sequence[int]) -> str:
+        view, start = self.views[which], self.starts[which]
+        if start.isdecimal():
+            offset = self.code.offset(indices, strides, int(start))
+        else:
+            offset = self.code.offset([start, *indices], [1, *strides])
+        return self.code.element("float", view.base, offset)
+
+    def _vector(self, row: str, at: int, width: int) -> str:
+        place = self.code.element("float", row, str(at))
+        return self.code.line(f"load <{width} x float>, ptr {place}, align 4")

@@ -1,0 +1,103 @@
+"""The function of a kernel, and the interface that XLA calls it by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import final
+
+from tracebridge.core.rows.handler import BEGINNING, SHARED, attribute_at, pointers
+from tracebridge.core.rows.waiting import ENTRY
+from tracebridge.core.steps.code import Code
+from tracebridge.core.steps.elementwise import Group, write_group
+from tracebridge.core.steps.plan import Plan, Statement
+from tracebridge.core.steps.products import Product, write_product
+from tracebridge.core.steps.reductions import write_reduction
+from tracebridge.core.steps.views import View, bytes_of, contiguous, without_ones
+
+_ALIGNED = 64  # bytes
+
+
+def module_text(plan: Plan, reverse: bool, lanes: int) -> str:
+    """The whole module of a kernel; ``lanes``: float32 in a vector of the processor."""
+    return _Writer(plan, reverse, lanes).text()
+
+
+@final
+class _Writer:
+    def __init__(self, plan: Plan, reverse: bool, lanes: int) -> None:
+        self.plan, self.reverse, self.lanes = plan, reverse, lanes
+        self.code = Code()
+        body, n_carry = plan.body, plan.n_carry
+        self.first_xs = plan.n_consts + n_carry
+        self.n_in, self.n_out = body.n_in, len(body.outs)
+
+    def text(self) -> str:
+        given = [f"ptr noalias readonly %in{i}" for i in range(self.n_in)]
+        given += [f"ptr noalias %out{i}" for i in range(self.n_out)]
+        self._function()
+        lines = [f"define internal void @steps({', '.join([*given, 'i64 %length'])}) {{", "entry:"]
+        lines += [*self.code.lines, "ret void", "}"]
+        return "\n".join([*sorted(self.code.needs), *lines, SHARED, self._handler()])
+
+    def _function(self) -> None:
+        code, plan = self.code, self.plan
+        size = max(plan.scratch, 1) + _ALIGNED
+        code.needs.add("declare ptr @llvm.ptrmask.p0.i64(ptr, i64)")
+        code.lines += [
+            f"%scratch = call ptr @malloc(i64 {size})",
+            f"%scratch.end = getelementptr i8, ptr %scratch, i64 {_ALIGNED}",
+            f"%scratch.first = call ptr @llvm.ptrmask.p0.i64(ptr %scratch.end, i64 {-_ALIGNED})",
+        ]
+        for name, at in plan.places.items():
+            code.lines.append(f"{name} = getelementptr i8, ptr %scratch.first, i64 {at}")
+        carry = range(plan.n_carry)
+        self._copy([(f"%in{plan.n_consts + k}", f"%carry{k}", k) for k in carry])
+        self._write(plan.before)
+        code.loop("%length", 1, self._step)
+        self._copy([(f"%carry{k}", f"%out{k}", k) for k in carry])
+        code.lines.append("call void @free(ptr %scratch)")
+
+    def _copy(self, pairs: Sequence[tuple[str, str, int]]) -> None:
+        for source, target, k in pairs:
+            aval = self.plan.body.out_avals[k]
+            shape, strides = aval.shape, tuple(contiguous(aval.shape))
+            group = Group(without_ones(shape))
+            group.store(
+                group.load(View(source, 0, shape, strides, aval.dtype)),
+                View(target, 0, shape, strides, aval.dtype),
+            )
+            write_group(self.code, group, self.lanes)
+
+    def _step(self, index: str, _: Sequence[str]) -> Sequence[str]:
+        code, plan = self.code, self.plan
+        if self.reverse:
+            last = code.line("sub nsw i64 %length, 1")
+            index = code.line(f"sub nsw i64 {last}, {index}")
+        body = plan.body
+        xs = body.in_avals[self.first_xs :]
+        ys = body.out_avals[plan.n_carry :]
+        names = [(f"%x{k}", f"%in{self.first_xs + k}", a) for k, a in enumerate(xs)]
+        names += [(f"%y{k}", f"%out{plan.n_carry + k}", a) for k, a in enumerate(ys)]
+        for name, array, aval in names:
+            at = code.line(f"mul nsw i64 {index}, {bytes_of(aval.shape, aval.dtype)}")
+            code.lines.append(f"{name} = getelementptr i8, ptr {array}, i64 {at}")
+        self._write(plan.step)
+        self._write(plan.after)
+        return ()
+
+    def _write(self, statements: Sequence[Statement]) -> None:
+        for statement in statements:
+            if isinstance(statement, Group):
+                if statement.stores:
+                    write_group(self.code, statement, self.lanes)
+            elif isinstance(statement, Product):
+                write_product(self.code, statement, self.lanes)
+            else:
+                write_reduction(self.code, statement, self.lanes)
+
+    def _handler(self) -> str:
+        lines = [f"define ptr @{ENTRY}(ptr %frame) {{", "entry:", *BEGINNING, *attribute_at()]
+        lines.append("%length = load i64, ptr %numbers")
+        found, given = pointers(self.n_in, self.n_in + self.n_out)
+        call = ", ".join([*[f"ptr {name}" for name in given], "i64 %length"])
+        return "\n".join([*lines, *found, f"call void @steps({call})", "ret ptr null", "}"])
