@@ -32,8 +32,8 @@ Programs with such a call cannot be serialized: XLA takes its thunk for one of a
 reads memory that is not its own (jaxlib 0.10.2).
 """
 
-ROW_KERNEL = "tracebridge_rows_"
-"""What the names of kernels begin with that this process has compiled (``core/rows``).
+KERNEL = "tracebridge_kernel_"
+"""What the names of kernels begin with that this process has compiled (``core/kernels``).
 
 Another process does not know them: programs that call one are compiled there, not loaded.
 """
@@ -122,7 +122,7 @@ def register_type(name: str, type_id: Any, platform: str = "cpu") -> None:
     xla_client.register_custom_type(name, type_id, platform=platform)
 
 
-def register_row_kernel(name: str, address: int) -> None:
+def register_kernel(name: str, address: int) -> None:
     """Register machine code of this process as a target of the CPU."""
     capsule = make_capsule(ctypes.c_void_p(address))
     xla_client.register_custom_call_target(name, capsule, platform="cpu", api_version=TYPED)

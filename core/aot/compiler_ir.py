@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from tracebridge.core._jaxlib.mlir import module_to_bytecode, stablehlo_to_hlo
 from tracebridge.core._jaxlib.xla import HloPrintOptions, hlo_module_cost_analysis
 from tracebridge.core.errors.argument_errors import ArgumentValueError
+from tracebridge.core.kernels.costs import with_kernels
 from tracebridge.core.lowering.module import LoweredModule, lower_module
 from tracebridge.core.mlir.attrs import string
 from tracebridge.core.mlir.context import building
 from tracebridge.core.mlir.onednn import with_calls
-from tracebridge.core.rows.costs import with_kernels
 from tracebridge.core.runtime.backends.clients import get_backend
 
 if TYPE_CHECKING:

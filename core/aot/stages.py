@@ -40,10 +40,10 @@ from tracebridge.core.ir.float0 import has_float0, hide_float0
 from tracebridge.core.ir.jaxpr import ClosedJaxpr, Jaxpr
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.kernels.costs import with_kernels
 from tracebridge.core.lowering.module import LoweredModule, lower_module
 from tracebridge.core.mlir.context import building
 from tracebridge.core.mlir.onednn import with_calls
-from tracebridge.core.rows.costs import with_kernels
 from tracebridge.core.runtime.arrays.placement import (
     MeshPlacement,
     choose_placement,

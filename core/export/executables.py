@@ -12,7 +12,7 @@ from typing import Any, final
 
 import numpy as np
 
-from tracebridge.core._jaxlib.ffi import ONEDNN, ROW_KERNEL
+from tracebridge.core._jaxlib.ffi import KERNEL, ONEDNN
 from tracebridge.core._jaxlib.version import JAXLIB_VERSION
 from tracebridge.core._jaxlib.xla import (
     DeviceList,
@@ -171,7 +171,7 @@ def _program_to_save(compiled: Compiled) -> Program[Any]:
         msg = f"{_SAVE}: the program of {name} calls functions of this process"
         raise ExportError(msg, hint="leave callbacks, debug.print and breakpoints out")
     text = str(lowered.module)
-    if ONEDNN not in text and ROW_KERNEL not in text and not option("compilation_cache_dir"):
+    if ONEDNN not in text and KERNEL not in text and not option("compilation_cache_dir"):
         return program
     placement, donated = program.placement, compiled._entry.donated
     platform, mesh = platform_of(placement.device), mesh_of(placement)

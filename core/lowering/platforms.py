@@ -17,9 +17,9 @@ from tracebridge.core.lax.stored import emit_stored
 from tracebridge.core.lowering.compositions import composed
 from tracebridge.core.lowering.context import register_platform_lowering, register_rewrites
 from tracebridge.core.lowering.rewrites.blocks import with_blocks
-from tracebridge.core.lowering.rewrites.steps import with_scan_kernels
 from tracebridge.core.lowering.rewrites.own_copies import are_long_rows
 from tracebridge.core.lowering.rewrites.programs import rewritten
+from tracebridge.core.lowering.rewrites.steps import with_scan_kernels
 from tracebridge.core.mlir.types import is_static
 
 if TYPE_CHECKING:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tracebridge.core.lowering.rewrites import rows
+from tracebridge.core.lowering.rewrites import rows, steps
 
 
 @pytest.fixture
-def without_row_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+def without_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs are lowered as on machines without llvmlite."""
-    monkeypatch.setattr(rows, "is_there", lambda: False)
+    for rewrites in (rows, steps):
+        monkeypatch.setattr(rewrites, "is_there", lambda: False)

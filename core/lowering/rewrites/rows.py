@@ -1,4 +1,4 @@
-"""Equations over the rows of large arrays that become one kernel (``core/rows``).
+"""Equations over the rows of large arrays that become one kernel (``core/kernels/rows``).
 
 A group is elementwise equations on arrays of one shape (the frame), broadcasts to it, reductions
 along its last axis, what is made of their results, and sums over all other axes. XLA would make a
@@ -24,20 +24,20 @@ from tracebridge.core.interpreters.graph import Graph
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.debug_info import NO_DEBUG_INFO
 from tracebridge.core.ir.values import Literal
-from tracebridge.core.lax.families import Elementwise
-from tracebridge.core.lax.reduce.exp_sums import by_largest, shifted_exp_sum_p
-from tracebridge.core.lowering.rewrites.flat import computed_by, flat
-from tracebridge.core.lowering.rewrites.producers import GIVEN, producers
-from tracebridge.core.rows.frame import (
+from tracebridge.core.kernels.functions import handles, is_easy_power
+from tracebridge.core.kernels.machine import is_there
+from tracebridge.core.kernels.rows.frame import (
     REDUCTIONS,
     RESHAPES,
     can_be_read,
     exponent_of,
     is_rows_shape,
 )
-from tracebridge.core.rows.functions import handles, is_easy_power
-from tracebridge.core.rows.machine import is_there
-from tracebridge.core.rows.row_kernel import row_kernel_p
+from tracebridge.core.kernels.rows.row_kernel import row_kernel_p
+from tracebridge.core.lax.families import Elementwise
+from tracebridge.core.lax.reduce.exp_sums import by_largest, shifted_exp_sum_p
+from tracebridge.core.lowering.rewrites.flat import computed_by, flat
+from tracebridge.core.lowering.rewrites.producers import GIVEN, producers
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Application

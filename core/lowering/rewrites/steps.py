@@ -1,4 +1,4 @@
-"""Loops whose steps are small that become one kernel (``core/steps``).
+"""Loops whose steps are small that become one kernel (``core/kernels/steps``).
 
 The body may have matrix products, elementwise equations, sums and maxima, and what takes arrays
 apart and joins them. What the loop alone reads, slice by slice, and is made by such equations for
@@ -17,11 +17,12 @@ from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import element_aval
 from tracebridge.core.ir.jaxpr import eval_jaxpr
 from tracebridge.core.ir.trace import current_trace
+from tracebridge.core.kernels.machine import is_there
+from tracebridge.core.kernels.steps.plan import Plan
+from tracebridge.core.kernels.steps.scan_kernel import scan_kernel_p
+from tracebridge.core.kernels.steps.values import NotWritten
 from tracebridge.core.lowering.rewrites.blocks import Moved
 from tracebridge.core.lowering.rewrites.flat import computed_by, flat
-from tracebridge.core.rows.machine import is_there
-from tracebridge.core.steps.plan import NotWritten, Plan
-from tracebridge.core.steps.step_kernel import scan_kernel_p
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Application
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 _FEWEST_STEPS = 4
 _MOST_EQUATIONS = 400
 _MOST_SCRATCH = 1 << 20  # bytes
-_MOST_MULTIPLIED = 1 << 20  # products of numbers in one matrix product: XLA has more threads
-_MOST_ELEMENTS = 1 << 16  # of an array
+_MOST_MULTIPLIED = 1 << 19  # products of numbers in one matrix product: XLA has more threads
+_MOST_ELEMENTS = 1 << 15  # of an array
 
 
 def with_scan_kernels(jaxpr: Jaxpr) -> Jaxpr:
@@ -124,8 +125,10 @@ def _with_moved(body: Jaxpr, n_consts: int, n_carry: int, moved: Moved) -> Jaxpr
 
 
 def _is_small(body: Jaxpr) -> bool:
+    """Whether one thread does the work of a step as soon as XLA would have shared it out."""
     for app, _ in body.equations:
-        if any([type(a.size) is not int or a.size > _MOST_ELEMENTS for a in (*app.avals, *app.outs)]):
+        sizes = [a.size for a in (*app.avals, *app.outs)]
+        if any([type(size) is not int or size > _MOST_ELEMENTS for size in sizes]):
             return False
         if app.primitive is lax.dot_general_p:
             (summed, _), _ = app.params["dimension_numbers"]

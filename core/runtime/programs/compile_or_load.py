@@ -16,7 +16,7 @@ from tracebridge.core._jaxlib.xla import (
     with_flag,
 )
 from tracebridge.core.config.values import option
-from tracebridge.core.rows.waiting import compile_kernels
+from tracebridge.core.kernels.waiting import compile_kernels
 from tracebridge.core.runtime.programs.library_fusions import SAFE_FUSIONS, has_wrong_fusions
 from tracebridge.core.runtime.programs.memory_maps import make_room_for_program
 

@@ -17,7 +17,7 @@ X, G, S = [_RNG.standard_normal(s).astype(np.float32) for s in ((64, 16), (64, 2
 WIDE, WEIGHTS = [_RNG.standard_normal(s).astype(np.float32) for s in ((600, 256), (256,))]
 
 
-pytestmark = pytest.mark.usefixtures("without_row_kernels")
+pytestmark = pytest.mark.usefixtures("without_kernels")
 
 
 def outer(x: Any, g: Any) -> Any:

@@ -66,6 +66,7 @@ def test_carries_among_the_results_are_stacked_once() -> None:
     assert stacked(given=True) < stacked(given=False)
 
 
+@pytest.mark.usefixtures("without_kernels")
 def test_matrices_are_turned_before_loops_of_few_rows() -> None:
     """Products agree; with rows, steps and uses for which it does not pay nothing changes."""
 
@@ -92,6 +93,7 @@ def test_matrices_are_turned_before_loops_of_few_rows() -> None:
     assert not is_turned(x[:, :1], w)
 
 
+@pytest.mark.usefixtures("without_kernels")
 def test_matrices_that_a_body_transposes_are_turned_before_the_loop() -> None:
     """``x @ w.T`` with a fixed ``w``, beside a turned product of it; not if others read it."""
 

@@ -15,7 +15,7 @@ from tracebridge.core.lax.reduce.exp_sums import by_largest, by_sum, shifted_exp
 SMALL, LARGE = (3, 4, 5), (64, 40, 60)
 
 
-pytestmark = pytest.mark.usefixtures("without_row_kernels")
+pytestmark = pytest.mark.usefixtures("without_kernels")
 
 
 def _numbers(shape: tuple[int, ...], scale: float = 3.0, offset: float = 0.0) -> Any:

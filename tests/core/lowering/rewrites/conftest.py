@@ -6,6 +6,6 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def rewrites_alone(without_row_kernels: None) -> None:
+def rewrites_alone(without_kernels: None) -> None:
     """All tests of this folder."""
-    del without_row_kernels
+    del without_kernels

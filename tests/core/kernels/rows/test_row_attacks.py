@@ -14,7 +14,7 @@ import tracebridge as tb
 import tracebridge.numpy as tnp
 from tracebridge import nn
 from tracebridge.core.config.scopes import scope
-from tracebridge.core.rows.machine import is_there
+from tracebridge.core.kernels.machine import is_there
 from tracebridge.experimental import io_callback
 
 pytestmark = pytest.mark.skipif(not is_there(), reason="llvmlite is not installed")

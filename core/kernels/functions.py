@@ -2,8 +2,8 @@
 
 Polynomials are fitted to the functions: least squares on Chebyshev points, weights repeated until
 the largest relative error is spread evenly. ``exp`` and ``log`` are within 1.01 ulp, ``logistic``
-and ``tanh`` within 2.5. Infinities, NaN and zeros are those of IEEE 754; subnormal arguments of ``log`` are
-zeros, as everywhere in XLA's programs for the CPU.
+and ``tanh`` within 2.5. Infinities, NaN and zeros are those of IEEE 754; subnormal arguments of
+``log`` are zeros, as everywhere in XLA's programs for the CPU.
 """
 
 from __future__ import annotations
@@ -247,7 +247,8 @@ _FLOAT_OPS = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 _INTEGER_OPS = {"add": "add", "sub": "sub", "mul": "mul"}
 _LOGICAL_OPS = {"and": "and", "or": "or", "xor": "xor"}
 MOST_POWER = 8
-EXPENSIVE = frozenset({"exp", "log", "logistic", "tanh", "sqrt", "rsqrt", "pow", "div"})
+TRANSCENDENTAL = frozenset({"exp", "log", "logistic", "tanh", "sqrt", "rsqrt", "pow"})
+EXPENSIVE = TRANSCENDENTAL | {"div"}
 
 
 def handles(name: str, params: Mapping[str, Any], dtypes: Sequence[Any], out: Any) -> bool:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracebridge.core.rows.interface import BEGINNING, SHARED, attribute_at, pointers
-from tracebridge.core.rows.sharing import (
+from tracebridge.core.kernels.interface import BEGINNING, SHARED, attribute_at, pointers
+from tracebridge.core.kernels.sharing import (
     HELP,
     HELPED,
     STATE_BLOCKS,
@@ -21,12 +21,12 @@ from tracebridge.core.rows.sharing import (
     STATE_ROWS,
     STATE_USERS,
 )
-from tracebridge.core.rows.waiting import ENTRY
+from tracebridge.core.kernels.waiting import ENTRY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tracebridge.core.rows.frame import RowProgram
+    from tracebridge.core.kernels.rows.frame import RowProgram
 
 _BLOCK = 1 << 14  # elements: some microseconds of work
 _LEAST_SHARED = 1 << 18  # elements: to wake a thread takes 30 us, which 100,000 exponentials take

@@ -13,8 +13,8 @@ import pytest
 import tracebridge as tb
 import tracebridge.numpy as tnp
 from tracebridge import nn
-from tracebridge.core.rows import machine
-from tracebridge.core.rows.sharing import SEAT_BYTES
+from tracebridge.core.kernels import machine
+from tracebridge.core.kernels.sharing import SEAT_BYTES
 
 pytestmark = pytest.mark.skipif(not machine.is_there(), reason="llvmlite is not installed")
 

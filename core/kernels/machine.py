@@ -15,7 +15,7 @@ import sys
 import threading
 from typing import Any, NamedTuple
 
-from tracebridge.core.rows.sharing import N_SEATS, SEAT_BYTES, SEATS
+from tracebridge.core.kernels.sharing import N_SEATS, SEAT_BYTES, SEATS
 
 _LOCK = threading.Lock()
 _ENGINES: list[Any] = []

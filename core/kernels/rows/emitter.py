@@ -12,8 +12,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, final
 
-from tracebridge.core.rows.frame import Node, Place, RowProgram
-from tracebridge.core.rows.functions import EXPENSIVE, Text, elementwise, float_text, type_of
+from tracebridge.core.kernels.functions import EXPENSIVE, Text, elementwise, float_text, type_of
+from tracebridge.core.kernels.rows.frame import Node, Place, RowProgram
 
 _CHEAP = 8  # operations and loads that are repeated rather than kept
 _FIRST = {"sum": 0.0, "max": float("-inf"), "min": float("inf")}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, final
 
-from tracebridge.core.steps.code import Code
-from tracebridge.core.steps.elementwise import pieces
-from tracebridge.core.steps.views import View
+from tracebridge.core.kernels.steps.code import Code
+from tracebridge.core.kernels.steps.elementwise import pieces
+from tracebridge.core.kernels.steps.views import View
 
 _MOST_ROWS = 8
 

@@ -1,34 +1,29 @@
-"""What kernels over rows cost, for XLA's cost analysis, which knows nothing of them."""
+"""What kernels cost, for XLA's cost analysis, which knows nothing of them.
+
+A call has an array of numbers, of which the first is how many rows or steps there are.
+"""
 
 from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING
 
-from tracebridge.core._jaxlib.ffi import ROW_KERNEL
-from tracebridge.core.rows.functions import EXPENSIVE
-
-if TYPE_CHECKING:
-    from tracebridge.core.rows.frame import RowProgram
+from tracebridge.core._jaxlib.ffi import KERNEL
 
 _CALL = re.compile(
-    rf'= (?P<out>.*?) custom-call\(.*custom_call_target="(?P<name>{ROW_KERNEL}\w+)".*'
+    rf'= (?P<out>.*?) custom-call\(.*custom_call_target="(?P<name>{KERNEL}\w+)".*'
     r"operand_layout_constraints=\{(?P<operands>.*?\})\}.*array<i64: (?P<rows>\d+),",
     re.MULTILINE,
 )
 _ARRAY = re.compile(r"(f32|s32|pred|f16|bf16)\[([\d,]*)\]")
 _SIZES = {"f32": 4, "s32": 4, "pred": 1, "f16": 2, "bf16": 2}
 _counts: dict[str, tuple[int, int]] = {}
-"""By name: how many operations a row takes, cheap ones, and exponentials and their like."""
+"""By name: how many operations a row or step takes, cheap ones, and exponentials and the like."""
 
 
-def remember_costs(name: str, program: RowProgram) -> None:
-    """Count the operations of a kernel."""
-    made = [n for n in program.nodes if n.kind not in ("load", "number", "index")]
-    along = [n.along or n.kind == "reduce" for n in made]
-    dear = sum([a for n, a in zip(made, along, strict=True) if n.kind in EXPENSIVE - {"div"}])
-    _counts[name] = (sum(along) - dear) * program.length, dear * program.length
+def remember_costs(name: str, cheap: int, dear: int) -> None:
+    """Remember how many operations of a kernel a row or a step takes."""
+    _counts[name] = cheap, dear
 
 
 def with_kernels(costs: dict[str, float], text: str) -> dict[str, float]:

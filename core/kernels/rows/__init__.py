@@ -1,9 +1,8 @@
-"""Kernels over the rows of arrays, compiled by LLVM and called by XLA on the CPU.
+"""Kernels over the rows of arrays.
 
 A softmax or a normalisation reads each row several times: for a maximum, a sum, the result. XLA
 makes a pass over the whole array of each; a kernel does all passes over one row while it is in the
 nearest cache. Which equations become a kernel says ``core/lowering/rewrites/rows.py``; here such a
-program is looked at (``frame.py``), written as LLVM's text (``emitter.py``, ``functions.py``),
-given the interface of XLA's FFI (``handler.py``), compiled (``machine.py``) and called
-(``row_kernel.py``).
+program is looked at (``frame.py``), written as LLVM's text (``emitter.py``), given the interface of
+XLA's FFI (``handler.py``) and called (``row_kernel.py``).
 """

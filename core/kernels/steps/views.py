@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tracebridge.core.rows.functions import type_of
+from tracebridge.core.kernels.functions import type_of
 
 SIZES = {"i8": 1, "i32": 4, "float": 4}
 """Bytes of an element, by LLVM's type of it in memory."""
@@ -63,7 +64,8 @@ class View(NamedTuple):
         if strides is None:
             return None
         found = iter(strides)
-        return self._replace(shape=shape, strides=tuple([next(found) if n != 1 else 0 for n in shape]))
+        strides_there = tuple([next(found) if n != 1 else 0 for n in shape])
+        return self._replace(shape=shape, strides=strides_there)
 
 
 def _split(kept: list[tuple[int, int]], wanted: list[int]) -> list[int] | None:
@@ -87,7 +89,7 @@ def _split(kept: list[tuple[int, int]], wanted: list[int]) -> list[int] | None:
                 right *= wanted[j_end]
                 j_end += 1
         group = kept[i:i_end]
-        for (_, outer), (n, inner) in zip(group, group[1:], strict=False):
+        for (_, outer), (n, inner) in itertools.pairwise(group):
             if outer != n * inner:
                 return None
         strides += contiguous(tuple(wanted[j:j_end]), group[-1][1])

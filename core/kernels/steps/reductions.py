@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from tracebridge.core.rows.functions import Text, float_text
-from tracebridge.core.steps.code import Code
-from tracebridge.core.steps.elementwise import floor_of_two, load, pieces, store
-from tracebridge.core.steps.views import View
+from tracebridge.core.kernels.functions import Text, float_text
+from tracebridge.core.kernels.steps.code import Code
+from tracebridge.core.kernels.steps.elementwise import floor_of_two, load, pieces, store
+from tracebridge.core.kernels.steps.views import View
 
 _FIRST = {"sum": 0.0, "max": float("-inf"), "min": float("inf")}
 
@@ -63,7 +63,8 @@ def _by_columns(code: Code, reduction: Reduction, lanes: int) -> None:
                 return _combined(to, kind, total, load(to, place, "float", "0", 1))
 
             first = to.constant(_FIRST[kind])
-            total = _nest(code, x.shape[n:], x.strides[n:], add, (to.type("float"), first))
+            kind_of = to.type("float")
+            total = _nest(code, x.shape[n:], x.strides[n:], add, kind_of, first)
             store(to, target, "float", total, j, 1)
 
         def body(j: str, _: Sequence[str]) -> Sequence[str]:
@@ -77,9 +78,15 @@ def _by_columns(code: Code, reduction: Reduction, lanes: int) -> None:
     code.nest(out.shape[:-1], row)
 
 
-def _nest(code, sizes, strides, add, first):  # type: ignore[no-untyped-def]
+def _nest(
+    code: Code,
+    sizes: Sequence[int],
+    strides: Sequence[int],
+    add: Callable[[str, str], str],
+    kind: str,
+    first: str,
+) -> str:
     """``add(offset, total) -> total`` over all places; the last total."""
-    kind, start = first
 
     def inner(found: list[str], total: str) -> str:
         if len(found) == len(sizes):
@@ -90,7 +97,7 @@ def _nest(code, sizes, strides, add, first):  # type: ignore[no-untyped-def]
 
         return code.loop(sizes[len(found)], 1, one, [(kind, total)])[0]
 
-    return inner([], start)
+    return inner([], first)
 
 
 def _along(
@@ -100,26 +107,38 @@ def _along(
     n = sizes[-1]
     width = min(2 * lanes, floor_of_two(n))
     whole = n // width * width
-    totals: list[str] = []
-    for start, wide, count in [(0, width, whole), *[(whole + j, w, w) for j, w in pieces(n - whole, width)]]:
-        to = code.text(wide)
-
-        def add(offset: str, total: str, to: Text = to, start: int = start, count: int = count, wide: int = wide) -> str:
-            row = code.element("float", base, offset)
-
-            def one(j: str, values: Sequence[str]) -> Sequence[str]:
-                at = str(int(j) + start) if j.isdecimal() else j
-                return [_combined(to, kind, values[0], load(to, row, "float", at, steps[-1]))]
-
-            return code.loop(count, wide, one, [(to.type("float"), total)])[0]
-
-        first = to.constant(_FIRST[kind])
-        total = _nest(code, sizes[:-1], steps[:-1], add, (to.type("float"), first))
-        totals.append(_to_number(code, kind, total, wide))
+    parts = [(0, width, whole), *[(whole + j, w, w) for j, w in pieces(n - whole, width)]]
+    totals = [_part(code, kind, base, sizes, steps, part) for part in parts]
     result, to = totals[0], code.text(0)
     for other in totals[1:]:
         result = _combined(to, kind, result, other)
     return result
+
+
+def _part(
+    code: Code,
+    kind: str,
+    base: str,
+    sizes: tuple[int, ...],
+    steps: tuple[int, ...],
+    part: tuple[int, int, int],
+) -> str:
+    """Of some elements of each row: the first one, how many at a time, how many."""
+    start, width, count = part
+    to = code.text(width)
+
+    def add(offset: str, total: str) -> str:
+        row = code.element("float", base, offset)
+
+        def one(j: str, values: Sequence[str]) -> Sequence[str]:
+            at = str(int(j) + start) if j.isdecimal() else j
+            return [_combined(to, kind, values[0], load(to, row, "float", at, steps[-1]))]
+
+        return code.loop(count, width, one, [(to.type("float"), total)])[0]
+
+    first = to.constant(_FIRST[kind])
+    total = _nest(code, sizes[:-1], steps[:-1], add, to.type("float"), first)
+    return _to_number(code, kind, total, width)
 
 
 def _combined(to: Text, kind: str, x: str, y: str) -> str:

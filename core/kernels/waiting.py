@@ -9,14 +9,14 @@ import re
 import threading
 from typing import Any
 
-from tracebridge.core._jaxlib.ffi import ROW_KERNEL, register_row_kernel
-from tracebridge.core.rows.machine import compile_text
+from tracebridge.core._jaxlib.ffi import KERNEL, register_kernel
+from tracebridge.core.kernels.machine import compile_text
 
 ENTRY = "handler"
 """What the function is called that XLA calls, in each text."""
 
 _LOCK = threading.Lock()
-_NAME = re.compile(rb"%s[0-9a-f]{32}" % ROW_KERNEL.encode())
+_NAME = re.compile(rb"%s[0-9a-f]{32}" % KERNEL.encode())
 _waiting: dict[str, str] = {}
 _seen: set[str] = set()
 """Names that wait or are compiled: XLA takes a name once."""
@@ -39,5 +39,5 @@ def compile_kernels(module: Any, bytecode: bytes | None) -> None:
         name = found.decode()
         with _LOCK:
             if name in _waiting:
-                register_row_kernel(name, compile_text(_waiting[name], ENTRY))
+                register_kernel(name, compile_text(_waiting[name], ENTRY))
                 del _waiting[name]

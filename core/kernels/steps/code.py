@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import final
 
-from tracebridge.core.rows.functions import Text
+from tracebridge.core.kernels.functions import Text
 
 Carried = Sequence[tuple[str, str]]
 """Types and first values of what a loop hands on from one round to the next."""
@@ -98,4 +98,6 @@ class Code:
 
     def element(self, kind: str, base: str, offset: str) -> str:
         """The address of an element."""
-        return base if offset == "0" else self.line(f"getelementptr {kind}, ptr {base}, i64 {offset}")
+        if offset == "0":
+            return base
+        return self.line(f"getelementptr {kind}, ptr {base}, i64 {offset}")

@@ -14,10 +14,10 @@ import pytest
 import tracebridge as tb
 import tracebridge.numpy as tnp
 from tracebridge import export, nn
-from tracebridge.core._jaxlib.ffi import ROW_KERNEL
+from tracebridge.core._jaxlib.ffi import KERNEL
 from tracebridge.core.config.scopes import scope
+from tracebridge.core.kernels.machine import is_there
 from tracebridge.core.lowering.rewrites import rows
-from tracebridge.core.rows.machine import is_there
 
 pytestmark = pytest.mark.skipif(not is_there(), reason="llvmlite is not installed")
 
@@ -31,7 +31,7 @@ def array(*shape: int) -> Any:
 
 def kernels_in(f: Any, *args: Any) -> int:
     """How many kernels the program of a function calls."""
-    return tb.jit(f).lower(*args).as_text().count(f"@{ROW_KERNEL}")
+    return tb.jit(f).lower(*args).as_text().count(f"@{KERNEL}")
 
 
 def plainly(f: Any, *args: Any) -> Any:
@@ -282,7 +282,7 @@ def test_one_text_for_all_numbers_of_rows() -> None:
 
     def name(n: int) -> str:
         text = tb.jit(nn.softmax).lower(array(n, 200)).as_text()
-        return text.split(f"@{ROW_KERNEL}")[1].split("(")[0]
+        return text.split(f"@{KERNEL}")[1].split("(")[0]
 
     assert len({name(n) for n in (200, 300, 1001)}) == 1
 
@@ -293,7 +293,7 @@ def test_one_text_for_all_numbers_of_rows() -> None:
 def test_exports_have_no_kernels() -> None:
     """Machine code of this process is for it alone."""
     exported = export.export(tb.jit(nn.softmax))(array(512, 64))
-    assert ROW_KERNEL not in exported.mlir_module()
+    assert KERNEL not in exported.mlir_module()
 
 
 def test_saved_programs_have_no_kernels() -> None:
@@ -305,7 +305,7 @@ def test_saved_programs_have_no_kernels() -> None:
     saved = serialize_executable.serialize(compiled)
     loaded = serialize_executable.deserialize_and_load(*saved)
     np.testing.assert_allclose(loaded(x), compiled(x), rtol=1e-6)
-    assert ROW_KERNEL not in loaded.as_text()
+    assert KERNEL not in loaded.as_text()
 
 
 CACHED = """

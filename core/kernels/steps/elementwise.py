@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, final
 
-from tracebridge.core.rows.functions import Text, elementwise, type_of
-from tracebridge.core.steps.code import Code
-from tracebridge.core.steps.views import SIZES, View, collapsed, without_ones
+from tracebridge.core.kernels.functions import Text, elementwise, type_of
+from tracebridge.core.kernels.steps.code import Code
+from tracebridge.core.kernels.steps.views import SIZES, View, collapsed, without_ones
 
 
 class Node(NamedTuple):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from tracebridge.core import lax
 from tracebridge.core.ir.values import Literal
+from tracebridge.core.kernels.functions import TRANSCENDENTAL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,9 +20,14 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.application import Application
     from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.jaxpr import Jaxpr
+    from tracebridge.core.ir.primitive import Primitive
 
 RESHAPES = frozenset({lax.reshape_p, lax.squeeze_p})
-REDUCTIONS = {lax.reduce_sum_p: "sum", lax.reduce_max_p: "max", lax.reduce_min_p: "min"}
+REDUCTIONS: dict[Primitive, str] = {
+    lax.reduce_sum_p: "sum",
+    lax.reduce_max_p: "max",
+    lax.reduce_min_p: "min",
+}
 
 
 class Node(NamedTuple):
@@ -157,6 +163,13 @@ class RowProgram:
         along, level = any([n.along for n in read]), max([n.level for n in read])
         made = Node(primitive.name, operands, app.out.dtype, along, level, params or None)
         return self._add(made)
+
+    def operations(self) -> tuple[int, int]:
+        """How many a row takes: cheap ones, and exponentials and their like."""
+        made = [n for n in self.nodes if n.kind not in ("load", "number", "index")]
+        along = [n.along or n.kind == "reduce" for n in made]
+        dear = sum([a for n, a in zip(made, along, strict=True) if n.kind in TRANSCENDENTAL])
+        return (sum(along) - dear) * self.length, dear * self.length
 
 
 def is_sum_of_columns(app: Application, n: int) -> bool:

@@ -5,15 +5,20 @@ Lowering writes its text; LLVM compiles it when XLA compiles the program that ca
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core.ir.aval import batched_aval
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
-from tracebridge.core.rows.machine import machine
-from tracebridge.core.rows.row_kernel import kernel_call, name_of
-from tracebridge.core.steps.plan import Plan
-from tracebridge.core.steps.writer import module_text
+from tracebridge.core.kernels.call import kernel_call, name_of
+from tracebridge.core.kernels.costs import remember_costs
+from tracebridge.core.kernels.functions import TRANSCENDENTAL
+from tracebridge.core.kernels.machine import machine
+from tracebridge.core.kernels.steps.elementwise import Group
+from tracebridge.core.kernels.steps.plan import Plan
+from tracebridge.core.kernels.steps.products import Product
+from tracebridge.core.kernels.steps.writer import module_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,5 +57,22 @@ def _target(params: Any) -> str:
     if name is None:
         plan = Plan(body, params["num_consts"], params["num_carry"])
         name = name_of(module_text(plan, reverse, machine().lanes))
+        remember_costs(name, *_operations(plan))
         body.cache[key] = name
     return name
+
+
+def _operations(plan: Plan) -> tuple[int, int]:
+    """How many a step takes: cheap ones, and exponentials and their like."""
+    cheap = dear = 0
+    for statement in plan.step:
+        if isinstance(statement, Group):
+            kinds = [n.kind for n in statement.nodes if n.kind not in ("load", "number")]
+            n_dear = len([kind for kind in kinds if kind in TRANSCENDENTAL])
+            size = math.prod(statement.shape)
+            cheap, dear = cheap + (len(kinds) - n_dear) * size, dear + n_dear * size
+        elif isinstance(statement, Product):
+            cheap += 2 * statement.out.size * statement.x.shape[-1]
+        else:
+            cheap += statement.x.size
+    return cheap, dear

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import final
 
-from tracebridge.core.rows.handler import BEGINNING, SHARED, attribute_at, pointers
-from tracebridge.core.rows.waiting import ENTRY
-from tracebridge.core.steps.code import Code
-from tracebridge.core.steps.elementwise import Group, write_group
-from tracebridge.core.steps.plan import Plan, Statement
-from tracebridge.core.steps.products import Product, write_product
-from tracebridge.core.steps.reductions import write_reduction
-from tracebridge.core.steps.views import View, bytes_of, contiguous, without_ones
+from tracebridge.core.kernels.interface import BEGINNING, SHARED, attribute_at, pointers
+from tracebridge.core.kernels.steps.code import Code
+from tracebridge.core.kernels.steps.elementwise import Group, write_group
+from tracebridge.core.kernels.steps.plan import Plan
+from tracebridge.core.kernels.steps.products import Product, write_product
+from tracebridge.core.kernels.steps.reductions import write_reduction
+from tracebridge.core.kernels.steps.values import Statement
+from tracebridge.core.kernels.steps.views import View, bytes_of, contiguous, without_ones
+from tracebridge.core.kernels.waiting import ENTRY
 
 _ALIGNED = 64  # bytes
 

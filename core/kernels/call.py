@@ -1,0 +1,49 @@
+"""Calls of kernels in StableHLO, and their names."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from tracebridge.core._jaxlib.ffi import KERNEL
+from tracebridge.core.kernels.machine import machine
+from tracebridge.core.kernels.waiting import wait_for_program
+from tracebridge.core.mlir.attrs import array, dictionary, i32, i64_array, index_tensor, string
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.rule_contexts import LoweringContext
+
+_TYPED_VERSION = 4  # of StableHLO's custom_call: XLA's typed FFI
+
+
+def kernel_call(
+    ctx: LoweringContext,
+    operands: Sequence[IrValue],
+    name: str,
+    numbers: dict[str, Sequence[int]],
+) -> list[Any]:
+    """A call of the kernel ``name``; its one attribute is an array of numbers."""
+    attributes = {
+        "call_target_name": string(name),
+        "api_version": i32(_TYPED_VERSION),
+        "backend_config": dictionary({key: i64_array(n) for key, n in numbers.items()}),
+        "operand_layouts": array([_by_rows(a.ndim) for a in ctx.avals_in]),
+        "result_layouts": array([_by_rows(a.ndim) for a in ctx.avals_out]),
+    }
+    return list(ctx.op("stablehlo.custom_call", operands, ctx.avals_out, attributes).results)
+
+
+def name_of(text: str) -> str:
+    """The name of the kernel of a text: one for each text and processor. It waits for its use."""
+    hashlib = importlib.import_module("hashlib")  # a tenth of the import of the package
+    digest = hashlib.sha256(f"{machine().description}\n{text}".encode()).hexdigest()
+    name = f"{KERNEL}{digest[:32]}"
+    wait_for_program(name, text)
+    return name
+
+
+def _by_rows(ndim: int) -> Any:
+    return index_tensor(range(ndim - 1, -1, -1))

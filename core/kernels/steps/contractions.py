@@ -1,0 +1,123 @@
+"""Matrix products and reductions of a step: which loops they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tracebridge.core import lax
+from tracebridge.core.kernels.rows.frame import REDUCTIONS
+from tracebridge.core.kernels.steps.products import Product
+from tracebridge.core.kernels.steps.reductions import Reduction
+from tracebridge.core.kernels.steps.values import Known, NotWritten
+from tracebridge.core.kernels.steps.views import View
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.application import Application
+    from tracebridge.core.kernels.steps.plan import Plan
+
+_FLOAT = np.dtype(np.float32)
+_PADDING = 16  # elements after each row of a matrix: a line of the cache
+_COLLIDING = 128  # elements: rows that begin so far apart meet in an eighth of the sets
+_LARGE = 1 << 12  # elements
+_PARAMS = frozenset({"dimension_numbers", "precision", "preferred_element_type"})
+
+
+def _reduction(
+    plan: Plan, app: Application, args: Sequence[int], variable: int, fixed: bool
+) -> Known:
+    if app.out.dtype != _FLOAT or len(app.params) > 1:
+        raise NotWritten
+    axes, view = app.params["axes"], plan.memory(args[0])
+    if not axes:
+        return view
+    kept = [i for i in range(len(view.shape)) if i not in axes]
+    out = plan.slot(variable, app.out.shape, app.out.dtype)
+    moved = view.transposed([*kept, *sorted(axes)])
+    plan.where(fixed).append(Reduction(REDUCTIONS[app.primitive], moved, out))
+    return out
+
+
+def _product(
+    plan: Plan, app: Application, args: Sequence[int], variable: int, fixed: bool
+) -> Known:
+    _check(app)
+    (xc, yc), (xb, yb) = app.params["dimension_numbers"]
+    x, y = plan.memory(args[0]), plan.memory(args[1])
+    xf = [i for i in range(len(x.shape)) if i not in (*xc, *xb)]
+    yf = [i for i in range(len(y.shape)) if i not in (*yc, *yb)]
+    n = len(xb)
+    x = _matrices(x.transposed([*xb, *xf, *xc]), n, len(xf))
+    y = _matrices(y.transposed([*yb, *yc, *yf]), n, len(yc))
+    out = plan.slot(variable, app.out.shape, app.out.dtype)
+    shape = (*x.shape[:-1], y.shape[-1])
+    target = out.reshaped(shape)
+    assert target is not None  # its elements lie one after another
+    wide = args[1]
+    if shape[-1] == 1 and shape[-2] > 1:
+        # The transposed product: its columns are what there is more of.
+        order = [*range(n), n + 1, n]
+        x, y, target = y.transposed(order), x.transposed(order), target.transposed(order)
+        wide = args[0]
+    is_fixed = plan.fixed[wide]
+    if (y.strides[-1] != 1 and y.shape[-1] > 1) or (is_fixed and _collides(y)):
+        y = _pack(plan, y, is_fixed)
+    plan.where(fixed).append(Product(x, y, target))
+    return out
+
+
+def _check(app: Application) -> None:
+    params = app.params
+    preferred = params["preferred_element_type"]
+    if any([a.dtype != _FLOAT for a in (*app.avals, app.out)]):
+        raise NotWritten
+    if preferred is not None and preferred != _FLOAT:
+        raise NotWritten
+    if any([name not in _PARAMS and value is not None for name, value in params.items()]):
+        raise NotWritten
+
+
+def _matrices(view: View, n_lead: int, n_rows: int) -> View:
+    """The leading axes, then the ``n_rows`` next ones as one, then the others as one."""
+    at = n_lead + n_rows
+    sizes = [*view.shape[:n_lead], *[_size(view.shape[a:b]) for a, b in ((n_lead, at), (at, None))]]
+    lead = view._replace(shape=view.shape[:n_lead], strides=view.strides[:n_lead])
+    parts = []
+    for a, b in ((n_lead, at), (at, None)):
+        part = view._replace(shape=view.shape[a:b], strides=view.strides[a:b])
+        found = part.reshaped((_size(part.shape),))
+        if found is None:
+            raise NotWritten
+        parts.append(found.strides[0])
+    return view._replace(shape=tuple(sizes), strides=(*lead.strides, *parts))
+
+
+def _size(shape: Sequence[int]) -> int:
+    return int(np.prod(shape, dtype=np.int64))
+
+
+def _collides(matrix: View) -> bool:
+    """Whether the rows of a large matrix begin in the same few sets of the nearest cache."""
+    rows, columns = matrix.shape[-2:]
+    return rows * columns >= _LARGE and matrix.strides[-2] % _COLLIDING == 0
+
+
+def _pack(plan: Plan, view: View, fixed: bool) -> View:
+    """A copy of a matrix whose rows are one after another, and not in the same sets of lines."""
+    if not fixed:
+        return plan.copied(view, plan.step)
+    if view not in plan.packed:
+        *lead, rows, columns = view.shape
+        wide = plan.new((*lead, rows, columns + _PADDING), view.dtype)
+        packed = wide._replace(shape=view.shape)
+        plan.write_copy(view, packed, plan.before)
+        plan.packed[view] = packed
+    return plan.packed[view]
+
+
+CONTRACTIONS: Mapping[Any, Callable[..., Known]] = {
+    lax.dot_general_p: _product,
+    **dict.fromkeys(REDUCTIONS, _reduction),
+}

@@ -1,0 +1,313 @@
+"""What a kernel does in one step of a loop, and where each value is.
+
+A value is an array in memory (a ``View``), a number of the program, or it is computed by a group of
+elementwise equations that is not written yet: a group stays open until something else reads one of
+its values. Slices, transposes and broadcasts are other views of the same memory (``moves.py``);
+parts of a concatenation are written where they belong. What no step changes is done before the
+loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+
+from tracebridge.core import lax
+from tracebridge.core.ir.values import Literal
+from tracebridge.core.kernels.functions import handles, is_easy_power
+from tracebridge.core.kernels.rows.frame import exponent_of
+from tracebridge.core.kernels.steps.contractions import CONTRACTIONS
+from tracebridge.core.kernels.steps.elementwise import Group, Node
+from tracebridge.core.kernels.steps.moves import MOVES, split
+from tracebridge.core.kernels.steps.values import (
+    Known,
+    NotWritten,
+    Number,
+    Open,
+    Statement,
+    whole,
+)
+from tracebridge.core.kernels.steps.views import View, bytes_of, without_ones
+from tracebridge.core.lax.families import Elementwise
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.application import Application
+    from tracebridge.core.ir.jaxpr import Jaxpr
+
+_DTYPES = frozenset({np.dtype(np.float32), np.dtype(np.int32), np.dtype(np.bool_)})
+_FLOAT = np.dtype(np.float32)
+_ALIGNED = 64  # bytes, of arrays in memory of the kernel's own
+_RULES: Mapping[Any, Callable[..., Known]] = {**MOVES, **CONTRACTIONS}
+
+
+@final
+class Plan:
+    """The statements before the loop and in a step of it.
+
+    ``body``: (consts, carry, slices of xs) -> (carry, slices of ys), without calls.
+    """
+
+    def __init__(self, body: Jaxpr, n_consts: int, n_carry: int) -> None:
+        self.body, self.n_consts, self.n_carry = body, n_consts, n_carry
+        self.before: list[Statement] = []
+        self.step: list[Statement] = []
+        self.after: list[Statement] = []
+        """At the end of a step: what the next one reads."""
+        self.scratch = 0
+        """Bytes of memory of its own."""
+        self.places: dict[str, int] = {}
+        """Names of arrays in it -> where they begin."""
+        self.values: list[Known] = []
+        self.fixed: list[bool] = []
+        """Of each variable, whether no step changes it."""
+        self.packed: dict[View, View] = {}
+        """Matrices that no step changes -> copies of them."""
+        self._open: dict[tuple[bool, tuple[int, ...]], Group] = {}
+        self._stored: dict[tuple[int, int], View] = {}
+        self._slots: dict[int, View] = {}
+        """Variables -> where they should be written."""
+        self._last = _last_readers(body)
+        self._needed: set[int] = set()
+        _check(body)
+        self._begin()
+        for app, args in body.equations:
+            self._add(app, args)
+        self._end()
+
+    # inputs and results
+
+    def _begin(self) -> None:
+        body = self.body
+        first_xs = self.n_consts + self.n_carry
+        for i, aval in enumerate(body.in_avals):
+            if i < self.n_consts:
+                base = f"%in{i}"
+            elif i < first_xs:
+                base = f"%carry{i - self.n_consts}"
+                self._reserve(base, aval.shape, aval.dtype)
+            else:
+                base = f"%x{i - first_xs}"
+            self.values.append(whole(base, aval.shape, aval.dtype))
+            self.fixed.append(i < self.n_consts)
+        for const in body.consts:
+            if not isinstance(const, Literal) or const.aval.ndim:
+                raise NotWritten
+            self.values.append(Number(const.value, (), const.aval.dtype))
+            self.fixed.append(True)
+        for k, v in enumerate(body.outs[self.n_carry :]):
+            self._slots.setdefault(v, self._slice_of_ys(k))
+
+    def _slice_of_ys(self, k: int) -> View:
+        aval = self.body.out_avals[self.n_carry + k]
+        return whole(f"%y{k}", aval.shape, aval.dtype)
+
+    def _end(self) -> None:
+        """Write the slices of ys, then the carries: what is read of the old ones is read first."""
+        body, n = self.body, self.n_carry
+        self._needed = set(body.outs)
+        for k, v in enumerate(body.outs[n:]):
+            slot = self._slice_of_ys(k)
+            if self.memory(v) != slot:
+                self.write(v, slot, self.step)
+        for k, v in enumerate(body.outs[:n]):
+            aval = body.out_avals[k]
+            carry = whole(f"%carry{k}", aval.shape, aval.dtype)
+            value = self.memory(v)
+            if value == carry:
+                continue
+            if value.base.startswith("%carry"):
+                value = self.copied(value, self.step)
+            self.write_copy(value, carry, self.after)
+        for group in list(self._open.values()):
+            self._close(group)
+
+    # memory
+
+    def where(self, fixed: bool) -> list[Statement]:
+        """The statements to which one belongs."""
+        return self.before if fixed else self.step
+
+    def _reserve(self, name: str, shape: tuple[int, ...], dtype: Any) -> None:
+        self.places[name] = self.scratch
+        self.scratch += -(-bytes_of(shape, dtype) // _ALIGNED) * _ALIGNED
+
+    def new(self, shape: tuple[int, ...], dtype: Any) -> View:
+        """Memory for an array."""
+        name = f"%own{len(self.places)}"
+        self._reserve(name, shape, dtype)
+        return whole(name, shape, dtype)
+
+    def slot(self, variable: int, shape: tuple[int, ...], dtype: Any) -> View:
+        """Where a value is written: its place among the ys, or new memory."""
+        found = self._slots.pop(variable, None)
+        return self.new(shape, dtype) if found is None else found
+
+    def memory(self, variable: int) -> View:
+        """A value as an array in memory; what computes it is written."""
+        value = self.values[variable]
+        if isinstance(value, Number):
+            found = self.new(value.shape, value.dtype)
+            self.write(variable, found, self.where(self.fixed[variable]))
+        elif isinstance(value, View):
+            for group in list(self._open.values()):
+                if any([v.base == value.base for _, v in group.stores]):
+                    self._close(group)
+            return value
+        else:
+            found = self._place(variable, value)
+            self._close(value.group)
+        self.values[variable] = found
+        return found
+
+    def _place(self, variable: int, value: Open) -> View:
+        """Where a value of an open group is stored."""
+        key = id(value.group), value.node
+        found = self._stored.get(key)
+        if found is None:
+            dtype = value.group.nodes[value.node].dtype
+            found = self.slot(variable, value.shape, dtype)
+            self._stored[key] = found
+            value.group.store(value.node, found)
+        shaped = found.reshaped(value.shape)
+        assert shaped is not None  # it has other axes of size 1 at most
+        return shaped
+
+    def write(self, variable: int, out: View, where: list[Statement]) -> None:
+        """Write a value to memory."""
+        value = self.values[variable]
+        if isinstance(value, Number):
+            self.fill(value, out, where)
+        else:
+            self.write_copy(self.memory(variable), out, where)
+
+    def fill(self, number: Number, out: View, where: list[Statement]) -> None:
+        """Write a number to all places of an array."""
+        group = Group(without_ones(out.shape))
+        group.store(group.add(Node("number", (), number.dtype, number.value)), out)
+        where.append(group)
+
+    def write_copy(self, value: View, out: View, where: list[Statement]) -> None:
+        """Write the elements of an array to another one."""
+        group = Group(without_ones(value.shape))
+        group.store(group.load(value), out)
+        where.append(group)
+
+    def copied(self, value: View, where: list[Statement]) -> View:
+        """The elements of an array one after another, in memory of their own."""
+        out = self.new(value.shape, value.dtype)
+        self.write_copy(value, out, where)
+        return out
+
+    def write_part(self, variable: int, part: View, fixed: bool) -> None:
+        """Write a value to a part of an array: where it is computed, if it has no place yet."""
+        value = self.values[variable]
+        if isinstance(value, Open) and self.fixed[variable] == fixed:
+            key = id(value.group), value.node
+            if key not in self._stored and variable not in self._slots:
+                self._stored[key] = part
+                value.group.store(value.node, part)
+                return
+        self.write(variable, part, self.where(fixed))
+
+    # groups
+
+    def _group(self, shape: tuple[int, ...], fixed: bool) -> Group:
+        key = fixed, without_ones(shape)
+        if key not in self._open:
+            self._open[key] = Group(key[1])
+        return self._open[key]
+
+    def _close(self, group: Group) -> None:
+        """Write a group; its values that others may read are stored."""
+        for key, other in list(self._open.items()):
+            if other is group:
+                del self._open[key]
+                self._store_all(group)
+                self.where(key[0]).append(group)
+
+    def _store_all(self, group: Group) -> None:
+        for variable, value in enumerate(self.values):
+            if isinstance(value, Open) and value.group is group and variable in self._needed:
+                self.values[variable] = self._place(variable, value)
+
+    # equations
+
+    def _add(self, app: Application, args: Sequence[int]) -> None:
+        first = len(self.values)
+        fixed = all([self.fixed[a] for a in args])
+        self._needed = {v for v, when in self._last.items() if when >= first}
+        if fixed:  # it is not a slice of ys, but the same in all of them
+            for v in range(first, first + len(app.outs)):
+                self._slots.pop(v, None)
+        if app.primitive is lax.split_p:
+            found: list[Known] = split(self, app, args)
+        elif app.multiple:
+            raise NotWritten
+        else:
+            found = [self._made(app, args, first, fixed)]
+        self.values += found
+        self.fixed += [fixed] * len(found)
+
+    def _made(self, app: Application, args: Sequence[int], variable: int, fixed: bool) -> Known:
+        rule = _RULES.get(app.primitive)
+        if rule is not None:
+            return rule(self, app, args, variable, fixed)
+        if not self._is_elementwise(app, args):
+            raise NotWritten
+        return self._computed(app, args, fixed)
+
+    def _is_elementwise(self, app: Application, args: Sequence[int]) -> bool:
+        if any([a.ndim and a.shape != app.out.shape for a in app.avals]):
+            return False
+        if app.primitive is lax.pow_p:
+            y = exponent_of(self.body, args[1])
+            return y is not None and is_easy_power(y) and app.out.dtype == _FLOAT
+        if not isinstance(app.primitive, Elementwise) and app.primitive is not lax.stop_gradient_p:
+            return False
+        dtypes = [a.dtype for a in app.avals]
+        return handles(app.primitive.name, app.params, dtypes, app.out.dtype)
+
+    def _computed(self, app: Application, args: Sequence[int], fixed: bool) -> Known:
+        shape = app.out.shape
+        name, params = app.primitive.name, app.params
+        if app.primitive is lax.pow_p:
+            params, args = {"y": exponent_of(self.body, args[1])}, args[:1]
+        key = fixed, without_ones(shape)
+        for a in args:  # what is in other groups has to be written first
+            value = self.values[a]
+            if isinstance(value, Open) and value.group is self._open.get(key):
+                continue
+            if not isinstance(value, Number):
+                self.memory(a)
+        group = self._group(shape, fixed)
+        nodes = tuple([self._node(group, self.values[a]) for a in args])
+        return Open(group, group.add(Node(name, nodes, app.out.dtype, params)), shape)
+
+    def _node(self, group: Group, value: Known) -> int:
+        if isinstance(value, Number):
+            return group.add(Node("number", (), value.dtype, value.value))
+        return value.node if isinstance(value, Open) else group.load(value)
+
+
+def _check(body: Jaxpr) -> None:
+    """Raise where shapes, dtypes or effects are none of a kernel's."""
+    avals = [*body.in_avals, *body.out_avals]
+    avals += [a for app, _ in body.equations for a in (*app.avals, *app.outs)]
+    for a in avals:
+        if a.dtype not in _DTYPES or a.vma or not all([type(n) is int and n for n in a.shape]):
+            raise NotWritten
+    if any([app.effects for app, _ in body.equations]):
+        raise NotWritten
+
+
+def _last_readers(body: Jaxpr) -> dict[int, int]:
+    """Of each variable the first result of the last equation that reads it; of results the end."""
+    last: dict[int, int] = {}
+    number = body.n_in + len(body.consts)
+    for app, args in body.equations:
+        last.update(dict.fromkeys(args, number))
+        number += len(app.outs)
+    last.update(dict.fromkeys(body.outs, number))
+    return last

@@ -1,0 +1,40 @@
+"""What a value of a step is while its loop is planned."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from tracebridge.core.kernels.steps.elementwise import Group
+from tracebridge.core.kernels.steps.products import Product
+from tracebridge.core.kernels.steps.reductions import Reduction
+from tracebridge.core.kernels.steps.views import View, contiguous
+
+Statement = Group | Product | Reduction
+
+
+class NotWritten(Exception):
+    """No kernel is written for a loop: some equation is none that it could have."""
+
+
+class Number(NamedTuple):
+    """An array full of one number that stands in the program."""
+
+    value: Any
+    shape: tuple[int, ...]
+    dtype: Any
+
+
+class Open(NamedTuple):
+    """A value of a group that is not written yet."""
+
+    group: Group
+    node: int
+    shape: tuple[int, ...]
+
+
+Known = View | Number | Open
+
+
+def whole(base: str, shape: tuple[int, ...], dtype: Any) -> View:
+    """An array whose elements lie one after another, from the beginning of its memory on."""
+    return View(base, 0, shape, tuple(contiguous(shape)), dtype)
