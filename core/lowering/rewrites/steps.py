@@ -11,7 +11,6 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from tracebridge.core import lax
-from tracebridge.core.control.scan.primitive import scan_p
 from tracebridge.core.interpreters.inline import inline_calls
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import element_aval
@@ -41,7 +40,7 @@ def with_scan_kernels(jaxpr: Jaxpr) -> Jaxpr:
     if "scan kernels" not in jaxpr.cache:
         new = None
         for k, (app, _) in enumerate(jaxpr.equations):
-            if app.primitive is scan_p and _may_have(app) and is_there():
+            if app.primitive.runs_steps and _may_have(app) and is_there():
                 new = _with_kernel(jaxpr, k)
                 if new is not None:
                     break
