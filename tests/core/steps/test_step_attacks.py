@@ -1,0 +1,38 @@
+"""Kernels of small loops: what was wrong once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracebridge as tb
+from tracebridge import lax
+from tracebridge.core._jaxlib.ffi import ROW_KERNEL
+from tracebridge.core.rows.machine import is_there
+
+pytestmark = pytest.mark.skipif(not is_there(), reason="llvmlite is not installed")
+
+
+def kernels_in(f: Any, *args: Any) -> int:
+    """How many kernels the program of a function calls."""
+    return tb.jit(f).lower(*args).as_text().count(f"@{ROW_KERNEL}")
+
+
+def of_steps(f: Any, xs: Any) -> Any:
+    """``f`` of each row, by a kernel."""
+
+    def run(xs: Any) -> Any:
+        return lax.scan(lambda c, x: (c, f(x)), np.float32(0), xs)[1]
+
+    assert kernels_in(run, xs) == 1
+    return tb.jit(run)(xs)
+
+
+def test_tanh_keeps_the_sign_of_zero() -> None:
+    """Large arguments give exactly 1, and signs are those of the arguments."""
+    x = np.array([[0.0, -0.0, 20.0, -20.0]] * 4, np.float32)
+    y = np.asarray(of_steps(lax.tanh, x))
+    np.testing.assert_array_equal(y, np.sign(x))
+    np.testing.assert_array_equal(np.signbit(y), np.signbit(x))
