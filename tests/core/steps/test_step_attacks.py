@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 import tracebridge as tb
+import tracebridge.numpy as tnp
 from tracebridge import lax
 from tracebridge.core._jaxlib.ffi import ROW_KERNEL
+from tracebridge.core.lowering.rewrites import steps
 from tracebridge.core.rows.machine import is_there
 
 pytestmark = pytest.mark.skipif(not is_there(), reason="llvmlite is not installed")
@@ -36,3 +38,17 @@ def test_tanh_keeps_the_sign_of_zero() -> None:
     y = np.asarray(of_steps(lax.tanh, x))
     np.testing.assert_array_equal(y, np.sign(x))
     np.testing.assert_array_equal(np.signbit(y), np.signbit(x))
+
+
+@pytest.mark.parametrize(("most", "kernels"), [(8192, 1), (1000, 0)])
+def test_no_kernel_of_a_long_text(most: int, kernels: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """LLVM would take seconds for what XLA compiles in a fraction of one."""
+
+    def step(c: Any, x: Any) -> Any:
+        for _ in range(20):
+            c = tnp.tanh(c @ x) * most  # another program in each case
+        return c, None
+
+    c, xs = np.ones((3, 3), np.float32), np.ones((4, 3, 3), np.float32)
+    monkeypatch.setattr(steps, "_MOST_LINES", most)
+    assert kernels_in(lambda c, xs: lax.scan(step, c, xs)[0], c, xs) == kernels
