@@ -190,8 +190,8 @@ def tanh(to: Text, x: str) -> str:
     near = to.fma(to.op("fmul", x, squared), to.polynomial(squared, _TANH), x)
     e = exp(to, to.op("fmul", size, to.constant(-2.0)))
     far = to.op("fdiv", to.op("fsub", one, e), to.op("fadd", one, e))
-    far = to.call("copysign", far, x)
-    return to.select(to.compare("olt", size, to.constant(_TANH_BOUND)), near, far)
+    y = to.select(to.compare("olt", size, to.constant(_TANH_BOUND)), near, far)
+    return to.call("copysign", y, x)  # near -0 too, which the sum makes 0
 
 
 def power(to: Text, x: str, y: int) -> str:

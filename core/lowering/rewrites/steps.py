@@ -16,10 +16,11 @@ from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import element_aval
 from tracebridge.core.ir.jaxpr import eval_jaxpr
 from tracebridge.core.ir.trace import current_trace
-from tracebridge.core.kernels.machine import is_there
+from tracebridge.core.kernels.machine import is_there, machine
 from tracebridge.core.kernels.steps.plan import Plan
 from tracebridge.core.kernels.steps.scan_kernel import scan_kernel_p
 from tracebridge.core.kernels.steps.values import NotWritten
+from tracebridge.core.kernels.steps.writer import module_text
 from tracebridge.core.lowering.rewrites.blocks import Moved
 from tracebridge.core.lowering.rewrites.flat import computed_by, flat
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 _FEWEST_STEPS = 4
 _MOST_EQUATIONS = 400
 _MOST_SCRATCH = 1 << 20  # bytes
+_SURELY_SHORT = 32  # equations: their text is not counted
+_MOST_LINES = 8192  # of the text: LLVM takes two seconds, XLA a fifth of that
 _MOST_MULTIPLIED = 1 << 19  # products of numbers in one matrix product: XLA has more threads
 _MOST_ELEMENTS = 1 << 15  # of an array
 
@@ -71,7 +74,14 @@ def _is_written(body: Jaxpr, n_consts: int, n_carry: int) -> bool:
         plan = Plan(body, n_consts, n_carry)
     except NotWritten:
         return False
-    return plan.scratch <= _MOST_SCRATCH
+    return plan.scratch <= _MOST_SCRATCH and _is_short(plan)
+
+
+def _is_short(plan: Plan) -> bool:
+    """Whether LLVM compiles a kernel in about the time that XLA takes for the loop."""
+    if len(plan.body.equations) <= _SURELY_SHORT:
+        return True
+    return module_text(plan, False, machine().lanes).count("\n") <= _MOST_LINES
 
 
 def _with_kernel(jaxpr: Jaxpr, at: int) -> Jaxpr | None:
