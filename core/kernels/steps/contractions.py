@@ -22,6 +22,8 @@ _FLOAT = np.dtype(np.float32)
 _PADDING = 16  # elements after each row of a matrix: a line of the cache
 _COLLIDING = 128  # elements: rows that begin so far apart meet in an eighth of the sets
 _LARGE = 1 << 12  # elements
+_FEW_ROWS = 2  # to copy a matrix takes as long as to multiply several of them by it
+_FEWEST_TERMS = 8
 _PARAMS = frozenset({"dimension_numbers", "precision", "preferred_element_type"})
 
 
@@ -61,9 +63,8 @@ def _product(
         order = [*range(n), n + 1, n]
         x, y, target = y.transposed(order), x.transposed(order), target.transposed(order)
         wide = args[0]
-    is_fixed = plan.fixed[wide]
-    if (y.strides[-1] != 1 and y.shape[-1] > 1) or (is_fixed and _collides(y)):
-        y = _pack(plan, y, is_fixed)
+    if not _multiplies_rows(x, y, plan.fixed[wide]):
+        y = _packed(plan, y, plan.fixed[wide])
     plan.where(fixed).append(Product(x, y, target))
     return out
 
@@ -104,8 +105,19 @@ def _collides(matrix: View) -> bool:
     return rows * columns >= _LARGE and matrix.strides[-2] % _COLLIDING == 0
 
 
-def _pack(plan: Plan, view: View, fixed: bool) -> View:
-    """A copy of a matrix whose rows are one after another, and not in the same sets of lines."""
+def _multiplies_rows(x: View, y: View, is_fixed: bool) -> bool:
+    """Whether terms lie one after another, not columns, and that is the better way to have them."""
+    if y.shape[-1] == 1 or y.strides[-1] == 1 or y.shape[-2] < _FEWEST_TERMS:
+        return False
+    few = not is_fixed or x.shape[-2] <= _FEW_ROWS
+    return few and x.strides[-1] == y.strides[-2] == 1
+
+
+def _packed(plan: Plan, view: View, fixed: bool) -> View:
+    """A matrix whose rows are contiguous, and if it is fixed not in the same sets of lines."""
+    is_contiguous = view.strides[-1] == 1 or view.shape[-1] == 1
+    if is_contiguous and not (fixed and _collides(view)):
+        return view
     if not fixed:
         return plan.copied(view, plan.step)
     if view not in plan.packed:

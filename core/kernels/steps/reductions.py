@@ -138,7 +138,7 @@ def _part(
 
     first = to.constant(_FIRST[kind])
     total = _nest(code, sizes[:-1], steps[:-1], add, to.type("float"), first)
-    return _to_number(code, kind, total, width)
+    return to_number(code, kind, total, width)
 
 
 def _combined(to: Text, kind: str, x: str, y: str) -> str:
@@ -147,7 +147,7 @@ def _combined(to: Text, kind: str, x: str, y: str) -> str:
     return to.call(f"{kind}imum", x, y, flags="nsz ")
 
 
-def _to_number(code: Code, kind: str, vector: str, width: int) -> str:
+def to_number(code: Code, kind: str, vector: str, width: int) -> str:
     """The reduction of a vector."""
     if width == 1:
         return code.line(f"extractelement <1 x float> {vector}, i32 0")
