@@ -1,24 +1,17 @@
-"""Elementwise functions as LLVM's text, for numbers and for vectors of them.
-
-Polynomials are fitted to the functions: least squares on Chebyshev points, weights repeated until
-the largest relative error is spread evenly. ``exp`` and ``log`` are within 1.01 ulp, ``logistic``
-and ``tanh`` within 2.5. Infinities, NaN and zeros are those of IEEE 754; subnormal arguments of
-``log`` are zeros, as everywhere in XLA's programs for the CPU.
-"""
+"""Which elementwise equations kernels can have, and their text, for numbers and for vectors."""
 
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
-# Numbers of 16 bits are read and written; everything is computed in float32.
-_TYPES = {
-    "float32": "float", "bool": "i1", "int32": "i32", "float16": "half", "bfloat16": "i16",
-}  # fmt: skip
+from tracebridge.core.kernels.exponentials import exp, expm1, log, log1p, logistic, tanh
+from tracebridge.core.kernels.text import TYPES, Text, type_of
+from tracebridge.core.kernels.waves import cos, sin
+
 _HALF = ("float16", "bfloat16")
 _CONVERSIONS = frozenset({
     ("bool", "float32"), ("bool", "int32"), ("int32", "float32"),
@@ -29,169 +22,6 @@ _COMPARISONS = {
     "eq": ("oeq", "eq"), "ne": ("une", "ne"), "lt": ("olt", "slt"), "le": ("ole", "sle"),
     "gt": ("ogt", "sgt"), "ge": ("oge", "sge"),
 }  # fmt: skip
-
-# exp(r) = 1 + r + r^2 P(r) for |r| <= log(2) / 2; relative error 3e-9.
-_EXP = (0.4999999403953552, 0.1666651964187622, 0.04166840389370918,
-        0.00836889911442995, 0.001381422160193324)  # fmt: skip
-# log(1 + f) = f - f^2 / 2 + f^3 P(f) for sqrt(1/2) <= 1 + f < sqrt(2); relative error 6e-9.
-_LOG = (0.3333333134651184, -0.2500081956386566, 0.20001226663589478, -0.16623356938362122,
-        0.14201758801937103, -0.13160182535648346, 0.12761574983596802,
-        -0.07634492963552475)  # fmt: skip
-# tanh(x) = x + x^3 P(x^2) for |x| <= 5/8; relative error 4e-9.
-_TANH = (-0.3333328068256378, 0.13331441581249237, -0.05373970419168472,
-         0.020639054477214813, -0.005704953335225582)  # fmt: skip
-_TANH_BOUND = 0.625
-# log(2) as a float32 of 16 bits, whose product with an exponent is exact, and the rest.
-_LOG2_HIGH = 0.693145751953125
-_LOG2_LOW = math.log(2) - _LOG2_HIGH
-_ROUNDER = 12582912.0  # 1.5 * 2**23: a sum with it has the nearest integer in its last bits
-_ROUNDER_BITS = 0x4B400000
-_ROOT_HALF_BITS = 0x3F3504F3
-
-
-def float_text(value: Any) -> str:
-    """A float32 as LLVM writes it: the bits of the same float64."""
-    return f"0x{struct.unpack('<Q', struct.pack('<d', float(np.float32(value))))[0]:016X}"
-
-
-def type_of(dtype: Any) -> str:
-    """LLVM's type of a number."""
-    return _TYPES[np.dtype(dtype).name]
-
-
-@final
-class Text:
-    """Lines of LLVM's text, whose names are numbered; ``width``: of vectors, 0 for numbers."""
-
-    def __init__(self, names: list[int], width: int) -> None:
-        self.lines: list[str] = []
-        self.width, self._names = width, names
-        self.needs: set[str] = set()
-
-    def name(self) -> str:
-        self._names[0] += 1
-        return f"%v{self._names[0]}"
-
-    def line(self, text: str) -> str:
-        """A line that makes a value; its name."""
-        name = self.name()
-        self.lines.append(f"{name} = {text}")
-        return name
-
-    def type(self, scalar: str) -> str:
-        return f"<{self.width} x {scalar}>" if self.width else scalar
-
-    def suffix(self, scalar: str = "f32") -> str:
-        return f"v{self.width}{scalar}" if self.width else scalar
-
-    def constant(self, value: Any, scalar: str = "float") -> str:
-        """The text of a constant at every place."""
-        if scalar == "float":
-            text = float_text(value)
-        else:
-            text = ("true" if value else "false") if scalar == "i1" else str(int(value))
-        return f"<{', '.join([f'{scalar} {text}'] * self.width)}>" if self.width else text
-
-    def op(self, name: str, x: str, y: str, scalar: str = "float") -> str:
-        return self.line(f"{name} {self.type(scalar)} {x}, {y}")
-
-    def call(self, function: str, *args: str, flags: str = "") -> str:
-        """An intrinsic function of floats."""
-        kind, name = self.type("float"), f"@llvm.{function}.{self.suffix()}"
-        self.needs.add(f"declare {kind} {name}({', '.join([kind] * len(args))})")
-        return self.line(f"call {flags}{kind} {name}({', '.join([f'{kind} {a}' for a in args])})")
-
-    def fma(self, x: str, y: str, z: str) -> str:
-        return self.call("fma", x, y, z)
-
-    def polynomial(self, x: str, coefficients: Sequence[float]) -> str:
-        total = self.constant(coefficients[-1])
-        for c in reversed(coefficients[:-1]):
-            total = self.fma(total, x, self.constant(c))
-        return total
-
-    def bits(self, x: str) -> str:
-        return self.line(f"bitcast {self.type('float')} {x} to {self.type('i32')}")
-
-    def of_bits(self, x: str) -> str:
-        return self.line(f"bitcast {self.type('i32')} {x} to {self.type('float')}")
-
-    def compare(self, how: str, x: str, y: str, scalar: str = "float") -> str:
-        what = "fcmp" if scalar == "float" else "icmp"
-        return self.line(f"{what} {how} {self.type(scalar)} {x}, {y}")
-
-    def select(self, flag: str, yes: str, no: str, scalar: str = "float") -> str:
-        kind = self.type(scalar)
-        return self.line(f"select {self.type('i1')} {flag}, {kind} {yes}, {kind} {no}")
-
-    def splat(self, x: str, scalar: str) -> str:
-        """A number at every place of a vector."""
-        kind = self.type(scalar)
-        first = self.line(f"insertelement {kind} poison, {scalar} {x}, i32 0")
-        zeros = f"<{self.width} x i32> zeroinitializer"
-        return self.line(f"shufflevector {kind} {first}, {kind} poison, {zeros}")
-
-    def widened(self, how: str, x: str, old: str, new: str) -> str:
-        return self.line(f"{how} {self.type(old)} {x} to {self.type(new)}")
-
-
-def exp(to: Text, x: str) -> str:
-    """Of ``x = n log(2) + r``: ``2^n`` in two factors, since the result may be infinite."""
-    for bound, how in ((-104.0, "olt"), (104.0, "ogt")):
-        c = to.constant(bound)
-        x = to.select(to.compare(how, x, c), c, x)  # NaN stays
-    rounder = to.constant(_ROUNDER)
-    shifted = to.fma(x, to.constant(1 / math.log(2)), rounder)
-    n = to.line(f"fsub {to.type('float')} {shifted}, {rounder}")
-    r = to.fma(n, to.constant(-_LOG2_HIGH), x)
-    r = to.fma(n, to.constant(-_LOG2_LOW), r)
-    squared = to.op("fmul", r, r)
-    y = to.op("fadd", to.fma(to.polynomial(r, _EXP), squared, r), to.constant(1.0))
-    whole = to.op("sub", to.bits(shifted), to.constant(_ROUNDER_BITS, "i32"), "i32")
-    half = to.op("ashr", whole, to.constant(1, "i32"), "i32")
-    for power in (half, to.op("sub", whole, half, "i32")):
-        biased = to.op("add", power, to.constant(127, "i32"), "i32")
-        y = to.op("fmul", y, to.of_bits(to.op("shl", biased, to.constant(23, "i32"), "i32")))
-    return y
-
-
-def log(to: Text, x: str) -> str:
-    """Of numbers ``m`` times two to the ``e``; ``m`` is between the roots of 1/2 and of 2."""
-    bits = to.bits(x)
-    above = to.op("sub", bits, to.constant(_ROOT_HALF_BITS, "i32"), "i32")
-    e = to.op("ashr", above, to.constant(23, "i32"), "i32")
-    shifted = to.op("shl", e, to.constant(23, "i32"), "i32")
-    f = to.op("fsub", to.of_bits(to.op("sub", bits, shifted, "i32")), to.constant(1.0))
-    n = to.widened("sitofp", e, "i32", "float")
-    squared = to.op("fmul", f, f)
-    rest = to.op("fmul", to.op("fmul", squared, f), to.polynomial(f, _LOG))
-    rest = to.fma(n, to.constant(_LOG2_LOW), rest)
-    rest = to.fma(squared, to.constant(-0.5), rest)
-    y = to.fma(n, to.constant(_LOG2_HIGH), to.op("fadd", f, rest))
-    infinity = to.constant(math.inf)
-    y = to.select(to.compare("oeq", x, infinity), infinity, y)
-    y = to.select(to.compare("ult", x, to.constant(0.0)), to.constant(math.nan), y)
-    small = to.call("fabs", x)
-    is_zero = to.compare("olt", small, to.constant(2.0**-126))
-    return to.select(is_zero, to.constant(-math.inf), y)
-
-
-def logistic(to: Text, x: str) -> str:
-    """The inverse of 1 + exp(-x)."""
-    one = to.constant(1.0)
-    e = exp(to, to.line(f"fneg {to.type('float')} {x}"))
-    return to.op("fdiv", one, to.op("fadd", one, e))
-
-
-def tanh(to: Text, x: str) -> str:
-    """A polynomial near 0, elsewhere of exp(-2 |x|)."""
-    size, one = to.call("fabs", x), to.constant(1.0)
-    squared = to.op("fmul", x, x)
-    near = to.fma(to.op("fmul", x, squared), to.polynomial(squared, _TANH), x)
-    e = exp(to, to.op("fmul", size, to.constant(-2.0)))
-    far = to.op("fdiv", to.op("fsub", one, e), to.op("fadd", one, e))
-    y = to.select(to.compare("olt", size, to.constant(_TANH_BOUND)), near, far)
-    return to.call("copysign", y, x)  # near -0 too, which the sum makes 0
 
 
 def power(to: Text, x: str, y: int) -> str:
@@ -224,6 +54,13 @@ def _negated(to: Text, x: str) -> str:
     return to.line(f"fneg {to.type('float')} {x}")
 
 
+def _sign(to: Text, x: str) -> str:
+    """1 with the sign; zeros and NaN stay."""
+    one = to.call("copysign", to.constant(1.0), x)
+    is_other = to.compare("ueq", x, to.constant(0.0))
+    return to.select(is_other, x, one)
+
+
 def _sqrt(to: Text, x: str) -> str:
     return to.call("sqrt", x)
 
@@ -233,6 +70,13 @@ _UNARY: Mapping[str, Callable[[Text, str], str]] = {
     "log": log,
     "logistic": logistic,
     "tanh": tanh,
+    "expm1": expm1,
+    "log1p": log1p,
+    "sin": sin,
+    "cos": cos,
+    "floor": lambda to, x: to.call("floor", x),
+    "ceil": lambda to, x: to.call("ceil", x),
+    "sign": _sign,
     "neg": _negated,
     "sqrt": _sqrt,
     "rsqrt": lambda to, x: to.op("fdiv", to.constant(1.0), _sqrt(to, x)),
@@ -247,14 +91,16 @@ _FLOAT_OPS = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 _INTEGER_OPS = {"add": "add", "sub": "sub", "mul": "mul"}
 _LOGICAL_OPS = {"and": "and", "or": "or", "xor": "xor"}
 MOST_POWER = 8
-TRANSCENDENTAL = frozenset({"exp", "log", "logistic", "tanh", "sqrt", "rsqrt", "pow"})
+TRANSCENDENTAL = frozenset(
+    {"exp", "expm1", "log", "log1p", "logistic", "tanh", "sin", "cos", "sqrt", "rsqrt", "pow"}
+)
 EXPENSIVE = TRANSCENDENTAL | {"div"}
 
 
 def handles(name: str, params: Mapping[str, Any], dtypes: Sequence[Any], out: Any) -> bool:
     """Whether ``elementwise`` can write a primitive with such parameters, operands and result."""
     kinds = [np.dtype(d).name for d in dtypes]
-    if any([k not in _TYPES for k in (*kinds, np.dtype(out).name)]):
+    if any([k not in TYPES for k in (*kinds, np.dtype(out).name)]):
         return False
     floats = kinds[0] == "float32"
     if name == "integer_pow":
@@ -270,7 +116,7 @@ def handles(name: str, params: Mapping[str, Any], dtypes: Sequence[Any], out: An
         return kinds[0] != "bool"
     if name in ("not", *_LOGICAL_OPS):
         return kinds[0] == "bool"
-    return (floats and name in (*_UNARY, *_FLOAT_OPS, "max", "min")) or (
+    return (floats and name in (*_UNARY, *_FLOAT_OPS, "max", "min", "clamp")) or (
         kinds[0] == "int32" and name in _INTEGER_OPS
     )
 
@@ -282,6 +128,9 @@ def elementwise(
     scalar = type_of(dtypes[0])
     if name in _UNARY:
         return _UNARY[name](to, args[0])
+    if name == "clamp":
+        low, x, high = args
+        return to.call("minimum", to.call("maximum", x, low, flags="nsz "), high, flags="nsz ")
     if name in ("max", "min"):
         return to.call(f"{name}imum", *args, flags="nsz ")
     if name in _COMPARISONS:

@@ -12,8 +12,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, final
 
-from tracebridge.core.kernels.functions import EXPENSIVE, Text, elementwise, float_text, type_of
+from tracebridge.core.kernels.functions import EXPENSIVE, elementwise
 from tracebridge.core.kernels.rows.frame import Node, Place, RowProgram
+from tracebridge.core.kernels.text import Text, float_text, type_of
 
 _CHEAP = 8  # operations and loads that are repeated rather than kept
 _FIRST = {"sum": 0.0, "max": float("-inf"), "min": float("inf")}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import final
 
-from tracebridge.core.kernels.functions import Text
+from tracebridge.core.kernels.text import Text
 
 Carried = Sequence[tuple[str, str]]
 """Types and first values of what a loop hands on from one round to the next."""

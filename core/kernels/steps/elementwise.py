@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, final
 
-from tracebridge.core.kernels.functions import Text, elementwise, type_of
+from tracebridge.core.kernels.functions import elementwise
 from tracebridge.core.kernels.steps.code import Code
 from tracebridge.core.kernels.steps.views import SIZES, View, collapsed, without_ones
+from tracebridge.core.kernels.text import Text, type_of
 
 
 class Node(NamedTuple):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from tracebridge.core.kernels.functions import Text, float_text
 from tracebridge.core.kernels.steps.code import Code
 from tracebridge.core.kernels.steps.elementwise import floor_of_two, load, pieces, store
 from tracebridge.core.kernels.steps.views import View
+from tracebridge.core.kernels.text import Text, float_text
 
 _FIRST = {"sum": 0.0, "max": float("-inf"), "min": float("inf")}
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tracebridge.core.kernels.functions import type_of
+from tracebridge.core.kernels.text import type_of
 
 SIZES = {"i8": 1, "i32": 4, "float": 4}
 """Bytes of an element, by LLVM's type of it in memory."""

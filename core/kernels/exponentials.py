@@ -1,0 +1,125 @@
+"""Exponentials and logarithms as LLVM's text.
+
+Polynomials are fitted to the functions: least squares on Chebyshev points, weights repeated until
+the largest relative error is spread evenly. ``exp`` and ``log`` are within 1.01 ulp, the others
+within 2.5. Infinities, NaN and zeros are those of IEEE 754; subnormal arguments of ``log`` are
+zeros, as everywhere in XLA's programs for the CPU.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tracebridge.core.kernels.text import Text
+
+# exp(r) = 1 + r + r^2 P(r) for |r| <= log(2) / 2; relative error 3e-9.
+_EXP = (0.4999999403953552, 0.1666651964187622, 0.04166840389370918,
+        0.00836889911442995, 0.001381422160193324)  # fmt: skip
+# log(1 + f) = f - f^2 / 2 + f^3 P(f) for sqrt(1/2) <= 1 + f < sqrt(2); relative error 6e-9.
+_LOG = (0.3333333134651184, -0.2500081956386566, 0.20001226663589478, -0.16623356938362122,
+        0.14201758801937103, -0.13160182535648346, 0.12761574983596802,
+        -0.07634492963552475)  # fmt: skip
+# tanh(x) = x + x^3 P(x^2) for |x| <= 5/8; relative error 4e-9.
+_TANH = (-0.3333328068256378, 0.13331441581249237, -0.05373970419168472,
+         0.020639054477214813, -0.005704953335225582)  # fmt: skip
+_TANH_BOUND = 0.625
+# log(2) as a float32 of 16 bits, whose product with an exponent is exact, and the rest.
+_LOG2_HIGH = 0.693145751953125
+_LOG2_LOW = math.log(2) - _LOG2_HIGH
+_ROUNDER = 12582912.0  # 1.5 * 2**23: a sum with it has the nearest integer in its last bits
+_ROUNDER_BITS = 0x4B400000
+_ALL_DIGITS = 18.0  # exp of it is more than 2^24
+_ROOT_HALF_BITS = 0x3F3504F3
+
+
+def exp(to: Text, x: str) -> str:
+    """Of ``x = n log(2) + r``: ``2^n`` in two factors, since the result may be infinite."""
+    for bound, how in ((-104.0, "olt"), (104.0, "ogt")):
+        c = to.constant(bound)
+        x = to.select(to.compare(how, x, c), c, x)  # NaN stays
+    shifted, r = _reduced(to, x)
+    squared = to.op("fmul", r, r)
+    y = to.op("fadd", to.fma(to.polynomial(r, _EXP), squared, r), to.constant(1.0))
+    whole = to.op("sub", to.bits(shifted), to.constant(_ROUNDER_BITS, "i32"), "i32")
+    half = to.op("ashr", whole, to.constant(1, "i32"), "i32")
+    for power in (half, to.op("sub", whole, half, "i32")):
+        biased = to.op("add", power, to.constant(127, "i32"), "i32")
+        y = to.op("fmul", y, to.of_bits(to.op("shl", biased, to.constant(23, "i32"), "i32")))
+    return y
+
+
+def log(to: Text, x: str) -> str:
+    """Of numbers ``m`` times two to the ``e``; ``m`` is between the roots of 1/2 and of 2."""
+    bits = to.bits(x)
+    above = to.op("sub", bits, to.constant(_ROOT_HALF_BITS, "i32"), "i32")
+    e = to.op("ashr", above, to.constant(23, "i32"), "i32")
+    shifted = to.op("shl", e, to.constant(23, "i32"), "i32")
+    f = to.op("fsub", to.of_bits(to.op("sub", bits, shifted, "i32")), to.constant(1.0))
+    n = to.widened("sitofp", e, "i32", "float")
+    squared = to.op("fmul", f, f)
+    rest = to.op("fmul", to.op("fmul", squared, f), to.polynomial(f, _LOG))
+    rest = to.fma(n, to.constant(_LOG2_LOW), rest)
+    rest = to.fma(squared, to.constant(-0.5), rest)
+    y = to.fma(n, to.constant(_LOG2_HIGH), to.op("fadd", f, rest))
+    infinity = to.constant(math.inf)
+    y = to.select(to.compare("oeq", x, infinity), infinity, y)
+    y = to.select(to.compare("ult", x, to.constant(0.0)), to.constant(math.nan), y)
+    small = to.call("fabs", x)
+    is_zero = to.compare("olt", small, to.constant(2.0**-126))
+    return to.select(is_zero, to.constant(-math.inf), y)
+
+
+def logistic(to: Text, x: str) -> str:
+    """The inverse of 1 + exp(-x)."""
+    one = to.constant(1.0)
+    e = exp(to, to.line(f"fneg {to.type('float')} {x}"))
+    return to.op("fdiv", one, to.op("fadd", one, e))
+
+
+def tanh(to: Text, x: str) -> str:
+    """A polynomial near 0, elsewhere of exp(-2 |x|)."""
+    size, one = to.call("fabs", x), to.constant(1.0)
+    squared = to.op("fmul", x, x)
+    near = to.fma(to.op("fmul", x, squared), to.polynomial(squared, _TANH), x)
+    e = exp(to, to.op("fmul", size, to.constant(-2.0)))
+    far = to.op("fdiv", to.op("fsub", one, e), to.op("fadd", one, e))
+    y = to.select(to.compare("olt", size, to.constant(_TANH_BOUND)), near, far)
+    return to.call("copysign", y, x)  # near -0 too, which the sum makes 0
+
+
+def expm1(to: Text, x: str) -> str:
+    """``2^n (1 + r + r^2 P(r)) - 1`` without the 1 that is taken away again."""
+    shifted, r = _reduced(to, x)
+    part = to.fma(to.polynomial(r, _EXP), to.op("fmul", r, r), r)
+    n = to.op("sub", to.bits(shifted), to.constant(_ROUNDER_BITS, "i32"), "i32")
+    biased = to.op("add", n, to.constant(127, "i32"), "i32")
+    scale = to.of_bits(to.op("shl", biased, to.constant(23, "i32"), "i32"))
+    one = to.constant(1.0)
+    y = to.fma(scale, part, to.op("fsub", scale, one))
+    # Where 1 is less than half of the last digit, and beyond, where the scale is no number.
+    y = to.select(to.compare("ogt", x, to.constant(_ALL_DIGITS)), exp(to, x), y)
+    y = to.select(to.compare("olt", x, to.constant(-_ALL_DIGITS)), to.constant(-1.0), y)
+    return to.select(to.compare("oeq", x, to.constant(0.0)), x, y)  # of -0 it is -0
+
+
+def log1p(to: Text, x: str) -> str:
+    """The logarithm of the rounded sum, and what rounding has lost."""
+    one = to.constant(1.0)
+    sum_ = to.op("fadd", one, x)
+    lost = to.op("fsub", x, to.op("fsub", sum_, one))
+    y = to.op("fadd", log(to, sum_), to.op("fdiv", lost, sum_))
+    size = to.call("fabs", x)
+    is_small = to.compare("olt", size, to.constant(2.0**-24))
+    is_end = to.compare("oge", x, to.constant(2.0**26))  # infinity minus itself is NaN
+    y = to.select(is_end, log(to, x), y)
+    y = to.select(to.compare("oeq", sum_, to.constant(0.0)), to.constant(-math.inf), y)
+    return to.select(is_small, x, y)
+
+
+def _reduced(to: Text, x: str) -> tuple[str, str]:
+    """``n`` with the rounder, and ``r``, of ``x = n log(2) + r``."""
+    rounder = to.constant(_ROUNDER)
+    shifted = to.fma(x, to.constant(1 / math.log(2)), rounder)
+    n = to.line(f"fsub {to.type('float')} {shifted}, {rounder}")
+    r = to.fma(n, to.constant(-_LOG2_HIGH), x)
+    return shifted, to.fma(n, to.constant(-_LOG2_LOW), r)

@@ -1,0 +1,100 @@
+"""LLVM's text of values: numbers, and vectors of them."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any, final
+
+import numpy as np
+
+# Numbers of 16 bits are read and written; everything is computed in float32.
+TYPES = {
+    "float32": "float", "bool": "i1", "int32": "i32", "float16": "half", "bfloat16": "i16",
+}  # fmt: skip
+
+
+def float_text(value: Any) -> str:
+    """A float32 as LLVM writes it: the bits of the same float64."""
+    return f"0x{struct.unpack('<Q', struct.pack('<d', float(np.float32(value))))[0]:016X}"
+
+
+def type_of(dtype: Any) -> str:
+    """LLVM's type of a number."""
+    return TYPES[np.dtype(dtype).name]
+
+
+@final
+class Text:
+    """Lines of LLVM's text, whose names are numbered; ``width``: of vectors, 0 for numbers."""
+
+    def __init__(self, names: list[int], width: int) -> None:
+        self.lines: list[str] = []
+        self.width, self._names = width, names
+        self.needs: set[str] = set()
+
+    def name(self) -> str:
+        self._names[0] += 1
+        return f"%v{self._names[0]}"
+
+    def line(self, text: str) -> str:
+        """A line that makes a value; its name."""
+        name = self.name()
+        self.lines.append(f"{name} = {text}")
+        return name
+
+    def type(self, scalar: str) -> str:
+        return f"<{self.width} x {scalar}>" if self.width else scalar
+
+    def suffix(self, scalar: str = "f32") -> str:
+        return f"v{self.width}{scalar}" if self.width else scalar
+
+    def constant(self, value: Any, scalar: str = "float") -> str:
+        """The text of a constant at every place."""
+        if scalar == "float":
+            text = float_text(value)
+        else:
+            text = ("true" if value else "false") if scalar == "i1" else str(int(value))
+        return f"<{', '.join([f'{scalar} {text}'] * self.width)}>" if self.width else text
+
+    def op(self, name: str, x: str, y: str, scalar: str = "float") -> str:
+        return self.line(f"{name} {self.type(scalar)} {x}, {y}")
+
+    def call(self, function: str, *args: str, flags: str = "") -> str:
+        """An intrinsic function of floats."""
+        kind, name = self.type("float"), f"@llvm.{function}.{self.suffix()}"
+        self.needs.add(f"declare {kind} {name}({', '.join([kind] * len(args))})")
+        return self.line(f"call {flags}{kind} {name}({', '.join([f'{kind} {a}' for a in args])})")
+
+    def fma(self, x: str, y: str, z: str) -> str:
+        return self.call("fma", x, y, z)
+
+    def polynomial(self, x: str, coefficients: Sequence[float]) -> str:
+        total = self.constant(coefficients[-1])
+        for c in reversed(coefficients[:-1]):
+            total = self.fma(total, x, self.constant(c))
+        return total
+
+    def bits(self, x: str) -> str:
+        return self.line(f"bitcast {self.type('float')} {x} to {self.type('i32')}")
+
+    def of_bits(self, x: str) -> str:
+        return self.line(f"bitcast {self.type('i32')} {x} to {self.type('float')}")
+
+    def compare(self, how: str, x: str, y: str, scalar: str = "float") -> str:
+        what = "fcmp" if scalar == "float" else "icmp"
+        return self.line(f"{what} {how} {self.type(scalar)} {x}, {y}")
+
+    def select(self, flag: str, yes: str, no: str, scalar: str = "float") -> str:
+        kind = self.type(scalar)
+        return self.line(f"select {self.type('i1')} {flag}, {kind} {yes}, {kind} {no}")
+
+    def splat(self, x: str, scalar: str) -> str:
+        """A number at every place of a vector."""
+        kind = self.type(scalar)
+        first = self.line(f"insertelement {kind} poison, {scalar} {x}, i32 0")
+        zeros = f"<{self.width} x i32> zeroinitializer"
+        return self.line(f"shufflevector {kind} {first}, {kind} poison, {zeros}")
+
+    def widened(self, how: str, x: str, old: str, new: str) -> str:
+        return self.line(f"{how} {self.type(old)} {x} to {self.type(new)}")
