@@ -11,6 +11,7 @@ import tracebridge as tb
 import tracebridge.numpy as tnp
 from tracebridge import lax
 from tracebridge.core._jaxlib.ffi import ROW_KERNEL
+from tracebridge.core.config.scopes import scope
 from tracebridge.core.lowering.rewrites import steps
 from tracebridge.core.rows.machine import is_there
 
@@ -52,3 +53,24 @@ def test_no_kernel_of_a_long_text(most: int, kernels: int, monkeypatch: pytest.M
     c, xs = np.ones((3, 3), np.float32), np.ones((4, 3, 3), np.float32)
     monkeypatch.setattr(steps, "_MOST_LINES", most)
     assert kernels_in(lambda c, xs: lax.scan(step, c, xs)[0], c, xs) == kernels
+
+
+def test_many_loops_are_rewritten_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rewrite for each would take time by the square, and recursion has a limit."""
+    looked: list[Any] = []
+    first = steps.Readings
+    monkeypatch.setattr(steps, "Readings", lambda jaxpr: looked.append(jaxpr) or first(jaxpr))
+
+    def run(c: Any, xs: Any) -> Any:
+        for k in range(12):  # their xs are made within the loops
+            c, ys = lax.scan(lambda c, x: (c * 0.5 + x, c), c, xs * float(k))
+            xs = ys - 1.0
+        return c, xs
+
+    args = np.ones(3, np.float32), np.arange(12, dtype=np.float32).reshape(4, 3)
+    assert kernels_in(run, *args) == 12
+    assert len(looked) == 1
+    with scope("platform_rules", False):
+        plain = tb.jit(lambda c, xs: run(c, xs))(*args)
+    for a, b in zip(tb.jit(run)(*args), plain, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
