@@ -19,6 +19,7 @@ from tracebridge.core.lax.families import Elementwise
 from tracebridge.core.rows.frame import REDUCTIONS, RESHAPES, exponent_of
 from tracebridge.core.rows.functions import handles, is_easy_power
 from tracebridge.core.steps.elementwise import Group, Node
+from tracebridge.core.steps.dots import Dots, are_rows
 from tracebridge.core.steps.products import Product
 from tracebridge.core.steps.reductions import Reduction
 from tracebridge.core.steps.views import View, bytes_of, contiguous, without_ones
@@ -35,7 +36,7 @@ _COLLIDING = 128  # elements: rows that begin so far apart meet in an eighth of 
 _LARGE = 1 << 12  # elements
 _ALIGNED = 64  # bytes, of arrays in memory of the kernel's own
 
-Statement = Group | Product | Reduction
+Statement = Group | Product | Dots | Reduction
 
 
 class NotWritten(Exception):
@@ -461,20 +462,26 @@ class Plan:
                  (*y.strides[:n], y_terms[1], columns[1]), y.dtype)  # fmt: skip
         flat = (*lead, rows[0], columns[0])
         target = copy._replace(shape=flat, strides=tuple(contiguous(flat)))
-        wide = args[1]
-        if columns[0] == 1 and rows[0] > 1:
-            # The transposed product: its columns are what there is more of.
-            order = [*range(n), n + 1, n]
-            x, y, target = y.transposed(order), x.transposed(order), target.transposed(order)
-            wide = args[0]
         where = self.before if fixed else self.step
-        is_fixed = self._fixed[wide]
-        if (y.strides[-1] != 1 and y.shape[-1] > 1) or (is_fixed and _collides(y)):
-            y = self._pack(y, is_fixed)
-        where.append(Product(x, y, target))
+        where.append(self._sums_of_products(x, y, target, args))
         if copy is not out:
             self._write_copy(copy, out, where)
         return out
+
+    def _sums_of_products(self, x: View, y: View, out: View, args: Sequence[int]) -> Statement:
+        order = [*range(len(x.shape) - 2), len(x.shape) - 1, len(x.shape) - 2]
+        wide = args[1]
+        if y.shape[-1] == 1 and x.shape[-2] > 1:
+            # The transposed product: its columns are what there is more of.
+            x, y, out = y.transposed(order), x.transposed(order), out.transposed(order)
+            wide = args[0]
+        is_fixed = self._fixed[wide]
+        matrix = y.transposed(order)
+        if (matrix.shape[-2] == 1 or not is_fixed) and are_rows(x, matrix):
+            return Dots(matrix, x, out)
+        if (y.strides[-1] != 1 and y.shape[-1] > 1) or (is_fixed and _collides(y)):
+            y = self._pack(y, is_fixed)
+        return Product(x, y, out)
 
 
 def _last_readers(body: Jaxpr) -> dict[int, int]:

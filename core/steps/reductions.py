@@ -115,7 +115,7 @@ def _along(
 
         first = to.constant(_FIRST[kind])
         total = _nest(code, sizes[:-1], steps[:-1], add, (to.type("float"), first))
-        totals.append(_to_number(code, kind, total, wide))
+        totals.append(to_number(code, kind, total, wide))
     result, to = totals[0], code.text(0)
     for other in totals[1:]:
         result = _combined(to, kind, result, other)
@@ -128,7 +128,7 @@ def _combined(to: Text, kind: str, x: str, y: str) -> str:
     return to.call(f"{kind}imum", x, y, flags="nsz ")
 
 
-def _to_number(code: Code, kind: str, vector: str, width: int) -> str:
+def to_number(code: Code, kind: str, vector: str, width: int) -> str:
     """The reduction of a vector."""
     if width == 1:
         return code.line(f"extractelement <1 x float> {vector}, i32 0")

@@ -8,6 +8,7 @@ from typing import final
 from tracebridge.core.rows.handler import BEGINNING, SHARED, attribute_at, pointers
 from tracebridge.core.rows.waiting import ENTRY
 from tracebridge.core.steps.code import Code
+from tracebridge.core.steps.dots import Dots, write_dots
 from tracebridge.core.steps.elementwise import Group, write_group
 from tracebridge.core.steps.plan import Plan, Statement
 from tracebridge.core.steps.products import Product, write_product
@@ -92,6 +93,8 @@ class _Writer:
                     write_group(self.code, statement, self.lanes)
             elif isinstance(statement, Product):
                 write_product(self.code, statement, self.lanes)
+            elif isinstance(statement, Dots):
+                write_dots(self.code, statement, self.lanes)
             else:
                 write_reduction(self.code, statement, self.lanes)
 

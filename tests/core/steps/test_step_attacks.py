@@ -74,3 +74,28 @@ def test_many_loops_are_rewritten_at_once(monkeypatch: pytest.MonkeyPatch) -> No
         plain = tb.jit(lambda c, xs: run(c, xs))(*args)
     for a, b in zip(tb.jit(run)(*args), plain, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+@pytest.mark.parametrize("n", [32, 70, 133])
+def test_products_of_rows_that_lie_as_the_vector_does(n: int) -> None:
+    """They are summed up along the rows, where a matrix would have to be transposed."""
+    rng = np.random.default_rng(n)
+
+    def step(c: Any, xs: Any) -> Any:
+        x, y, many = xs
+        sums = lax.dot_general(many, y, (((2,), (1,)), ((0,), (0,))))
+        return c, (x @ c, c @ x.T, c @ c, c @ x[3], sums, x[::2] @ c)
+
+    c = rng.standard_normal(n).astype(np.float32)
+    shapes = [(4, 7, n), (4, 2, n), (4, 2, 5, n)]
+    xs = tuple([rng.standard_normal(s).astype(np.float32) for s in shapes])
+
+    def run(c: Any, xs: Any) -> Any:
+        return lax.scan(step, c, xs)[1]
+
+    assert kernels_in(run, c, xs) == 1
+    found = tb.jit(run)(c, xs)
+    x, y, many = xs
+    wanted = [x @ c, x @ c, [c @ c] * 4, x[:, 3] @ c, np.einsum("sbk,sbik->sbi", y, many)]
+    for a, b in zip(found, [*wanted, x[:, ::2] @ c], strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-4)
