@@ -5,6 +5,7 @@ and each costs as much as a part of the work. A kernel does all steps: matrix pr
 equations and sums are loops in one function, its arrays stay in the nearest cache. Which loops
 become a kernel says ``core/lowering/rewrites/steps.py``; here the body is planned (``plan.py``:
 what is in memory, and where; ``moves.py`` and ``contractions.py``: the equations), written as
-LLVM's text (``elementwise.py``, ``products.py``, ``reductions.py``, ``writer.py``) and called
+LLVM's text (``elementwise.py``, ``products.py``, ``dots.py``, ``reductions.py``, ``writer.py``) and
+called
 (``scan_kernel.py``).
 """

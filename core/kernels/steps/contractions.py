@@ -9,6 +9,7 @@ import numpy as np
 
 from tracebridge.core import lax
 from tracebridge.core.kernels.rows.frame import REDUCTIONS
+from tracebridge.core.kernels.steps.dots import dots_of
 from tracebridge.core.kernels.steps.products import Product
 from tracebridge.core.kernels.steps.reductions import Reduction
 from tracebridge.core.kernels.steps.values import Known, NotWritten
@@ -23,7 +24,7 @@ _PADDING = 16  # elements after each row of a matrix: a line of the cache
 _COLLIDING = 128  # elements: rows that begin so far apart meet in an eighth of the sets
 _LARGE = 1 << 12  # elements
 _FEW_ROWS = 2  # to copy a matrix takes as long as to multiply several of them by it
-_FEWEST_TERMS = 8
+_FEWEST_TERMS = 32
 _PARAMS = frozenset({"dimension_numbers", "precision", "preferred_element_type"})
 
 
@@ -63,9 +64,10 @@ def _product(
         order = [*range(n), n + 1, n]
         x, y, target = y.transposed(order), x.transposed(order), target.transposed(order)
         wide = args[0]
-    if not _multiplies_rows(x, y, plan.fixed[wide]):
-        y = _packed(plan, y, plan.fixed[wide])
-    plan.where(fixed).append(Product(x, y, target))
+    if _multiplies_rows(x, y, plan.fixed[wide]):
+        plan.where(fixed).append(dots_of(x, y, target))
+    else:
+        plan.where(fixed).append(Product(x, _packed(plan, y, plan.fixed[wide]), target))
     return out
 
 

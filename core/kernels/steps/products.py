@@ -1,8 +1,4 @@
-"""Matrix products of a step: blocks of rows and columns, whose sums are in registers.
-
-Where columns lie one after another, a vector is a part of a row of the result. Where terms do, a
-vector is a part of the terms of one element.
-"""
+"""Matrix products of a step: blocks of rows and columns, whose sums are in registers."""
 
 from __future__ import annotations
 
@@ -10,18 +6,15 @@ from collections.abc import Sequence
 from typing import NamedTuple, final
 
 from tracebridge.core.kernels.steps.code import Code
-from tracebridge.core.kernels.steps.elementwise import floor_of_two, pieces
-from tracebridge.core.kernels.steps.reductions import to_number
+from tracebridge.core.kernels.steps.elementwise import pieces
 from tracebridge.core.kernels.steps.views import View
 
 _MOST_ROWS = 8
-_MOST_DOTS = 2  # rows of a matrix that are read at the same time: its rows may meet in the cache
 
 
 class Product(NamedTuple):
-    """``out[..., i, j] = sum over k of x[..., i, k] * y[..., k, j]``.
+    """``out[..., i, j] = sum over k of x[..., i, k] * y[..., k, j]``; j is contiguous.
 
-    Columns j of y and out are contiguous; or terms k of x and y are, where columns of y are not.
     Leading axes are the same ones in all three.
     """
 
@@ -33,16 +26,7 @@ class Product(NamedTuple):
 def write_product(code: Code, product: Product, lanes: int) -> None:
     """The loops of a product."""
     lead = product.out.shape[:-2]
-    has_columns = product.y.strides[-1] == 1 or product.y.shape[-1] == 1
-
-    def one(at: list[str]) -> None:
-        writer = _Writer(code, product, lanes, at)
-        if has_columns:
-            writer.write()
-        else:
-            writer.write_dots()
-
-    code.nest(lead, one)
+    code.nest(lead, lambda at: _Writer(code, product, lanes, at).write())
 
 
 @final
@@ -107,53 +91,6 @@ class _Writer:
                 found = sums[r * len(columns) + c]
                 code.lines.append(f"store {kinds[c]} {found}, ptr {place}, align 4")
         return ()
-
-    def write_dots(self) -> None:
-        """Each element is the sum of a vector of products; some columns at a time."""
-        code, n = self.code, self.n_columns
-        columns = min(_MOST_DOTS, n)
-        whole = n // columns * columns
-
-        def row(i: str, _: Sequence[str]) -> Sequence[str]:
-            code.loop(whole, columns, lambda j, _: self._dots(i, j, columns))
-            if whole < n:
-                self._dots(i, str(whole), n - whole)
-            return ()
-
-        code.loop(self.n_rows, 1, row)
-
-    def _dots(self, i: str, j: str, columns: int) -> Sequence[str]:
-        code, (x, y, out) = self.code, self.views
-        row = self._element(0, [i], [x.strides[-2]])
-        starts = [self._element(1, [j, str(c)], [y.strides[-1]] * 2) for c in range(columns)]
-        width = min(self.lanes, floor_of_two(self.n_terms))
-        whole = self.n_terms // width * width
-        totals = [""] * columns
-        for at, wide, count in [
-            (0, width, whole),
-            *[(whole + k, w, w) for k, w in pieces(self.n_terms - whole, width)],
-        ]:
-            sums = self._sums([row, *starts], at, wide, count)
-            for c, part in enumerate(sums):
-                number = to_number(code, "sum", part, wide)
-                totals[c] = code.text(0).op("fadd", totals[c], number) if totals[c] else number
-        for c, total in enumerate(totals):
-            strides = [out.strides[-2], out.strides[-1], out.strides[-1]]
-            place = self._element(2, [i, j, str(c)], strides)
-            code.lines.append(f"store float {total}, ptr {place}, align 4")
-        return ()
-
-    def _sums(self, starts: Sequence[str], at: int, width: int, count: int) -> Sequence[str]:
-        """Of ``count`` terms from ``at`` on: vectors of products of a row and of columns."""
-        code, to = self.code, self.code.text(width)
-
-        def term(k: str, sums: Sequence[str]) -> Sequence[str]:
-            k = str(int(k) + at) if k.isdecimal() else k
-            first, *others = [self._vector(code.element("float", s, k), 0, width) for s in starts]
-            return [to.fma(first, y, total) for y, total in zip(others, sums, strict=True)]
-
-        kind = to.type("float")
-        return code.loop(count, width, term, [(kind, "zeroinitializer")] * (len(starts) - 1))
 
     def _element(self, which: int, indices: Sequence[str], strides: Sequence[int]) -> str:
         view, start = self.views[which], self.starts[which]

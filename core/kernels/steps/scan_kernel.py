@@ -15,6 +15,7 @@ from tracebridge.core.kernels.call import kernel_call, name_of
 from tracebridge.core.kernels.costs import remember_costs
 from tracebridge.core.kernels.functions import TRANSCENDENTAL
 from tracebridge.core.kernels.machine import machine
+from tracebridge.core.kernels.steps.dots import Dots
 from tracebridge.core.kernels.steps.elementwise import Group
 from tracebridge.core.kernels.steps.plan import Plan
 from tracebridge.core.kernels.steps.products import Product
@@ -73,6 +74,8 @@ def _operations(plan: Plan) -> tuple[int, int]:
             cheap, dear = cheap + (len(kinds) - n_dear) * size, dear + n_dear * size
         elif isinstance(statement, Product):
             cheap += 2 * statement.out.size * statement.x.shape[-1]
+        elif isinstance(statement, Dots):
+            cheap += 2 * statement.matrix.size
         else:
             cheap += statement.x.size
     return cheap, dear

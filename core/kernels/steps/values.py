@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from tracebridge.core.kernels.steps.dots import Dots
 from tracebridge.core.kernels.steps.elementwise import Group
 from tracebridge.core.kernels.steps.products import Product
 from tracebridge.core.kernels.steps.reductions import Reduction
 from tracebridge.core.kernels.steps.views import View, contiguous
 
-Statement = Group | Product | Reduction
+Statement = Group | Product | Dots | Reduction
 
 
 class NotWritten(Exception):

@@ -7,6 +7,7 @@ from typing import final
 
 from tracebridge.core.kernels.interface import BEGINNING, SHARED, attribute_at, pointers
 from tracebridge.core.kernels.steps.code import Code
+from tracebridge.core.kernels.steps.dots import Dots, write_dots
 from tracebridge.core.kernels.steps.elementwise import Group, write_group
 from tracebridge.core.kernels.steps.plan import Plan
 from tracebridge.core.kernels.steps.products import Product, write_product
@@ -93,6 +94,8 @@ class _Writer:
                     write_group(self.code, statement, self.lanes)
             elif isinstance(statement, Product):
                 write_product(self.code, statement, self.lanes)
+            elif isinstance(statement, Dots):
+                write_dots(self.code, statement, self.lanes)
             else:
                 write_reduction(self.code, statement, self.lanes)
 

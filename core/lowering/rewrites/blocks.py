@@ -12,14 +12,15 @@ argument or because others read it later.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, final
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from tracebridge.core import lax
 from tracebridge.core.interpreters.graph import Graph
 from tracebridge.core.ir.debug_info import NO_DEBUG_INFO
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.lax.families import Elementwise
+from tracebridge.core.lowering.rewrites.producers import producers
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Application, Params
@@ -39,30 +40,80 @@ def with_blocks(jaxpr: Jaxpr) -> Jaxpr:
     """``jaxpr`` with loops that make what they alone read."""
     # None stands for the Jaxpr itself, which must not refer to itself.
     if "by_blocks" not in jaxpr.cache:
-        new = None
-        for k, (app, _) in enumerate(jaxpr.equations):
-            loop = app.primitive.by_blocks(app)
-            if loop is not None and _reads_enough(app, loop[0]):
-                first_xs, length, replace = loop
-                plan = Moved(jaxpr, k, first_xs, length)
-                block = _block(plan)
-                if block:
-                    primitive, params = replace(plan.of_steps(block), plan.made, block)
-                    new = plan.program(primitive, params, [*plan.unmade(), *plan.sources])
-                    break
-        # A program may have several such loops.
-        jaxpr.cache["by_blocks"] = None if new is None else with_blocks(new)
+        found = {k: app.primitive.by_blocks(app) for k, (app, _) in enumerate(jaxpr.equations)}
+        large = [k for k, loop in found.items() if loop and _reads_enough(jaxpr, k, loop[0])]
+        loops = _by_blocks(jaxpr, {k: found[k] for k in large}) if large else {}
+        jaxpr.cache["by_blocks"] = with_loops(jaxpr, loops) if loops else None
     return jaxpr.cache["by_blocks"] or jaxpr
 
 
-def _reads_enough(app: Application, first_xs: int) -> bool:
+def _by_blocks(jaxpr: Jaxpr, found: Mapping[int, Any]) -> dict[int, Loop]:
+    """Loops that make what they read, in the place of those that gain by that."""
+    readings, loops = Readings(jaxpr), {}
+    for k, (first_xs, length, replace) in found.items():
+        plan = Moved(readings, k, first_xs, length)
+        block = _block(plan)
+        if block:
+            primitive, params = replace(plan.of_steps(block), plan.made, block)
+            operands = [*plan.unmade(), *plan.sources]
+            loops[k] = Loop(primitive, params, operands, plan.moved)
+    return loops
+
+
+def _reads_enough(jaxpr: Jaxpr, k: int, first_xs: int) -> bool:
     """Whether the slices of a loop could save a megabyte at all."""
-    sizes = [_bytes(a) for a in app.avals[first_xs:] if type(a.size) is int]
+    avals = jaxpr.equations[k][0].avals[first_xs:]
+    sizes = [_bytes(a) for a in avals if type(a.size) is int]
     return sum(sizes) >= _LEAST_GAIN
 
 
 def _bytes(aval: ShapedArray) -> int:
     return aval.size * aval.dtype.itemsize
+
+
+class Loop(NamedTuple):
+    """What stands for a loop, and the equations that are done within it."""
+
+    primitive: Primitive
+    params: Params
+    operands: Sequence[int]
+    moved: Sequence[int]
+
+
+def with_loops(jaxpr: Jaxpr, loops: Mapping[int, Loop]) -> Jaxpr:
+    """The program with other loops in the place of the equations of these numbers."""
+    graph = Graph()
+    numbers = [*graph.inputs(jaxpr.in_avals), *[graph.constant(c) for c in jaxpr.consts]]
+    moved = {k for loop in loops.values() for k in loop.moved}
+    for k, (app, args) in enumerate(jaxpr.equations):
+        if k in moved:
+            numbers.extend([-1] * len(app.outs))
+            continue
+        source, loop = jaxpr.sources[k] if jaxpr.sources else None, loops.get(k)
+        if loop is None:
+            first = graph.add(app, [numbers[v] for v in args], source)
+        else:
+            read = [numbers[v] for v in loop.operands]
+            avals = tuple([graph.avals[n] for n in read])
+            first = graph.add(loop.primitive.application(avals, loop.params), read, source)
+        numbers.extend(range(first, first + len(app.outs)))
+    return graph.program(range(jaxpr.n_in), [numbers[v] for v in jaxpr.outs], jaxpr.debug)
+
+
+@final
+class Readings:
+    """Who makes and reads the variables of a program."""
+
+    def __init__(self, jaxpr: Jaxpr) -> None:
+        self.jaxpr, self.avals = jaxpr, jaxpr.variable_avals()
+        _, self.firsts = producers(jaxpr)
+        """Of each equation: its first result."""
+        equations = jaxpr.equations
+        self.readers: dict[int, set[int]] = {v: {len(equations)} for v in jaxpr.outs}
+        """Of each variable the equations that read it, one after the last if it is a result."""
+        for k, (_, args) in enumerate(equations):
+            for a in args:
+                self.readers.setdefault(a, set()).add(k)
 
 
 @final
@@ -72,18 +123,10 @@ class Moved:
     ``first_xs``: of its operands, the first that is read slice by slice; there are ``length``.
     """
 
-    def __init__(self, jaxpr: Jaxpr, at: int, first_xs: int, length: int) -> None:
-        self.jaxpr, self.at, self.first_xs, self.length = jaxpr, at, first_xs, length
-        self.avals = jaxpr.variable_avals()
-        self.firsts: list[int] = []
-        """Of each equation: its first result."""
-        self.readers: dict[int, set[int]] = {v: {len(jaxpr.equations)} for v in jaxpr.outs}
-        number = jaxpr.n_in + len(jaxpr.consts)
-        for k, (app, args) in enumerate(jaxpr.equations):
-            self.firsts.append(number)
-            number += len(app.outs)
-            for a in args:
-                self.readers.setdefault(a, set()).add(k)
+    def __init__(self, readings: Readings, at: int, first_xs: int, length: int) -> None:
+        self.at, self.first_xs, self.length = at, first_xs, length
+        self.jaxpr = jaxpr = readings.jaxpr
+        self.avals, self.firsts, self.readers = readings.avals, readings.firsts, readings.readers
         self.operands = jaxpr.equations[at][1]
         self.moved = self._moved()
         made = {v for k in self.moved for v in self.results(k)}
@@ -134,23 +177,6 @@ class Moved:
             number_of.update({v: first + i for i, v in enumerate(self.results(k))})
         made_xs = [number_of[self.operands[self.first_xs + i]] for i in self.made]
         return graph.program(inputs, made_xs, NO_DEBUG_INFO)
-
-    def program(self, primitive: Primitive, params: Params, operands: Sequence[int]) -> Jaxpr:
-        """The whole program, where ``primitive`` of ``operands`` stands for loop and equations."""
-        jaxpr, graph = self.jaxpr, Graph()
-        numbers = [*graph.inputs(jaxpr.in_avals), *[graph.constant(c) for c in jaxpr.consts]]
-        moved = set(self.moved)
-        for k, (app, args) in enumerate(jaxpr.equations):
-            if k in moved:
-                numbers.extend([-1] * len(app.outs))
-                continue
-            if k == self.at:
-                first = graph.add_bound(primitive, [numbers[v] for v in operands], params)
-            else:
-                source = jaxpr.sources[k] if jaxpr.sources else None
-                first = graph.add(app, [numbers[a] for a in args], source)
-            numbers.extend(range(first, first + len(app.outs)))
-        return graph.program(range(jaxpr.n_in), [numbers[v] for v in jaxpr.outs], jaxpr.debug)
 
     def unmade(self) -> list[int]:
         """The operands that the moved equations do not make."""

@@ -21,10 +21,12 @@ from tracebridge.core.kernels.steps.plan import Plan
 from tracebridge.core.kernels.steps.scan_kernel import scan_kernel_p
 from tracebridge.core.kernels.steps.values import NotWritten
 from tracebridge.core.kernels.steps.writer import module_text
-from tracebridge.core.lowering.rewrites.blocks import Moved
+from tracebridge.core.lowering.rewrites.blocks import Loop, Moved, Readings, with_loops
 from tracebridge.core.lowering.rewrites.flat import computed_by, flat
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tracebridge.core.ir.application import Application
     from tracebridge.core.ir.jaxpr import Jaxpr
 
@@ -41,15 +43,19 @@ def with_scan_kernels(jaxpr: Jaxpr) -> Jaxpr:
     """``jaxpr`` with kernels for its small loops."""
     # None stands for the Jaxpr itself, which must not refer to itself.
     if "scan kernels" not in jaxpr.cache:
-        new = None
-        for k, (app, _) in enumerate(jaxpr.equations):
-            if app.primitive.runs_steps and _may_have(app) and is_there():
-                new = _with_kernel(jaxpr, k)
-                if new is not None:
-                    break
-        # A program may have several such loops.
-        jaxpr.cache["scan kernels"] = None if new is None else with_scan_kernels(new)
+        found = [
+            k
+            for k, (app, _) in enumerate(jaxpr.equations)
+            if app.primitive.runs_steps and _may_have(app) and is_there()
+        ]
+        jaxpr.cache["scan kernels"] = _with_kernels(jaxpr, found) if found else None
     return jaxpr.cache["scan kernels"] or jaxpr
+
+
+def _with_kernels(jaxpr: Jaxpr, loops: Sequence[int]) -> Jaxpr:
+    """The program with kernels for the loops that are equations of these numbers."""
+    readings = Readings(jaxpr)
+    return with_loops(jaxpr, {k: _kernel(readings, k) for k in loops})
 
 
 def _may_have(app: Application) -> bool:
@@ -84,23 +90,22 @@ def _is_short(plan: Plan) -> bool:
     return module_text(plan, False, machine().lanes).count("\n") <= _MOST_LINES
 
 
-def _with_kernel(jaxpr: Jaxpr, at: int) -> Jaxpr | None:
-    """The program with a kernel for the loop that is equation number ``at``."""
-    params = jaxpr.equations[at][0].params
+def _kernel(readings: Readings, at: int) -> Loop:
+    """The kernel of the loop that is equation number ``at``."""
+    params = readings.jaxpr.equations[at][0].params
     n_consts, n_carry = params["num_consts"], params["num_carry"]
-    moved = Moved(jaxpr, at, n_consts + n_carry, params["length"])
-    numbers = [v for v in moved.sources if not moved.avals[v].ndim]
-    rows = [v for v in moved.sources if moved.avals[v].ndim]
-    body = _with_moved(_flat(params["jaxpr"]), n_consts, n_carry, moved) if moved.moved else None
-    n_all = n_consts + len(numbers)
-    if body is not None and _is_written(body, n_all, n_carry):
-        unmade = moved.unmade()
-        operands = [*unmade[:n_consts], *numbers, *unmade[n_consts:], *rows]
-        params = {**params, "jaxpr": body, "num_consts": n_all}
-        return moved.program(scan_kernel_p, params, operands)
-    moved.moved, moved.made = [], []
-    params = {**params, "jaxpr": _flat(params["jaxpr"])}
-    return moved.program(scan_kernel_p, params, moved.operands)
+    moved = Moved(readings, at, n_consts + n_carry, params["length"])
+    flat_body = _flat(params["jaxpr"])
+    if moved.moved:
+        numbers = [v for v in moved.sources if not moved.avals[v].ndim]
+        rows = [v for v in moved.sources if moved.avals[v].ndim]
+        body, n_all = _with_moved(flat_body, n_consts, n_carry, moved), n_consts + len(numbers)
+        if _is_written(body, n_all, n_carry):
+            unmade = moved.unmade()
+            operands = [*unmade[:n_consts], *numbers, *unmade[n_consts:], *rows]
+            params = {**params, "jaxpr": body, "num_consts": n_all}
+            return Loop(scan_kernel_p, params, operands, moved.moved)
+    return Loop(scan_kernel_p, {**params, "jaxpr": flat_body}, moved.operands, ())
 
 
 def _with_moved(body: Jaxpr, n_consts: int, n_carry: int, moved: Moved) -> Jaxpr:

@@ -11,6 +11,7 @@ import tracebridge as tb
 import tracebridge.numpy as tnp
 from tracebridge import lax
 from tracebridge.core._jaxlib.ffi import KERNEL
+from tracebridge.core.config.scopes import scope
 from tracebridge.core.kernels.machine import is_there
 from tracebridge.core.lowering.rewrites import steps
 
@@ -52,3 +53,49 @@ def test_no_kernel_of_a_long_text(most: int, kernels: int, monkeypatch: pytest.M
     c, xs = np.ones((3, 3), np.float32), np.ones((4, 3, 3), np.float32)
     monkeypatch.setattr(steps, "_MOST_LINES", most)
     assert kernels_in(lambda c, xs: lax.scan(step, c, xs)[0], c, xs) == kernels
+
+
+def test_many_loops_are_rewritten_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rewrite for each would take time by the square, and recursion has a limit."""
+    looked: list[Any] = []
+    first = steps.Readings
+    monkeypatch.setattr(steps, "Readings", lambda jaxpr: looked.append(jaxpr) or first(jaxpr))
+
+    def run(c: Any, xs: Any) -> Any:
+        for k in range(12):  # their xs are made within the loops
+            c, ys = lax.scan(lambda c, x: (c * 0.5 + x, c), c, xs * float(k))
+            xs = ys - 1.0
+        return c, xs
+
+    args = np.ones(3, np.float32), np.arange(12, dtype=np.float32).reshape(4, 3)
+    assert kernels_in(run, *args) == 12
+    assert len(looked) == 1
+    with scope("platform_rules", False):
+        plain = tb.jit(lambda c, xs: run(c, xs))(*args)
+    for a, b in zip(tb.jit(run)(*args), plain, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+@pytest.mark.parametrize("n", [32, 70, 133])
+def test_products_of_rows_that_lie_as_the_vector_does(n: int) -> None:
+    """They are summed up along the rows, where a matrix would have to be transposed."""
+    rng = np.random.default_rng(n)
+
+    def step(c: Any, xs: Any) -> Any:
+        x, y, many = xs
+        sums = lax.dot_general(many, y, (((2,), (1,)), ((0,), (0,))))
+        return c, (x @ c, c @ x.T, c @ c, c @ x[3], sums, x[::2] @ c)
+
+    c = rng.standard_normal(n).astype(np.float32)
+    shapes = [(4, 7, n), (4, 2, n), (4, 2, 5, n)]
+    xs = tuple([rng.standard_normal(s).astype(np.float32) for s in shapes])
+
+    def run(c: Any, xs: Any) -> Any:
+        return lax.scan(step, c, xs)[1]
+
+    assert kernels_in(run, c, xs) == 1
+    found = tb.jit(run)(c, xs)
+    x, y, many = xs
+    wanted = [x @ c, x @ c, [c @ c] * 4, x[:, 3] @ c, np.einsum("sbk,sbik->sbi", y, many)]
+    for a, b in zip(found, [*wanted, x[:, ::2] @ c], strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-4)
