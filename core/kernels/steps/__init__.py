@@ -6,6 +6,5 @@ equations and sums are loops in one function, its arrays stay in the nearest cac
 become a kernel says ``core/lowering/rewrites/steps.py``; here the body is planned (``plan.py``:
 what is in memory, and where; ``moves.py`` and ``contractions.py``: the equations), written as
 LLVM's text (``elementwise.py``, ``products.py``, ``dots.py``, ``reductions.py``, ``writer.py``) and
-called
-(``scan_kernel.py``).
+called (``scan_kernel.py``).
 """

@@ -69,7 +69,8 @@ class Plan:
         self._slots: dict[int, View] = {}
         """Variables -> where they should be written."""
         self._last = _last_readers(body)
-        self._needed: set[int] = set()
+        self._now = 0
+        """The variables that are there: what later equations do not read is not needed."""
         _check(body)
         self._begin()
         for app, args in body.equations:
@@ -106,7 +107,7 @@ class Plan:
     def _end(self) -> None:
         """Write the slices of ys, then the carries: what is read of the old ones is read first."""
         body, n = self.body, self.n_carry
-        self._needed = set(body.outs)
+        self._now = len(self.values)
         for k, v in enumerate(body.outs[n:]):
             slot = self._slice_of_ys(k)
             if self.memory(v) != slot:
@@ -229,15 +230,18 @@ class Plan:
 
     def _store_all(self, group: Group) -> None:
         for variable, value in enumerate(self.values):
-            if isinstance(value, Open) and value.group is group and variable in self._needed:
+            if isinstance(value, Open) and value.group is group and self._is_needed(variable):
                 self.values[variable] = self._place(variable, value)
+
+    def _is_needed(self, variable: int) -> bool:
+        return self._last.get(variable, -1) >= self._now
 
     # equations
 
     def _add(self, app: Application, args: Sequence[int]) -> None:
         first = len(self.values)
         fixed = all([self.fixed[a] for a in args])
-        self._needed = {v for v, when in self._last.items() if when >= first}
+        self._now = first
         if fixed:  # it is not a slice of ys, but the same in all of them
             for v in range(first, first + len(app.outs)):
                 self._slots.pop(v, None)

@@ -6,7 +6,7 @@ Lowering writes its text; LLVM compiles it when XLA compiles the program that ca
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from tracebridge.core.ir.aval import batched_aval
 from tracebridge.core.ir.cost import Cost
@@ -19,6 +19,7 @@ from tracebridge.core.kernels.steps.dots import Dots
 from tracebridge.core.kernels.steps.elementwise import Group
 from tracebridge.core.kernels.steps.plan import Plan
 from tracebridge.core.kernels.steps.products import Product
+from tracebridge.core.kernels.steps.values import NotWritten
 from tracebridge.core.kernels.steps.writer import module_text
 
 if TYPE_CHECKING:
@@ -43,24 +44,38 @@ class ScanKernel(Primitive):
         return [*outs[:n_carry], *ys]
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
-        name = _target(params)
+        kernel = written(params)
+        assert kernel is not None  # as when the rewrite has looked
+        name = name_of(kernel.text)
+        remember_costs(name, *kernel.operations)
         return kernel_call(ctx, operands, name, {"steps": (params["length"], 1)})
 
 
 scan_kernel_p = ScanKernel()
 
 
-def _target(params: Any) -> str:
-    """The name by which XLA calls the kernel."""
+class Written(NamedTuple):
+    """A kernel: its text, operations of a step, bytes of memory of its own."""
+
+    text: str
+    operations: tuple[int, int]
+    scratch: int
+
+
+def written(params: Any) -> Written | None:
+    """The kernel of a loop, whose body has no calls; None if it cannot have one."""
     body, reverse = params["jaxpr"], params["reverse"]
-    key = ("scan kernel", params["num_consts"], params["num_carry"], reverse)
-    name = body.cache.get(key)
-    if name is None:
-        plan = Plan(body, params["num_consts"], params["num_carry"])
-        name = name_of(module_text(plan, reverse, machine().lanes))
-        remember_costs(name, *_operations(plan))
-        body.cache[key] = name
-    return name
+    n_consts, n_carry = params["num_consts"], params["num_carry"]
+    key = "kernel", n_consts, n_carry, reverse
+    if key not in body.cache:
+        try:
+            plan = Plan(body, n_consts, n_carry)
+        except NotWritten:
+            body.cache[key] = None
+        else:
+            text = module_text(plan, reverse, machine().lanes)
+            body.cache[key] = Written(text, _operations(plan), plan.scratch)
+    return body.cache[key]
 
 
 def _operations(plan: Plan) -> tuple[int, int]:

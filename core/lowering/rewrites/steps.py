@@ -16,24 +16,20 @@ from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import element_aval
 from tracebridge.core.ir.jaxpr import eval_jaxpr
 from tracebridge.core.ir.trace import current_trace
-from tracebridge.core.kernels.machine import is_there, machine
-from tracebridge.core.kernels.steps.plan import Plan
-from tracebridge.core.kernels.steps.scan_kernel import scan_kernel_p
-from tracebridge.core.kernels.steps.values import NotWritten
-from tracebridge.core.kernels.steps.writer import module_text
+from tracebridge.core.kernels.machine import is_there
+from tracebridge.core.kernels.steps.scan_kernel import scan_kernel_p, written
 from tracebridge.core.lowering.rewrites.blocks import Loop, Moved, Readings, with_loops
 from tracebridge.core.lowering.rewrites.flat import computed_by, flat
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tracebridge.core.ir.application import Application
+    from tracebridge.core.ir.application import Application, Params
     from tracebridge.core.ir.jaxpr import Jaxpr
 
 _FEWEST_STEPS = 4
 _MOST_EQUATIONS = 400
 _MOST_SCRATCH = 1 << 20  # bytes
-_SURELY_SHORT = 32  # equations: their text is not counted
 _MOST_LINES = 8192  # of the text: LLVM takes two seconds, XLA a fifth of that
 _MOST_MULTIPLIED = 1 << 19  # products of numbers in one matrix product: XLA has more threads
 _MOST_ELEMENTS = 1 << 15  # of an array
@@ -43,54 +39,36 @@ def with_scan_kernels(jaxpr: Jaxpr) -> Jaxpr:
     """``jaxpr`` with kernels for its small loops."""
     # None stands for the Jaxpr itself, which must not refer to itself.
     if "scan kernels" not in jaxpr.cache:
-        found = [
-            k
-            for k, (app, _) in enumerate(jaxpr.equations)
-            if app.primitive.runs_steps and _may_have(app) and is_there()
-        ]
-        jaxpr.cache["scan kernels"] = _with_kernels(jaxpr, found) if found else None
+        loops = [k for k, (app, _) in enumerate(jaxpr.equations) if _may_have(app)]
+        jaxpr.cache["scan kernels"] = _with_kernels(jaxpr, loops) if loops and is_there() else None
     return jaxpr.cache["scan kernels"] or jaxpr
 
 
-def _with_kernels(jaxpr: Jaxpr, loops: Sequence[int]) -> Jaxpr:
-    """The program with kernels for the loops that are equations of these numbers."""
+def _with_kernels(jaxpr: Jaxpr, loops: Sequence[int]) -> Jaxpr | None:
+    """The program with kernels for loops of these numbers, if any of them can have one."""
     readings = Readings(jaxpr)
-    return with_loops(jaxpr, {k: _kernel(readings, k) for k in loops})
+    kernels = {k: kernel for k in loops if (kernel := _kernel(readings, k)) is not None}
+    return with_loops(jaxpr, kernels) if kernels else None
 
 
 def _may_have(app: Application) -> bool:
-    """Whether the body of a loop can be a kernel at all. It is looked at once."""
-    length, body = app.params["length"], app.params["jaxpr"]
-    if type(length) is not int or length < _FEWEST_STEPS or app.effects:
+    """Whether an equation is a loop that is small enough."""
+    if not app.primitive.runs_steps or app.effects:
         return False
-    key = "may be a kernel", app.params["num_consts"], app.params["num_carry"]
-    if key not in body.cache:
-        body.cache[key] = _is_written(_flat(body), *key[1:])
-    return body.cache[key]
+    length, body = app.params["length"], app.params["jaxpr"]
+    if type(length) is not int or length < _FEWEST_STEPS:
+        return False
+    if "is small" not in body.cache:
+        body.cache["is small"] = _is_small(_flat(body))
+    return body.cache["is small"]
 
 
 def _flat(body: Jaxpr) -> Jaxpr:
+    """A body without calls."""
     return flat(inline_calls(body), computed_by)
 
 
-def _is_written(body: Jaxpr, n_consts: int, n_carry: int) -> bool:
-    if len(body.equations) > _MOST_EQUATIONS or not _is_small(body):
-        return False
-    try:
-        plan = Plan(body, n_consts, n_carry)
-    except NotWritten:
-        return False
-    return plan.scratch <= _MOST_SCRATCH and _is_short(plan)
-
-
-def _is_short(plan: Plan) -> bool:
-    """Whether LLVM compiles a kernel in about the time that XLA takes for the loop."""
-    if len(plan.body.equations) <= _SURELY_SHORT:
-        return True
-    return module_text(plan, False, machine().lanes).count("\n") <= _MOST_LINES
-
-
-def _kernel(readings: Readings, at: int) -> Loop:
+def _kernel(readings: Readings, at: int) -> Loop | None:
     """The kernel of the loop that is equation number ``at``."""
     params = readings.jaxpr.equations[at][0].params
     n_consts, n_carry = params["num_consts"], params["num_carry"]
@@ -99,13 +77,22 @@ def _kernel(readings: Readings, at: int) -> Loop:
     if moved.moved:
         numbers = [v for v in moved.sources if not moved.avals[v].ndim]
         rows = [v for v in moved.sources if moved.avals[v].ndim]
-        body, n_all = _with_moved(flat_body, n_consts, n_carry, moved), n_consts + len(numbers)
-        if _is_written(body, n_all, n_carry):
+        body = _with_moved(flat_body, n_consts, n_carry, moved)
+        more = {**params, "jaxpr": body, "num_consts": n_consts + len(numbers)}
+        if _is_written(more):
             unmade = moved.unmade()
             operands = [*unmade[:n_consts], *numbers, *unmade[n_consts:], *rows]
-            params = {**params, "jaxpr": body, "num_consts": n_all}
-            return Loop(scan_kernel_p, params, operands, moved.moved)
-    return Loop(scan_kernel_p, {**params, "jaxpr": flat_body}, moved.operands, ())
+            return Loop(scan_kernel_p, more, operands, moved.moved)
+    params = {**params, "jaxpr": flat_body}
+    return Loop(scan_kernel_p, params, moved.operands, ()) if _is_written(params) else None
+
+
+def _is_written(params: Params) -> bool:
+    """Whether a loop has a kernel that LLVM compiles in about the time that XLA would take."""
+    kernel = written(params) if _is_small(params["jaxpr"]) else None
+    if kernel is None or kernel.scratch > _MOST_SCRATCH:
+        return False
+    return kernel.text.count("\n") <= _MOST_LINES
 
 
 def _with_moved(body: Jaxpr, n_consts: int, n_carry: int, moved: Moved) -> Jaxpr:
@@ -140,6 +127,8 @@ def _with_moved(body: Jaxpr, n_consts: int, n_carry: int, moved: Moved) -> Jaxpr
 
 def _is_small(body: Jaxpr) -> bool:
     """Whether one thread does the work of a step as soon as XLA would have shared it out."""
+    if len(body.equations) > _MOST_EQUATIONS:
+        return False
     for app, _ in body.equations:
         sizes = [a.size for a in (*app.avals, *app.outs)]
         if any([type(size) is not int or size > _MOST_ELEMENTS for size in sizes]):
