@@ -20,15 +20,25 @@ _CALL = re.compile(
 _ARRAY = re.compile(r"(f32|s32|pred|f16|bf16)\[([\d,]*)\]")
 _SIZES = {"f32": 4, "s32": 4, "pred": 1, "f16": 2, "bf16": 2}
 _counts: dict[str, tuple[int, int]] = {}
-"""By name: how many operations a row takes, cheap ones, and exponentials and their like."""
+"""By name: how many operations a row or step takes, cheap ones, and exponentials and their like."""
 
 
 def remember_costs(name: str, program: RowProgram) -> None:
-    """Count the operations of a kernel."""
+    """Count the operations of a kernel over rows."""
     made = [n for n in program.nodes if n.kind not in ("load", "number", "index")]
     along = [n.along or n.kind == "reduce" for n in made]
-    dear = sum([a for n, a in zip(made, along, strict=True) if n.kind in EXPENSIVE - {"div"}])
-    _counts[name] = (sum(along) - dear) * program.length, dear * program.length
+    dear = sum([a for n, a in zip(made, along, strict=True) if is_dear(n.kind)])
+    remember(name, (sum(along) - dear) * program.length, dear * program.length)
+
+
+def is_dear(kind: str) -> bool:
+    """Whether an equation is an exponential or the like."""
+    return kind in EXPENSIVE - {"div"}
+
+
+def remember(name: str, cheap: int, dear: int) -> None:
+    """How many operations the kernel ``name`` takes in each row or step."""
+    _counts[name] = cheap, dear
 
 
 def with_kernels(costs: dict[str, float], text: str) -> dict[str, float]:

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, final
 from tracebridge.core.ir.aval import batched_aval
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
+from tracebridge.core.rows.costs import remember
 from tracebridge.core.rows.machine import machine
 from tracebridge.core.rows.row_kernel import kernel_call, name_of
+from tracebridge.core.steps.costs import operations
 from tracebridge.core.steps.plan import Plan
 from tracebridge.core.steps.writer import module_text
 
@@ -52,5 +54,6 @@ def _target(params: Any) -> str:
     if name is None:
         plan = Plan(body, params["num_consts"], params["num_carry"])
         name = name_of(module_text(plan, reverse, machine().lanes))
+        remember(name, *operations(plan))
         body.cache[key] = name
     return name
