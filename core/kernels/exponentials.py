@@ -81,10 +81,23 @@ def tanh(to: Text, x: str) -> str:
     size, one = to.call("fabs", x), to.constant(1.0)
     squared = to.op("fmul", x, x)
     near = to.fma(to.op("fmul", x, squared), to.polynomial(squared, _TANH), x)
-    e = exp(to, to.op("fmul", size, to.constant(-2.0)))
+    e = _small_exp(to, to.op("fmul", size, to.constant(-2.0)))
     far = to.op("fdiv", to.op("fsub", one, e), to.op("fadd", one, e))
     y = to.select(to.compare("olt", size, to.constant(_TANH_BOUND)), near, far)
     return to.call("copysign", y, x)  # near -0 too, which the sum makes 0
+
+
+def _small_exp(to: Text, x: str) -> str:
+    """Of numbers below 0, to be added to 1: the power of two is one factor, and not subnormal."""
+    least, rounder = to.constant(-20.0), to.constant(_ROUNDER)
+    x = to.select(to.compare("olt", x, least), least, x)  # NaN stays
+    shifted = to.fma(x, to.constant(1 / math.log(2)), rounder)
+    n = to.line(f"fsub {to.type('float')} {shifted}, {rounder}")
+    r = to.fma(n, to.constant(-math.log(2)), x)
+    squared = to.op("fmul", r, r)
+    y = to.op("fadd", to.fma(to.polynomial(r, _EXP), squared, r), to.constant(1.0))
+    power = to.op("shl", to.bits(shifted), to.constant(23, "i32"), "i32")
+    return to.op("fmul", y, to.of_bits(to.op("add", power, to.constant(127 << 23, "i32"), "i32")))
 
 
 def expm1(to: Text, x: str) -> str:

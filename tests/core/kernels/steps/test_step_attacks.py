@@ -99,3 +99,16 @@ def test_products_of_rows_that_lie_as_the_vector_does(n: int) -> None:
     wanted = [x @ c, x @ c, [c @ c] * 4, x[:, 3] @ c, np.einsum("sbk,sbik->sbi", y, many)]
     for a, b in zip(found, [*wanted, x[:, ::2] @ c], strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-4)
+
+
+def test_costs() -> None:
+    """XLA knows nothing of what kernels do."""
+
+    def run(c: Any, w: Any, xs: Any) -> Any:
+        return lax.scan(lambda c, x: (tnp.tanh(c @ w + x), None), c, xs)[0]
+
+    args = [np.ones(s, np.float32) for s in ((3, 8), (8, 8), (6, 3, 8))]
+    costs = tb.jit(run).lower(*args).compile().cost_analysis()
+    assert costs["flops"] == 6 * (2 * 3 * 8 * 8 + 3 * 8)
+    assert costs["transcendentals"] == 6 * 3 * 8
+    assert costs["bytes accessed"] == 4 * (2 * 3 * 8 + 8 * 8 + 6 * 3 * 8)
