@@ -195,8 +195,8 @@ class NamedSharding(Sharding):
         return self.update(memory_kind=kind)
 
     def __repr__(self) -> str:
-        kind = "" if self._memory_kind is None else f", memory_kind={self._memory_kind!r}"
-        return f"NamedSharding(mesh={self.mesh!r}, spec={self.spec!r}{kind})"
+        kind = "" if self.memory_kind is None else f", memory_kind={self.memory_kind}"
+        return f"NamedSharding(mesh={self.mesh}, spec={self.spec}{kind})"
 
 
 def _check(mesh: object, spec: object) -> None:
