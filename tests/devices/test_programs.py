@@ -27,7 +27,7 @@ ELSEWHERE = {
         "chosen closed_call composed custom_lin geqrf guarded remat_opt row_kernel scan_by_blocks"
     ),
     "targets are those of a user: tests/bridge/test_ffi.py": "ffi_call",
-    "no code of their own": "dce_sink device_put key_use",
+    "no code of their own": "dce_sink device_put key_use xla_metadata_value",
     "a size that is known when the program runs: tests/core/symbolic": "dimension_size",
     "calls a function that somebody registered for one platform": "ffi_call",
     "no function binds it: tests/core/windows": "select_and_scatter",
