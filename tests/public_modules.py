@@ -28,6 +28,7 @@ PUBLIC_FILES = frozenset(
         "experimental/layout.py",
         "experimental/mesh_utils.py",
         "experimental/multihost_utils.py",
+        "experimental/rnn.py",
         "experimental/serialize_executable.py",
         "experimental/shard_alike.py",
         "experimental/shard_map.py",
