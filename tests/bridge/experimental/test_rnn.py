@@ -17,7 +17,8 @@ def problem(layers: int, bidirectional: bool):
     n = layers * (1 + bidirectional)
     x = rng.normal(size=(BATCH, STEPS, INPUTS)).astype(np.float32)
     h, c = rng.normal(size=(2, n, BATCH, HIDDEN)).astype(np.float32)
-    weights = rnn.init_lstm_weight(tb.random.key(1), INPUTS, HIDDEN, layers, bidirectional)
+    size = rnn.get_num_params_in_lstm(INPUTS, HIDDEN, layers, bidirectional)
+    weights = rng.uniform(-1, 1, size).astype(np.float32)
     return x, h, c, weights
 
 
@@ -41,10 +42,14 @@ def test_values(layers: int, bidirectional: bool) -> None:
     """Each sequence ends where it ends, also when it is read backwards."""
     x, h_0, c_0, weights = problem(layers, bidirectional)
     options = (INPUTS, HIDDEN, layers, 0.0, bidirectional)
-    parts = rnn.unpack_lstm_weights(weights, INPUTS, HIDDEN, layers, bidirectional)
-    fun = tb.jit(lambda *arrays: rnn.lstm(*arrays, LENGTHS, *options))
 
-    y, h, c = fun(x, h_0, c_0, weights)
+    @tb.jit
+    def fun(x, h_0, c_0, weights):
+        parts = rnn.unpack_lstm_weights(weights, INPUTS, HIDDEN, layers, bidirectional)
+        by_parts = rnn.lstm_ref(x, h_0, c_0, *parts, LENGTHS, *options)
+        return parts, by_parts, rnn.lstm(x, h_0, c_0, weights, LENGTHS, *options)
+
+    parts, by_parts, (y, h, c) = fun(x, h_0, c_0, weights)
 
     directions = 1 + bidirectional
     for b, length in enumerate(LENGTHS):
@@ -61,7 +66,6 @@ def test_values(layers: int, bidirectional: bool) -> None:
             rows = np.concatenate(out, axis=-1)
         assert_allclose(y[b, :length], rows, rtol=1e-4, atol=1e-5)
         assert not np.any(y[b, length:])
-    by_parts = rnn.lstm_ref(x, h_0, c_0, *parts, LENGTHS, *options)
     assert_allclose(by_parts[0], y, rtol=1e-5, atol=1e-6)
 
 
@@ -77,9 +81,13 @@ def test_gradients_and_gates() -> None:
         atol=2e-2,
         rtol=2e-2,
     )
-    swapped = rnn.swap_lstm_gates(weights, INPUTS, HIDDEN, 1, False)
-    assert not np.array_equal(weights, swapped)
-    assert np.array_equal(weights, rnn.swap_lstm_gates(swapped, INPUTS, HIDDEN, 1, False))
+    swap = tb.jit(lambda w: rnn.swap_lstm_gates(w, INPUTS, HIDDEN, 1, False))
+    assert not np.array_equal(weights, swap(weights))
+    assert np.array_equal(weights, swap(swap(weights)))
+    drawn = tb.jit(rnn.init_lstm_weight, static_argnums=(1, 2, 3, 4))(
+        tb.random.key(1), 2, 4, 1, True
+    )
+    assert 0.4 < np.max(np.abs(drawn)) <= 0.5
 
 
 def test_wrong_arguments() -> None:
