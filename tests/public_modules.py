@@ -18,6 +18,7 @@ PUBLIC_FILES = frozenset(
     {
         "example_libraries/optimizers.py",
         "example_libraries/stax.py",
+        "experimental/buffer_callback.py",
         "experimental/checkify.py",
         "experimental/compute_on.py",
         "experimental/ode.py",

@@ -30,6 +30,7 @@ ELSEWHERE = {
     "no code of their own": "dce_sink device_put key_use xla_metadata_value",
     "a size that is known when the program runs: tests/core/symbolic": "dimension_size",
     "calls a function that somebody registered for one platform": "ffi_call",
+    "takes memory of this process: tests/bridge/experimental": "buffer_callback",
     "no function binds it: tests/core/windows": "select_and_scatter",
     "functions of other libraries: tests/integration/torch/test_call_torch.py": (
         "foreign_call foreign_tangent"
