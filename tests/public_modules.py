@@ -33,6 +33,7 @@ PUBLIC_FILES = frozenset(
         "experimental/serialize_executable.py",
         "experimental/shard_alike.py",
         "experimental/shard_map.py",
+        "experimental/topologies.py",
         "experimental/xla_metadata.py",
         "extend/backend.py",
         "extend/core/primitives.py",
