@@ -3,7 +3,7 @@
 import pytest
 
 import tracebridge as tb
-from tracebridge.errors import PluginLoadError
+from tracebridge.core._jaxlib.plugins import PluginLoadError
 from tracebridge.experimental import topologies
 
 
