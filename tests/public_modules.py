@@ -24,6 +24,7 @@ PUBLIC_FILES = frozenset(
         "experimental/ode.py",
         "experimental/random.py",
         "experimental/custom_dce.py",
+        "experimental/custom_partitioning.py",
         "experimental/jet.py",
         "experimental/compilation_cache/compilation_cache.py",
         "experimental/layout.py",

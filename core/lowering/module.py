@@ -103,6 +103,7 @@ def lower_module(
     axis_env: tuple[tuple[Any, int], ...] = (),
     n_replicas: int = 1,
     mesh: Mesh | None = None,
+    manual: bool = False,
     located: bool = False,
     result_names: Sequence[str] = (),
 ) -> LoweredModule:
@@ -113,8 +114,8 @@ def lower_module(
     of the one that it runs on. With symbolic dimensions all
     inputs stay, and ``names`` are what messages about their sizes call them. ``axis_env`` are named
     axes, outermost first, whose elements are replicas of the program. ``mesh`` is what XLA is
-    to split the program over. With ``located`` operations and arguments have locations,
-    and results the attributes ``result_names``.
+    to split the program over; ``manual``: it is split already. With ``located`` operations and
+    arguments have locations, and results the attributes ``result_names``.
     """
     if wants_dce(jaxpr):
         jaxpr, _ = dce_jaxpr(jaxpr, (True,) * len(jaxpr.outs), keep_in=True)
@@ -131,7 +132,9 @@ def lower_module(
         module.operation.attributes["mhlo.num_partitions"] = i32(1)
         ctx = LoweringContext(module, platform)
         ctx.axis_env, ctx.n_replicas, ctx.mesh = axis_env, n_replicas, mesh
-        if mesh is not None:
+        if mesh is not None and manual:
+            ctx.manual, ctx.n_replicas = mesh.axis_names, mesh.size
+        elif mesh is not None:
             define_mesh(module, mesh)
         if located:
             ctx.locations = Locations(name, jaxpr.debug.arg_names, result_names)

@@ -144,11 +144,12 @@ class NamedSharding(Sharding):
         """The jaxlib sharding of arrays with ``ndim`` axes."""
         found = self._backend.get(ndim)
         if found is None:
-            made = gspmd_sharding(self.device_tuple, self._hlo(ndim), self._memory_kind)
+            made = gspmd_sharding(self.device_tuple, self.hlo(ndim), self._memory_kind)
             found = self._backend.setdefault(ndim, made)
         return found
 
-    def _hlo(self, ndim: int) -> Any:
+    def hlo(self, ndim: int) -> Any:
+        """How XLA says it, for an array of ``ndim`` axes."""
         parts = self.parts_of(ndim)
         if count_parts(parts) == 1:
             return HloSharding.replicate()

@@ -20,7 +20,7 @@ ELSEWHERE = {
     "collectives take several devices: tests/core/collectives": (
         "all_gather all_to_all axis_index mark_shared pcast pmap pmax pmin ppermute psum "
         "psum_shared reduce_scatter shard_alike shard_map sharding_constraint inspect_sharding "
-        "unsplit"
+        "custom_partitioning unsplit"
     ),
     "nothing of them is left when a program is lowered": "check stage unchosen",
     "parts of derived programs and of lowerings": (
