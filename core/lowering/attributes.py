@@ -1,7 +1,7 @@
-"""Frontend attributes: what operations tell XLA about themselves.
+"""What is written beside operations: where they come from, and what they tell XLA.
 
-They come from scopes (`name_stack.AttributeScope`): each operation that an equation in one becomes
-has the attributes of the scopes around it.
+Frontend attributes come from scopes (`name_stack.AttributeScope`): each operation that an equation
+in one becomes has the attributes of the scopes around it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from tracebridge.core._jaxlib import mlir
-from tracebridge.core.ir.name_stack import attributes_of, in_use
+from tracebridge.core.ir.name_stack import attributes_of, in_use, scopes_of
+from tracebridge.core.lowering.locations import name_in_path
 from tracebridge.core.mlir.frontend import attach
 
 if TYPE_CHECKING:
@@ -32,8 +33,36 @@ def has_attributes(jaxpr: Jaxpr) -> bool:
     )
 
 
+def blocks_around(
+    ctx: LoweringContext, jaxpr: Jaxpr
+) -> list[contextlib.AbstractContextManager[None]] | None:
+    """A block for each equation, in which its operations are emitted; None if none needs one."""
+    sources: Any = jaxpr.sources
+    if ctx.locations is not None and sources is not None:
+        pairs = zip(jaxpr.equations, sources, strict=True)
+        return [_located(ctx, source, name_in_path(app)) for (app, _), source in pairs]
+    scopes = scopes_of(jaxpr)
+    if scopes is None:
+        return None
+    return [_named(ctx, scope, s) for scope, s in zip(scopes, sources, strict=True)]
+
+
 @contextlib.contextmanager
-def attributed(ctx: LoweringContext, source: object) -> Iterator[None]:
+def _located(ctx: LoweringContext, source: object, name: str) -> Iterator[None]:
+    located: Any = ctx.locations
+    with located.of(source, name), located.body_of(source, name), _attributed(ctx, source):
+        yield
+
+
+@contextlib.contextmanager
+def _named(ctx: LoweringContext, scope: str | None, source: object) -> Iterator[None]:
+    place: Any = contextlib.nullcontext() if scope is None else mlir.ir.Location.name(scope)
+    with place, _attributed(ctx, source):
+        yield
+
+
+@contextlib.contextmanager
+def _attributed(ctx: LoweringContext, source: object) -> Iterator[None]:
     """While the equation of ``source`` is emitted: its operations have the attributes of it."""
     scopes = attributes_of(source)
     if not scopes:

@@ -18,12 +18,11 @@ from tracebridge.core.ir.aval import ShapedArray, stored
 from tracebridge.core.ir.eager_slot import EAGER
 from tracebridge.core.ir.effects import Effect, Effects, no_effects, ordered_effects
 from tracebridge.core.ir.jaxpr import Jaxpr
-from tracebridge.core.ir.name_stack import scopes_of
 from tracebridge.core.ir.values import Literal
-from tracebridge.core.lowering.attributes import attributed, has_attributes
+from tracebridge.core.lowering.attributes import blocks_around, has_attributes
 from tracebridge.core.lowering.blocks import on_blocks
 from tracebridge.core.lowering.functions import emit_function, forget_copies, shared_function
-from tracebridge.core.lowering.locations import Locations, name_in_path
+from tracebridge.core.lowering.locations import Locations
 from tracebridge.core.lowering.recipes import recipe_of
 from tracebridge.core.lowering.tokens import case, put, take, token_type
 from tracebridge.core.mlir.builders import Builder
@@ -190,20 +189,12 @@ class LoweringContext(Builder):
         env: list[Any] = [*operands]
         for const in jaxpr.consts:
             env.append(const if type(const) is Literal else self._array_constant(const))
-        located = self.locations
-        if located is not None and jaxpr.sources is not None:
-            for equation, source in zip(jaxpr.equations, jaxpr.sources, strict=True):
-                name = name_in_path(equation[0])
-                inside = located.of(source, name), located.body_of(source, name)
-                with inside[0], inside[1], attributed(self, source):
-                    self._emit((equation,), env)
-        elif (scopes := scopes_of(jaxpr)) is None:
+        blocks = blocks_around(self, jaxpr)
+        if blocks is None:
             self._emit(jaxpr.equations, env)
         else:
-            sources: Any = jaxpr.sources
-            for equation, scope, source in zip(jaxpr.equations, scopes, sources, strict=True):
-                named = nullcontext() if scope is None else mlir.ir.Location.name(scope)
-                with named, attributed(self, source):
+            for equation, block in zip(jaxpr.equations, blocks, strict=True):
+                with block:
                     self._emit((equation,), env)
         return [self.materialize(env[i]) for i in jaxpr.outs]
 

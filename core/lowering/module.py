@@ -132,10 +132,7 @@ def lower_module(
         module.operation.attributes["mhlo.num_partitions"] = i32(1)
         ctx = LoweringContext(module, platform)
         ctx.axis_env, ctx.n_replicas, ctx.mesh = axis_env, n_replicas, mesh
-        if mesh is not None and manual:
-            ctx.manual, ctx.n_replicas = mesh.axis_names, mesh.size
-        elif mesh is not None:
-            define_mesh(module, mesh)
+        _over(ctx, mesh, manual)
         if located:
             ctx.locations = Locations(name, jaxpr.debug.arg_names, result_names)
         ctx.unique_name("main")
@@ -163,6 +160,16 @@ def lower_module(
         _warn_of_waste(jaxpr, name, [i for i in donated if i in kept and i not in aliases])
     held = ctx.callbacks, jaxpr.effects, ctx.inspections, ctx.keepalives
     return LoweredModule(module, name, kept, hoisted, *held, _without_tiles(jaxpr, platform))
+
+
+def _over(ctx: LoweringContext, mesh: Mesh | None, manual: bool) -> None:
+    """Set up a program over a mesh, or one for each device of it."""
+    if mesh is None:
+        return
+    if manual:
+        ctx.manual, ctx.n_replicas = mesh.axis_names, mesh.size
+    else:
+        define_mesh(ctx.module, mesh)
 
 
 def _without_tiles(jaxpr: Jaxpr, platform: str) -> bool:
