@@ -37,8 +37,10 @@ def blocks_around(
     ctx: LoweringContext, jaxpr: Jaxpr
 ) -> list[contextlib.AbstractContextManager[None]] | None:
     """A block for each equation, in which its operations are emitted; None if none needs one."""
-    sources: Any = jaxpr.sources
-    if ctx.locations is not None and sources is not None:
+    sources = jaxpr.sources
+    if sources is None:
+        return None
+    if ctx.locations is not None:
         pairs = zip(jaxpr.equations, sources, strict=True)
         return [_located(ctx, source, name_in_path(app)) for (app, _), source in pairs]
     scopes = scopes_of(jaxpr)

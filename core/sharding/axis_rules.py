@@ -71,7 +71,7 @@ class ArrayMapping(tuple[Any, ...]):
         for k, entry in enumerate(dim_mappings):
             if isinstance(entry, CompoundFactor):
                 continue
-            if isinstance(entry, str) and _GROUP.fullmatch(entry):
+            if isinstance(entry, str) and _GROUP.fullmatch(entry):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may be unchecked
                 if k:
                     msg = f"ArrayMapping: {entry!r} is entry {k}, it can only be the first"
                     raise ArgumentValueError(msg)
@@ -135,7 +135,10 @@ class SdyShardingRule:
         parts: set[str] = set()
         for mapping in (*self.operand_mappings, *self.result_mappings):
             for entry in mapping:
-                (parts.update if isinstance(entry, CompoundFactor) else whole.add)(entry)
+                if isinstance(entry, CompoundFactor):
+                    parts.update(entry)
+                else:
+                    whole.add(entry)
         for factor in self.factor_sizes:
             if factor in whole or factor not in parts:
                 why = "is the size of a whole axis" if factor in whole else "is in no axis"
