@@ -35,6 +35,7 @@ def compute_on(compute_type: str) -> OpAttributes:
         ArgumentValueError: it is an unknown one.
 
     >>> import tracebridge as tb
+    >>> from tracebridge.experimental.compute_on import compute_on
     >>> @tb.jit
     ... def f(x):
     ...     with compute_on("device_host"):
@@ -84,6 +85,7 @@ def compute_on2(
         ArgumentValueError: it is an unknown one.
 
     >>> import tracebridge as tb
+    >>> from tracebridge.experimental.compute_on import compute_on2
     >>> twice = compute_on2(
     ...     lambda x: 2 * x, compute_type="device_host", out_memory_spaces=tb.memory.Space.Device)
     >>> print(tb.jit(twice)(3.0))

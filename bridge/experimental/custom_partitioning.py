@@ -55,6 +55,7 @@ class custom_partitioning:
 
     >>> import tracebridge as tb
     >>> import tracebridge.numpy as tnp
+    >>> from tracebridge.experimental.custom_partitioning import custom_partitioning
     >>> @custom_partitioning
     ... def total(x):
     ...     return tnp.sum(x, axis=-1)

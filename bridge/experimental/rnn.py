@@ -78,6 +78,7 @@ def get_num_params_in_lstm(
         num_layers: layers on top of each other.
         bidirectional: whether each layer also reads backwards.
 
+    >>> from tracebridge.experimental.rnn import get_num_params_in_lstm
     >>> get_num_params_in_lstm(2, 3, num_layers=1, bidirectional=False)
     84
     """
@@ -100,6 +101,7 @@ def init_lstm_weight(
         float32 array of shape ``(get_num_params_in_lstm(...),)``.
 
     >>> import tracebridge as tb
+    >>> from tracebridge.experimental.rnn import init_lstm_weight
     >>> init_lstm_weight(tb.random.key(0), 2, 3, num_layers=1, bidirectional=True).shape
     (168,)
     """
@@ -126,6 +128,7 @@ def swap_lstm_gates(
         ShapeMismatchError: the vector has another length.
 
     >>> import tracebridge.numpy as tnp
+    >>> from tracebridge.experimental.rnn import swap_lstm_gates
     >>> print(swap_lstm_gates(tnp.arange(16), 1, 1, num_layers=1, bidirectional=False))
     [ 0  1  3  2  4  5  7  6  8  9 11 10 12 13 15 14]
     """
@@ -154,6 +157,7 @@ def unpack_lstm_weights(
         ShapeMismatchError: the vector has another length.
 
     >>> import tracebridge.numpy as tnp
+    >>> from tracebridge.experimental.rnn import unpack_lstm_weights
     >>> matrices, *_ = unpack_lstm_weights(tnp.zeros(84), 2, 3, num_layers=1, bidirectional=False)
     >>> matrices[0].shape
     (12, 2)
@@ -206,6 +210,7 @@ def lstm(
 
     >>> import tracebridge as tb
     >>> import tracebridge.numpy as tnp
+    >>> from tracebridge.experimental.rnn import init_lstm_weight, lstm
     >>> weights = init_lstm_weight(tb.random.key(0), 2, 3, num_layers=1, bidirectional=False)
     >>> state = tnp.zeros((1, 1, 3))
     >>> lengths = tnp.array([3], "int32")
@@ -258,6 +263,7 @@ def lstm_ref(
         ArgumentValueError: ``dropout`` is not 0.
 
     >>> import tracebridge.numpy as tnp
+    >>> from tracebridge.experimental.rnn import lstm_ref, unpack_lstm_weights
     >>> parts = unpack_lstm_weights(tnp.zeros(84), 2, 3, num_layers=1, bidirectional=False)
     >>> state, lengths = tnp.ones((1, 1, 3)), tnp.array([4], "int32")
     >>> _, _, c = lstm_ref(

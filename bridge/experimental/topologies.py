@@ -24,6 +24,7 @@ class TopologyDescription:
         devices: the devices.
 
     >>> import tracebridge as tb
+    >>> from tracebridge.experimental.topologies import TopologyDescription
     >>> len(TopologyDescription(tb.devices()).devices) == tb.device_count()
     True
     """
@@ -40,6 +41,7 @@ def get_attached_topology(platform: str | None = None) -> TopologyDescription:
     Args:
         platform: "cpu", "gpu" or "tpu"; None for the default one.
 
+    >>> from tracebridge.experimental.topologies import get_attached_topology
     >>> get_attached_topology("cpu").devices[0].platform
     'cpu'
     """
@@ -59,6 +61,7 @@ def get_topology_desc(
     Raises:
         PluginLoadError: the plugin of the platform is not installed.
 
+    >>> from tracebridge.experimental.topologies import get_topology_desc
     >>> get_topology_desc("", "abacus")
     Traceback (most recent call last):
         ...
@@ -83,7 +86,9 @@ def make_mesh(
         contiguous_submeshes: whether parts of the mesh must be connected, as in
             `mesh_utils.create_device_mesh`.
 
-    >>> make_mesh(get_attached_topology("cpu"), (1, 1), ("x", "y")).axis_names
+    >>> from tracebridge.experimental.topologies import get_attached_topology, make_mesh
+    >>> here = get_attached_topology("cpu")
+    >>> make_mesh(here, (len(here.devices), 1), ("x", "y")).axis_names
     ('x', 'y')
     """
     grid = create_device_mesh(mesh_shape, topo.devices, contiguous_submeshes=contiguous_submeshes)

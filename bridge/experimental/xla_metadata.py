@@ -28,6 +28,7 @@ def set_xla_metadata(x: Any = None, **kwargs: Any) -> Any:
         Without ``x`` a context manager, also a decorator of functions; else ``x``.
 
     >>> import tracebridge as tb
+    >>> from tracebridge.experimental.xla_metadata import set_xla_metadata
     >>> @tb.jit
     ... def f(x):
     ...     with set_xla_metadata(effort="low"):

@@ -35,6 +35,7 @@ class CompoundFactor(tuple[str, ...]):
     Raises:
         ArgumentValueError: they are fewer, or no names.
 
+    >>> from tracebridge.experimental.custom_partitioning import CompoundFactor
     >>> CompoundFactor('i', 'j')
     ('i', 'j')
     """
@@ -61,6 +62,7 @@ class ArrayMapping(tuple[Any, ...]):
     Raises:
         ArgumentValueError: an entry is something else, or ``BATCHING`` stands elsewhere.
 
+    >>> from tracebridge.experimental.custom_partitioning import ArrayMapping, CompoundFactor
     >>> ArrayMapping('i', CompoundFactor('j', 'k'))
     ('i', ('j', 'k'))
     """
@@ -98,6 +100,7 @@ class SdyShardingRule:
             rule, or is in two options.
         ArgumentTypeError: an option is no tuple.
 
+    >>> from tracebridge.experimental.custom_partitioning import SdyShardingRule
     >>> rule = SdyShardingRule((('i', 'j'), ('j', 'k')), (('i', 'k'),), reduction_factors=('j',))
     >>> rule.reduction_factors
     ('j',)

@@ -194,6 +194,7 @@ def buffer_callback(
 
     >>> import numpy as np
     >>> import tracebridge as tb
+    >>> from tracebridge.experimental.buffer_callback import buffer_callback
     >>> def double(context, out, x):
     ...     np.multiply(x, 2, out=np.asarray(out))
     >>> print(buffer_callback(double, tb.ShapeDtypeStruct((3,), "float32"))(tb.numpy.arange(3.0)))
