@@ -282,7 +282,8 @@ def compress(
     if not is_traced(mask):
         rows = np.flatnonzero(np.asarray(mask))
         if rows.size and rows[-1] >= x.aval.shape[axis]:
-            msg = f"compress: position {rows[-1]} is out of bounds for axis {axis} of {x.aval}"
+            where = f"axis {axis} of {x.aval.str_short()}"
+            msg = f"compress: position {rows[-1]} is out of bounds for {where}"
             raise IndexingError(msg)
         if size is None:
             return take(x, rows, axis, mode="promise_in_bounds", indices_are_sorted=True)

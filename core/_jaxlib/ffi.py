@@ -17,13 +17,22 @@ from typing import Any
 
 import jaxlib
 import numpy as np
-from jaxlib import xla_client
+from jaxlib import _jax, xla_client
 
 _registered: set[str] = set()
 targets_of_users: set[str] = set()
 """What was registered by ``register_target``: functions of which the user of this process knows."""
 
 _LAPACK_PREFIXES = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
+
+Buffer: Any = _jax.ffi.Buffer
+"""Memory of a running program that a Python function may write; valid while it is called."""
+
+ExecutionContext: Any = _jax.ffi.ExecutionContext
+"""What a running program tells a Python function: the stage, and the stream of a GPU."""
+
+ExecutionStage: Any = _jax.ffi.ExecutionStage
+"""The stage of a program in which a Python function is called."""
 
 ONEDNN = "__onednn$"
 """What the names begin with by which XLA calls oneDNN, on x86. They are no registered targets.

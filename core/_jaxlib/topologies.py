@@ -7,6 +7,7 @@ their plugin asks the metadata server of a cloud machine, and waits.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from jaxlib import _jax, xla_client
@@ -49,6 +50,17 @@ def compile_only_devices(platform: str, target: str) -> list[Any]:
     Raises:
         PluginLoadError: the plugin of the platform is not installed.
     """
+    if platform == "cuda":
+        return described_devices(platform, "", {"target_config": target, "topology": "1x1x1"})
+    return described_devices(platform, target, {})
+
+
+def described_devices(platform: str, name: str, options: Mapping[str, Any]) -> list[Any]:
+    """The devices of the machine that the plugin of the platform makes of a name and options.
+
+    Raises:
+        PluginLoadError: the plugin of the platform is not installed.
+    """
     spec = discover_plugins().get(platform)
     if spec is None:
         wheel = _WHEELS.get(platform, "its package")
@@ -57,10 +69,9 @@ def compile_only_devices(platform: str, target: str) -> list[Any]:
     if not xla_client.pjrt_plugin_initialized(platform):
         _jax.initialize_pjrt_plugin(platform)
     if platform == "tpu":
-        topology = _jax.get_default_c_api_topology(platform, target, {})
+        topology = _jax.get_default_c_api_topology(platform, name, dict(options))
     else:
-        options = {"target_config": target, "topology": "1x1x1"}
-        topology = _jax.get_c_api_topology(c_api, "", options)
+        topology = _jax.get_c_api_topology(c_api, name, dict(options))
     return topology._make_compile_only_devices()
 
 

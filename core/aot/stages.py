@@ -398,8 +398,9 @@ class Compiled(Stage):
             value = as_value(leaf)
             if isinstance(value, Tracer):
                 raise ArgumentMismatchError(
-                    f"{self._called()}: {self._argument(i)} is a traced value of type "
-                    f"{value.aval}, but a compiled program runs on concrete arrays only",
+                    f"{self._called()}: {self._argument(i)} is a traced value of "
+                    f"type {value.aval.str_short()}, but a compiled program runs on concrete "
+                    "arrays only",
                     hint="call the jitted function itself inside transformations",
                 )
             if value.aval.shape != aval.shape or value.aval.dtype != aval.dtype:

@@ -89,10 +89,12 @@ def axis_position(ctx: LoweringContext, name: object) -> Any:
     """The position of this replica along an axis, an ``i32`` scalar."""
     sizes = _grid(ctx).shape
     at = _position(ctx, name, "axis_index")
-    if ctx.manual:
+    if ctx.manual and position_name(name) in ctx.dims_by_name():
         return ctx.dim(position_name(name))
     scalar = ShapedArray((), _U32)
-    index = ctx.op1("stablehlo.replica_id", [], scalar)
+    # A program for one device that XLA asked for while it split another one has no such scalar.
+    number = "partition_id" if ctx.manual else "replica_id"
+    index = ctx.op1(f"stablehlo.{number}", [], scalar)
     stride = math.prod(sizes[at + 1 :])
     if stride != 1:
         index = ctx.op1("stablehlo.divide", [index, ctx.splat(stride, scalar)], scalar)

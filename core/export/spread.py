@@ -42,7 +42,7 @@ class Spread(NamedTuple):
         if spec is None:
             return None
         sizes, names = [s for _, s in self.axes], tuple([n for n, _ in self.axes])
-        return NamedSharding(AbstractMesh(tuple(sizes), names), spec)._hlo(ndim)  # noqa: SLF001 - of this engine
+        return NamedSharding(AbstractMesh(tuple(sizes), names), spec).hlo(ndim)
 
     def over(self, mesh: Mesh, spec: PartitionSpec | None, ndim: int) -> NamedSharding | None:
         """The sharding on the devices of ``mesh``, by its own names of axes where it has such."""

@@ -13,7 +13,7 @@ from tracebridge.core.config.values import option
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.check import check_jaxpr
 from tracebridge.core.ir.jaxpr import Jaxpr
-from tracebridge.core.ir.name_stack import NamedSource
+from tracebridge.core.ir.name_stack import NamedSource, outermost_within
 from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.util.caching import BoundedCache
 
@@ -188,8 +188,7 @@ def within(kind: str, source: object) -> Any:
     """The source of what a transformation makes of an equation: its outermost scope says so."""
     if type(source) is not NamedSource or not source.names:
         return source
-    first, *others = source.names
-    return NamedSource((f"{kind}({first})", *others), source.traceback)
+    return NamedSource(outermost_within(kind, source.names), source.traceback)
 
 
 def joined(outer: object, inner: object) -> Any:

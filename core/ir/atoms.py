@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tracebridge.core.errors.argument_errors import ArgumentTypeError
 from tracebridge.core.errors.transform_errors import JaxprTypeError
-from tracebridge.core.ir.name_stack import NamedSource
+from tracebridge.core.ir.equation_context import EquationContext, context_of
+from tracebridge.core.ir.name_stack import NamedSource, plain
 from tracebridge.core.ir.typeof import register_value_type
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.util.public_path import public_path
@@ -130,7 +131,7 @@ class NameStack(tuple[str, ...]):
         return NameStack((*self, *other))
 
     def __str__(self) -> str:
-        return "/".join(self)
+        return "/".join(plain(self))
 
 
 @public_path("tracebridge.extend.source_info_util")
@@ -199,9 +200,9 @@ class JaxprEqn:
         return self.app.effects
 
     @property
-    def ctx(self) -> None:
-        """Nothing: options that an equation depends on are parameters here."""
-        return
+    def ctx(self) -> EquationContext:
+        """What was in force when it was made; options that it depends on are parameters."""
+        return context_of(NamedSource(tuple(self.source_info.name_stack), None))
 
     def replace(self, **changes: Any) -> JaxprEqn:
         """A copy with some of invars, outvars, primitive, params, source_info replaced."""

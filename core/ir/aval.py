@@ -186,9 +186,14 @@ class ShapedArray:
 
     to_ct_aval = at_least_vspace = to_tangent_aval
 
-    def str_short(self) -> str:
-        """The form of printed Jaxprs, such as ``f32[2,3]``, or ``f32[2@x,3]`` if it is split."""
-        return f"{short_name(self.dtype)}[{self._sizes()}]{self._varies()}"
+    def str_short(self, short_dtypes: bool = True) -> str:
+        """The form of printed Jaxprs, such as ``f32[2,3]``, or ``f32[2@x,3]`` if it is split.
+
+        Args:
+            short_dtypes: False names the dtype as NumPy does: ``float32[2,3]``, which is `str`.
+        """
+        name = short_name(self.dtype) if short_dtypes else self.dtype.name
+        return f"{name}[{self._sizes()}]{self._varies()}"
 
     def _varies(self) -> str:
         if not self.vma:
@@ -204,9 +209,10 @@ class ShapedArray:
 
     def __repr__(self) -> str:
         weak = ", weak_type=True" if self.weak_type else ""
-        return f"ShapedArray({self.dtype.name}[{self._sizes()}]{self._varies()}{weak})"
+        return f"ShapedArray({self}{weak})"
 
-    __str__ = str_short
+    def __str__(self) -> str:
+        return self.str_short(short_dtypes=False)
 
     def __getattr__(self, name: str) -> Any:
         # Slots that hold derived avals are filled at first use: making them eagerly would recurse.

@@ -12,7 +12,13 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
-from tracebridge.core.ir.name_stack import NAME_SCOPES, NAMES, in_use
+from tracebridge.core.ir.name_stack import (
+    NAME_SCOPES,
+    NAMES,
+    AttributeScope,
+    in_use,
+    outermost_within,
+)
 from tracebridge.core.ir.trace import current_trace
 
 if TYPE_CHECKING:
@@ -90,11 +96,15 @@ def _wrapped(kinds: Sequence[str], name: str) -> str:
 
 def _within(names: Names, level: int, root: int) -> Names:
     """The part of ``names`` inside of transformation ``level``: named by it and those inside it."""
+    attributes: list[str] = []
     for i, scope in enumerate(names):
+        if type(scope) is AttributeScope and scope.root == root and scope.depth > level:
+            attributes.append(scope)
         if type(scope) is Scope and scope.root == root and scope.depth > level:
             outside = level - (scope.depth - len(scope.kinds))
-            return (_wrapped(scope.kinds[outside:], scope.name), *names[i + 1 :])
-    return ()
+            inner = _wrapped(scope.kinds[outside:], scope.name)
+            return (*attributes, inner, *names[i + 1 :])
+    return tuple(attributes)
 
 
 def _note(levels: Sequence[_Level], root: int, names: Names) -> None:
@@ -124,11 +134,15 @@ def _scopes(names: Sequence[str], levels: Sequence[_Level], root: int) -> Names:
     """Parts of a path for ``names`` inside of those in force."""
     outer = NAMES.get()
     known = 0
-    if outer and type(last := outer[-1]) is Scope and last.root == root:
+    named = [n for n in outer if type(n) is not AttributeScope]
+    if named and type(last := named[-1]) is Scope and last.root == root:
         known = last.depth
     kinds = tuple([level.kind for level in levels[known:]])
     inside: list[str] = []
     for name in names:
+        if type(name) is AttributeScope:
+            inside.append(AttributeScope.of(name.attributes, root, len(levels)))
+            continue
         scope = Scope(_wrapped(kinds, name))
         scope.name, scope.kinds, scope.root, scope.depth = name, kinds, root, len(levels)
         inside.append(scope)
@@ -170,7 +184,5 @@ def entered(names: Names) -> Iterator[None]:
 @contextlib.contextmanager
 def transposed(names: Names) -> Iterator[None]:
     """Scopes of the backward pass of what was linearized in ``names``."""
-    if names:
-        names = (f"transpose({names[0]})", *names[1:])
-    with entered(names):
+    with entered(outermost_within("transpose", names)):
         yield

@@ -12,6 +12,7 @@ from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.mlir.attrs import boolean, dictionary, string
+from tracebridge.core.mlir.frontend import attach
 from tracebridge.core.tree import tree
 
 if TYPE_CHECKING:
@@ -88,6 +89,32 @@ class ToMemory(Annotation):
 
 
 to_memory_p = ToMemory()
+
+
+@final
+class OpAttributes(Annotation):
+    """Lets the operation that makes the value have frontend attributes: (name, text) pairs."""
+
+    name = "xla_metadata_value"
+    makes_nan = False
+
+    def evaluate(self, arrays: Sequence[object], **params: object) -> Any:
+        """Outside traces there is nothing to do."""
+        return arrays[0]
+
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
+        maker: Any = operands[0]
+        owner = maker.owner
+        # The owner of an argument of a function is its block.
+        if hasattr(owner, "attributes"):
+            attach(owner, dict(params["attributes"]))
+        return operands[0]
+
+    def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
+        return [self.bind(ct, **params)]
+
+
+op_attributes_p = OpAttributes()
 
 
 @final

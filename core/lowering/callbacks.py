@@ -6,7 +6,7 @@ ndarrays. The function is referred to by its position among the host callbacks o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -34,6 +34,27 @@ _TARGETS = {
 _TYPED_FFI = 4
 
 
+def python_target(ctx: LoweringContext, name: str, targets: Mapping[str, str]) -> str:
+    """The target of jaxlib for this platform; ``name`` says what the program calls.
+
+    Raises:
+        ExportError: the program leaves the process.
+        CallbackError: the platform has none.
+    """
+    target = targets.get(ctx.platform)
+    if ctx.platform == "portable":
+        msg = f"{name}: an exported program cannot reach Python functions of this process"
+        hint = (
+            "leave debug.print, pure_callback, io_callback and functions of other libraries out of "
+            "exported functions; of call_tf, those that TensorFlow cannot compile"
+        )
+        raise ExportError(msg, hint=hint)
+    if target is None:
+        msg = f"Python callbacks do not work on platform {ctx.platform!r}"
+        raise CallbackError(msg, expected=" or ".join(sorted(targets)))
+    return target
+
+
 def emit_callback(
     ctx: LoweringContext,
     function: Callable[..., Sequence[Any]],
@@ -46,17 +67,7 @@ def emit_callback(
     ``name`` stands in messages. Without an effect the call may be dropped, repeated or moved.
     Results without elements are not asked for.
     """
-    target = _TARGETS.get(ctx.platform)
-    if ctx.platform == "portable":
-        msg = f"{name}: an exported program cannot reach Python functions of this process"
-        hint = (
-            "leave debug.print, pure_callback, io_callback and functions of other libraries out of "
-            "exported functions; of call_tf, those that TensorFlow cannot compile"
-        )
-        raise ExportError(msg, hint=hint)
-    if target is None:
-        msg = f"Python callbacks do not work on platform {ctx.platform!r}"
-        raise CallbackError(msg, expected=" or ".join(sorted(_TARGETS)))
+    target = python_target(ctx, name, _TARGETS)
     ordered = [effect] if effect is not None and effect.ordered else []
     n_tokens = len(ordered)
     asked = [a for a in ctx.avals_out if _has_elements(a)]

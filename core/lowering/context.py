@@ -18,11 +18,11 @@ from tracebridge.core.ir.aval import ShapedArray, stored
 from tracebridge.core.ir.eager_slot import EAGER
 from tracebridge.core.ir.effects import Effect, Effects, no_effects, ordered_effects
 from tracebridge.core.ir.jaxpr import Jaxpr
-from tracebridge.core.ir.name_stack import scopes_of
 from tracebridge.core.ir.values import Literal
+from tracebridge.core.lowering.attributes import blocks_around, has_attributes
 from tracebridge.core.lowering.blocks import on_blocks
 from tracebridge.core.lowering.functions import emit_function, forget_copies, shared_function
-from tracebridge.core.lowering.locations import Locations, name_in_path
+from tracebridge.core.lowering.locations import Locations
 from tracebridge.core.lowering.recipes import recipe_of
 from tracebridge.core.lowering.tokens import case, put, take, token_type
 from tracebridge.core.mlir.builders import Builder
@@ -100,6 +100,7 @@ class LoweringContext(Builder):
         "_calls",
         "_functions",
         "_names",
+        "attributes",
         "avals_in",
         "avals_out",
         "axis_env",
@@ -142,6 +143,8 @@ class LoweringContext(Builder):
         self.manual: tuple[Any, ...] = ()
         # How many operations between the partitions of such a program there are.
         self.channels = 0
+        # Frontend attributes of all operations that are emitted (lowering/attributes.py).
+        self.attributes: dict[str, str] = {}
         # Where operations come from, if the text of the module is to tell it.
         self.locations: Locations | None = None
         # Host functions that the program calls, in the order of their index.
@@ -181,22 +184,17 @@ class LoweringContext(Builder):
             with self.locations.part(part):
                 return self.inline_jaxpr(jaxpr, operands)
         rewrite = self.rewrites.get(self.platform)
-        if rewrite is not None and self.mesh is None:
+        if rewrite is not None and self.mesh is None and not has_attributes(jaxpr):
             jaxpr = rewrite(jaxpr)
         env: list[Any] = [*operands]
         for const in jaxpr.consts:
             env.append(const if type(const) is Literal else self._array_constant(const))
-        located = self.locations
-        if located is not None and jaxpr.sources is not None:
-            for equation, source in zip(jaxpr.equations, jaxpr.sources, strict=True):
-                name = name_in_path(equation[0])
-                with located.of(source, name), located.body_of(source, name):
-                    self._emit((equation,), env)
-        elif (scopes := scopes_of(jaxpr)) is None:
+        blocks = blocks_around(self, jaxpr)
+        if blocks is None:
             self._emit(jaxpr.equations, env)
         else:
-            for equation, scope in zip(jaxpr.equations, scopes, strict=True):
-                with nullcontext() if scope is None else mlir.ir.Location.name(scope):
+            for equation, block in zip(jaxpr.equations, blocks, strict=True):
+                with block:
                     self._emit((equation,), env)
         return [self.materialize(env[i]) for i in jaxpr.outs]
 
@@ -349,6 +347,8 @@ class LoweringContext(Builder):
 
     def _key_of(self, jaxpr: Jaxpr) -> Hashable:
         """Collectives in a function depend on the axes; it may take positions along them."""
+        if self.attributes:
+            return jaxpr, self.axis_env, self.manual, tuple(sorted(self.attributes.items()))
         if not self.axis_env:
             return jaxpr
         return jaxpr, self.axis_env, self.manual, tuple(sorted(self.dims_by_name()))

@@ -43,6 +43,8 @@ def shared_function(ctx: LoweringContext, jaxpr: Jaxpr, name: str) -> str | None
     """
     if ctx.locations is not None or ctx.mesh is not None or ctx.axis_env or ctx.platforms:
         return None
+    if ctx.attributes:
+        return None
     ir = mlir.ir
     if jaxpr.effects or ctx.dims_by_name() or ir.Location.current != ir.Location.unknown():
         return None

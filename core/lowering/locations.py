@@ -15,7 +15,7 @@ from tracebridge.core._jaxlib import mlir
 from tracebridge.core.errors.filtering import is_internal_file
 from tracebridge.core.ir.application import Application
 from tracebridge.core.ir.debug_info import DebugInfo
-from tracebridge.core.ir.name_stack import NamedSource
+from tracebridge.core.ir.name_stack import NamedSource, plain
 
 # Frames of the user that a location shows, innermost first.
 _FRAMES = 10
@@ -83,17 +83,18 @@ class Locations:
         """The scopes of an operation, without those of the operation that it is inside of."""
         if type(source) is not NamedSource:
             return ()
+        names = plain(source.names)
         n = len(self._scopes)
         # A body may be transformed once more than the operation that it belongs to.
-        known = list(map(_bare, source.names[:n])) == list(map(_bare, self._scopes))
-        return source.names[n:] if known else source.names
+        known = list(map(_bare, names[:n])) == list(map(_bare, self._scopes))
+        return names[n:] if known else names
 
     @contextlib.contextmanager
     def body_of(self, source: object, operation: str) -> Iterator[None]:
         """While the operation is emitted: its bodies are inside of it."""
         outer = self.inside, self._scopes
         self.inside = (*self.inside, *self._own_scopes(source), operation)
-        self._scopes = source.names if type(source) is NamedSource else self._scopes
+        self._scopes = plain(source.names) if type(source) is NamedSource else self._scopes
         try:
             yield
         finally:

@@ -103,6 +103,7 @@ def lower_module(
     axis_env: tuple[tuple[Any, int], ...] = (),
     n_replicas: int = 1,
     mesh: Mesh | None = None,
+    manual: bool = False,
     located: bool = False,
     result_names: Sequence[str] = (),
 ) -> LoweredModule:
@@ -113,8 +114,8 @@ def lower_module(
     of the one that it runs on. With symbolic dimensions all
     inputs stay, and ``names`` are what messages about their sizes call them. ``axis_env`` are named
     axes, outermost first, whose elements are replicas of the program. ``mesh`` is what XLA is
-    to split the program over. With ``located`` operations and arguments have locations,
-    and results the attributes ``result_names``.
+    to split the program over; ``manual``: it is split already. With ``located`` operations and
+    arguments have locations, and results the attributes ``result_names``.
     """
     if wants_dce(jaxpr):
         jaxpr, _ = dce_jaxpr(jaxpr, (True,) * len(jaxpr.outs), keep_in=True)
@@ -131,8 +132,7 @@ def lower_module(
         module.operation.attributes["mhlo.num_partitions"] = i32(1)
         ctx = LoweringContext(module, platform)
         ctx.axis_env, ctx.n_replicas, ctx.mesh = axis_env, n_replicas, mesh
-        if mesh is not None:
-            define_mesh(module, mesh)
+        _over(ctx, mesh, manual)
         if located:
             ctx.locations = Locations(name, jaxpr.debug.arg_names, result_names)
         ctx.unique_name("main")
@@ -160,6 +160,16 @@ def lower_module(
         _warn_of_waste(jaxpr, name, [i for i in donated if i in kept and i not in aliases])
     held = ctx.callbacks, jaxpr.effects, ctx.inspections, ctx.keepalives
     return LoweredModule(module, name, kept, hoisted, *held, _without_tiles(jaxpr, platform))
+
+
+def _over(ctx: LoweringContext, mesh: Mesh | None, manual: bool) -> None:
+    """Set up a program over a mesh, or one for each device of it."""
+    if mesh is None:
+        return
+    if manual:
+        ctx.manual, ctx.n_replicas = mesh.axis_names, mesh.size
+    else:
+        define_mesh(ctx.module, mesh)
 
 
 def _without_tiles(jaxpr: Jaxpr, platform: str) -> bool:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 _CONTEXT: list[Any] = []
 # The context runs without threads of its own, so that only one thread may build in it at a time.
 LOCK = threading.RLock()
+_BORROWED = threading.local()
 
 
 def mlir_context() -> Any:
@@ -29,5 +30,19 @@ def mlir_context() -> Any:
 def building() -> Iterator[Any]:
     """Enter the context and an unknown location; holds the lock."""
     context = mlir_context()
-    with LOCK, mlir.no_dialect_classes(), context, mlir.ir.Location.unknown(context):
+    lock = contextlib.nullcontext() if getattr(_BORROWED, "on", False) else LOCK
+    with lock, mlir.no_dialect_classes(), context, mlir.ir.Location.unknown(context):
         yield context
+
+
+@contextlib.contextmanager
+def borrowed() -> Iterator[None]:
+    """For a thread of XLA that asks for a program while it compiles another one.
+
+    The thread that compiles holds the lock, and waits for this one.
+    """
+    _BORROWED.on = True
+    try:
+        yield
+    finally:
+        _BORROWED.on = False

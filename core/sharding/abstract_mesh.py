@@ -136,7 +136,7 @@ class AbstractMesh(TypedAxes):
 
         >>> import tracebridge as tb
         >>> tb.sharding.AbstractMesh((2,), ("x",)).update(axis_sizes=(4,))
-        AbstractMesh('x': 4, axis_types=(Auto))
+        AbstractMesh('x': 4, axis_types=(Auto,))
         """
         return AbstractMesh(
             changes.get("axis_sizes", self._sizes),
@@ -167,8 +167,7 @@ class AbstractMesh(TypedAxes):
 
     def __repr__(self) -> str:
         sizes = "".join([f"{name!r}: {size}, " for name, size in self.shape_tuple])
-        types = ", ".join([t.name for t in self._types])
-        return f"AbstractMesh({sizes}axis_types=({types}))"
+        return f"AbstractMesh({sizes}axis_types={self._types})"
 
 
 EMPTY_ABSTRACT_MESH = AbstractMesh((), ())

@@ -88,7 +88,7 @@ class set_mesh(_MeshScope):
     >>> P = tb.sharding.PartitionSpec
     >>> with tb.set_mesh(tb.make_mesh((1,), ("x",))):
     ...     tb.device_put(tb.numpy.ones(4), P("x")).sharding.spec
-    PartitionSpec('x')
+    P('x',)
     """
 
     __slots__ = ("_before",)

@@ -194,11 +194,14 @@ class Mesh(TypedAxes):
         raise TypeError(msg)
 
     def __repr__(self) -> str:
+        types = "" if self.empty else f", axis_types={self.axis_types}"
+        return f"Mesh(axis_sizes={self.axis_sizes}, axis_names={self.axis_names}{types})"
+
+    def __str__(self) -> str:
         if self.empty:
             return "Mesh()"
         sizes = ", ".join([f"{name!r}: {size}" for name, size in self.shape_tuple])
-        types = ", ".join([t.name for t in self.axis_types])
-        return f"Mesh({sizes}, axis_types=({types}))"
+        return f"Mesh({sizes}, axis_types={self.axis_types})"
 
 
 def _grid(devices: object) -> np.ndarray[Any, Any]:

@@ -144,11 +144,12 @@ class NamedSharding(Sharding):
         """The jaxlib sharding of arrays with ``ndim`` axes."""
         found = self._backend.get(ndim)
         if found is None:
-            made = gspmd_sharding(self.device_tuple, self._hlo(ndim), self._memory_kind)
+            made = gspmd_sharding(self.device_tuple, self.hlo(ndim), self._memory_kind)
             found = self._backend.setdefault(ndim, made)
         return found
 
-    def _hlo(self, ndim: int) -> Any:
+    def hlo(self, ndim: int) -> Any:
+        """How XLA says it, for an array of ``ndim`` axes."""
         parts = self.parts_of(ndim)
         if count_parts(parts) == 1:
             return HloSharding.replicate()
@@ -195,8 +196,8 @@ class NamedSharding(Sharding):
         return self.update(memory_kind=kind)
 
     def __repr__(self) -> str:
-        kind = "" if self._memory_kind is None else f", memory_kind={self._memory_kind!r}"
-        return f"NamedSharding(mesh={self.mesh!r}, spec={self.spec!r}{kind})"
+        kind = "" if self.memory_kind is None else f", memory_kind={self.memory_kind}"
+        return f"NamedSharding(mesh={self.mesh}, spec={self.spec}{kind})"
 
 
 def _check(mesh: object, spec: object) -> None:

@@ -40,7 +40,7 @@ class PartitionSpec:
 
     >>> import tracebridge as tb
     >>> tb.sharding.PartitionSpec('x', None, ('y', 'z'))
-    PartitionSpec('x', None, ('y', 'z'))
+    P('x', None, ('y', 'z'))
     """
 
     __slots__ = ("__weakref__", "_entries", "reduced", "unreduced")
@@ -103,7 +103,7 @@ class PartitionSpec:
 
         >>> import tracebridge as tb
         >>> tb.P('x').update(partitions=(None, 'x'))
-        PartitionSpec(None, 'x')
+        P(None, 'x')
         """
         return PartitionSpec(
             *(self._entries if partitions is None else partitions),
@@ -136,11 +136,12 @@ class PartitionSpec:
 
     def __repr__(self) -> str:
         parts = [repr(p) for p in self._entries]
+        alone = len(parts) == 1 and not self.unreduced and not self.reduced
         for name in ("unreduced", "reduced"):
             names = getattr(self, name)
             if names:
                 parts.append(f"{name}={set(names)!r}")
-        return f"PartitionSpec({', '.join(parts)})"
+        return f"P({', '.join(parts)}{',' if alone else ''})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (self._entries, self.unreduced, self.reduced)

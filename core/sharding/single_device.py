@@ -81,5 +81,4 @@ class SingleDeviceSharding(Sharding):
         return SingleDeviceSharding(self.device, memory_kind=kind)
 
     def __repr__(self) -> str:
-        kind = "" if self._memory_kind is None else f", memory_kind={self._memory_kind!r}"
-        return f"SingleDeviceSharding(device={self.device!r}{kind})"
+        return f"SingleDeviceSharding(device={self.device!r}, memory_kind={self.memory_kind})"

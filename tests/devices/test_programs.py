@@ -20,16 +20,17 @@ ELSEWHERE = {
     "collectives take several devices: tests/core/collectives": (
         "all_gather all_to_all axis_index mark_shared pcast pmap pmax pmin ppermute psum "
         "psum_shared reduce_scatter shard_alike shard_map sharding_constraint inspect_sharding "
-        "unsplit"
+        "custom_partitioning unsplit"
     ),
     "nothing of them is left when a program is lowered": "check stage unchosen",
     "parts of derived programs and of lowerings": (
         "chosen closed_call composed custom_lin geqrf guarded remat_opt row_kernel scan_by_blocks"
     ),
     "targets are those of a user: tests/bridge/test_ffi.py": "ffi_call",
-    "no code of their own": "dce_sink device_put key_use",
+    "no code of their own": "dce_sink device_put key_use xla_metadata_value",
     "a size that is known when the program runs: tests/core/symbolic": "dimension_size",
     "calls a function that somebody registered for one platform": "ffi_call",
+    "takes memory of this process: tests/bridge/experimental": "buffer_callback",
     "no function binds it: tests/core/windows": "select_and_scatter",
     "functions of other libraries: tests/integration/torch/test_call_torch.py": (
         "foreign_call foreign_tangent"

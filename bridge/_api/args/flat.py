@@ -110,7 +110,9 @@ class FlatCall:
         """The auxiliary data, with the tracers of the transformation replaced by ``primals``."""
         leaves, tree = self._aux
         given = iter(primals)
-        return tree.unflatten([public(next(given)) if leaf is _TRACED else leaf for leaf in leaves])
+        # Operations without a traced argument give literals: they become arrays as well.
+        found = [next(given) if leaf is _TRACED else leaf for leaf in leaves]
+        return tree.unflatten([public(leaf) for leaf in found])
 
 
 def _split_aux(fun: Any, out: Any) -> tuple[Any, Any]:

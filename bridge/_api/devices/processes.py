@@ -250,7 +250,7 @@ def host_local_array_to_global_array(local_inputs: Any, global_mesh: Mesh, pspec
     >>> from tracebridge.experimental.multihost_utils import host_local_array_to_global_array
     >>> mesh = tb.make_mesh((1,), ("x",))
     >>> host_local_array_to_global_array(tb.numpy.ones(4), mesh, tb.P("x")).sharding.spec
-    PartitionSpec('x')
+    P('x',)
     """
     call = "host_local_array_to_global_array"
     leaves, specs, structure = _specs(call, local_inputs, pspecs)

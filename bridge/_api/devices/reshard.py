@@ -56,7 +56,7 @@ def reshard(xs: object, out_shardings: object) -> Any:
     >>> mesh = tb.make_mesh((1,), ("x",), tb.sharding.AxisType.Explicit)
     >>> with tb.set_mesh(mesh):
     ...     tb.sharding.reshard(tb.numpy.ones(4), tb.P("x")).sharding.spec
-    PartitionSpec('x')
+    P('x',)
     """
     return _split("reshard", "out_shardings", xs, out_shardings)
 
@@ -112,7 +112,7 @@ def auto_axes(
     >>> with tb.set_mesh(mesh):
     ...     f = tb.sharding.auto_axes(lambda x: x * 2, out_sharding=tb.P("x"))
     ...     f(tb.numpy.ones(4)).sharding.spec
-    PartitionSpec('x')
+    P('x',)
     """
     if f is None:
         return functools.partial(auto_axes, axes=axes, out_sharding=out_sharding)
@@ -169,7 +169,7 @@ def explicit_axes(
     >>> with tb.set_mesh(tb.make_mesh((1,), ("x",))):
     ...     f = tb.sharding.explicit_axes(lambda x: x.sharding.spec, in_sharding=tb.P("x"))
     ...     f(tb.numpy.ones(4))
-    PartitionSpec('x')
+    P('x',)
     """
     if f is None:
         return functools.partial(explicit_axes, axes=axes, in_sharding=in_sharding)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     "composite",
     "custom_vmap_call",
     "custom_dce_call",
+    "custom_partitioning",
     "remat_opt",
     "linear_call",
     "custom_transpose_call",

@@ -17,6 +17,7 @@ _SAME = (
     "unchosen",
     "name",
     "to_memory",
+    "xla_metadata_value",
     "stage",
     "device_put",
     "layout_constraint",

@@ -36,6 +36,7 @@ for _name in (
     "composite",
     "custom_vmap_call",
     "custom_dce_call",
+    "custom_partitioning",
     "remat_opt",
     "linear_call",
     "custom_transpose_call",

@@ -31,7 +31,7 @@ from tracebridge.core.control.refs.calls import RefCall, ref_arguments
 from tracebridge.core.control.refs.cells import is_differentiated, note_custom
 from tracebridge.core.ir.debug_info import name_of, parameter_names
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
-from tracebridge.core.ir.name_stack import NAME_SCOPES, in_use, no_names
+from tracebridge.core.ir.name_stack import NAME_SCOPES, attributes_only, in_use
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.lax.sharding_constraint import constrained_to
@@ -161,7 +161,7 @@ class JitPrograms:
             avals, sizes = options.abstracted_axes(self.name, call, avals)
         nums = options.static_argnums
         # The program is used wherever the function is called: scopes are those inside of it.
-        names = NAME_SCOPES.enter(no_names) if in_use[0] else None
+        names = NAME_SCOPES.enter(attributes_only) if in_use[0] else None
         try:
             traced = trace_call(
                 self.fun,

@@ -277,7 +277,8 @@ def number_of_steps(call: str, xs: Any, values: Sequence[Any], length: Any) -> A
     for i, value in enumerate(values):
         if not value.aval.ndim:
             name = f"xs{leaf_paths(xs)[i]}"
-            msg = f"{call}: {name} is a scalar {value.aval}, it has no leading axis to loop over"
+            what = f"{name} is a scalar {value.aval.str_short()}"
+            msg = f"{call}: {what}, it has no leading axis to loop over"
             raise AxisSizeError(msg, hint="close over values that are the same in each step")
         sizes.setdefault(value.aval.shape[0], i)
     if isinstance(length, Tracer):

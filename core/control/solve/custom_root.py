@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import tracebridge.core.lax as lax
 from tracebridge.core.control.calls.bodies import Body, trace_body
+from tracebridge.core.control.calls.carry import unchanged
 from tracebridge.core.control.calls.inline_rules import has_tangent, is_eager_trace
 from tracebridge.core.control.custom.custom_jvp import JvpCall, call_custom_jvp
 from tracebridge.core.control.custom.symbolic_zeros import concrete_zeros
@@ -85,7 +86,7 @@ def custom_root(
         problem,
         None,
     )
-    outs = call_custom_jvp(call, leaves)
+    outs = unchanged(call_custom_jvp(call, leaves))
     n = len(problem.values)
     root = problem.tree.unflatten(outs[:n])
     return (root, problem.solve.out.unflatten(outs[n:])) if has_aux else root

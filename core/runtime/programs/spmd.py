@@ -283,7 +283,7 @@ def _result_shardings(
         return _as_arguments(placement, lowered, avals)
     # Tokens of ordered effects are behind the results.
     found = [HloSharding.from_proto(p) for p in protos[: len(avals)]]
-    return [_named(s, mesh, a.ndim) for s, a in zip(found, avals, strict=True)]
+    return [named_from_hlo(s, mesh, a.ndim) for s, a in zip(found, avals, strict=True)]
 
 
 def _as_arguments(
@@ -315,7 +315,8 @@ def _usable(sharding: NamedSharding | None, aval: Any) -> NamedSharding | None:
     return sharding if even else None
 
 
-def _named(sharding: Any, mesh: Mesh, ndim: int) -> NamedSharding | None:
+def named_from_hlo(sharding: Any, mesh: Mesh, ndim: int) -> NamedSharding | None:
+    """The sharding of an array by the axes of a mesh; None where no specification says it."""
     if sharding.is_replicated():
         return sharding_at(mesh, (1,) * ndim, [(0,) * ndim] * mesh.size)
     if not sharding.is_tiled():

@@ -67,6 +67,14 @@ def test_types_take_places_and_keep_none() -> None:
     assert aval.update((2,), weak_type=True) is aval.update((2,), weak_type=True, **places)
 
 
+def test_how_types_print() -> None:
+    """`str` names the dtype in full, printed programs in short."""
+    aval = tb.typeof(tnp.ones((2, 3)))
+
+    assert ("float32[2,3]", "ShapedArray(float32[2,3])") == (str(aval), repr(aval))
+    assert ("f32[2,3]", "float32[2,3]") == (aval.str_short(True), aval.str_short(False))
+
+
 def test_results_of_several_operands() -> None:
     """The dtype is the first one's, and the type is weak if all operands are, unless given."""
     weak, strong = ShapedArray((), "float32", True), ShapedArray((2,), "int32")

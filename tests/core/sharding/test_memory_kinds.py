@@ -48,7 +48,7 @@ def test_other_kinds(kind: str) -> None:
         assert place is not plain
         assert place is plain.with_memory_kind(kind)
         assert kind == place.memory_kind
-        assert f"memory_kind={kind!r}" in repr(place)
+        assert f"memory_kind={kind}" in repr(place)
         there = tb.device_put(X, place)
         assert place is there.sharding
         assert kind == there.addressable_shards[0].data.sharding.memory_kind

@@ -164,7 +164,7 @@ sampled_dot schur shifted_exp_sum sparse_dot tridiagonal tridiagonal_solve true_
 WITHOUT = {
     "devices": "all_gather all_to_all axis_index pmap pmax pmin ppermute psum psum_shared "
     "reduce_scatter inspect_sharding shard_map",
-    "functions of the host": "debug_callback ffi_call io_callback pure_callback",
+    "functions of the host": "buffer_callback debug_callback ffi_call io_callback pure_callback",
     "bits that depend on the platform": "rng_bit_generator rng_uniform",
     "any computation chooses": "select_and_scatter",
     "a program of a file": "exported_call",

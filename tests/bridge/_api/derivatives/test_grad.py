@@ -97,6 +97,24 @@ def test_auxiliary_data_of_an_outer_trace() -> None:
     assert 15.0 == float(tb.jit(outer)(3.0))
 
 
+@pytest.mark.parametrize(
+    "transform",
+    [
+        lambda f: tb.grad(f, has_aux=True)(1.0)[1],
+        lambda f: tb.vjp(f, 1.0, has_aux=True)[2],
+        lambda f: tb.jvp(f, (1.0,), (1.0,), has_aux=True)[2],
+        lambda f: tb.linearize(f, 1.0, has_aux=True)[2],
+        lambda f: tb.jacfwd(f, has_aux=True)(1.0)[1],
+    ],
+)
+def test_numbers_of_loops_are_arrays_in_auxiliary_data(transform: Any) -> None:
+    """A loop over plain numbers inside of the function: what it gives leaves as arrays."""
+    aux = transform(lambda x: (x, [tb.lax.fori_loop(0, 0, lambda _, c: c, 2.0), "text", 3]))
+
+    assert isinstance(aux[0], tb.Array)
+    assert [2.0, "text", 3] == aux
+
+
 def test_holomorphic_gradient() -> None:
     """d(z^2) = 2z, of a complex-differentiable function."""
     z = np.complex64(1 + 2j)

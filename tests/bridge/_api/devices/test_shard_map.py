@@ -168,7 +168,7 @@ SPECS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         AxisSizeError,
         (
             "shard_map(total): axis 1 of argument b, f32[8,7], has size 7, which in_specs "
-            "PartitionSpec(None, 'x') splits over the mesh axis 'x' of size 2 into 2 blocks\n"
+            "P(None, 'x') splits over the mesh axis 'x' of size 2 into 2 blocks\n"
             "    expected: a multiple of 2\n"
             "    way out: pad the array, or leave the axis whole (None)"
         ),
@@ -177,7 +177,7 @@ SPECS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         {"in_specs": GRID, "x": X[0]},
         AxisSpecError,
         (
-            "shard_map(total): in_specs is PartitionSpec('x', 'y') of 2 entries for argument b, "
+            "shard_map(total): in_specs is P('x', 'y') of 2 entries for argument b, "
             "which has rank 1\n"
             "    expected: at most 1 entries, one for each axis"
         ),
@@ -186,7 +186,7 @@ SPECS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         {"in_specs": P("z")},
         AxisSpecError,
         (
-            "shard_map(total): in_specs is PartitionSpec('z') for argument b, but 'z' is no "
+            "shard_map(total): in_specs is P('z',) for argument b, but 'z' is no "
             "axis of "
             "AbstractMesh('x': 2, 'y': 4, axis_types=(Auto, Auto))\n"
             "    expected: names from ('x', 'y')"
@@ -196,7 +196,7 @@ SPECS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         {"in_specs": P("x"), "axis_names": {"y"}},
         AxisSpecError,
         (
-            "shard_map(total): in_specs is PartitionSpec('x') for argument b, but 'x' is "
+            "shard_map(total): in_specs is P('x',) for argument b, but 'x' is "
             "not one that "
             "it splits by itself"
         ),
@@ -204,13 +204,13 @@ SPECS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "twice": (
         {"in_specs": P("x", "x")},
         AxisSpecError,
-        "shard_map(total): in_specs is PartitionSpec('x', 'x') for argument b: it repeats a name",
+        "shard_map(total): in_specs is P('x', 'x') for argument b: it repeats a name",
     ),
     "unconstrained": (
         {"in_specs": P(P.UNCONSTRAINED)},
         AxisSpecError,
         (
-            "shard_map(total): in_specs is PartitionSpec(UNCONSTRAINED) for argument b\n"
+            "shard_map(total): in_specs is P(UNCONSTRAINED,) for argument b\n"
             "    expected: names of axes, or None: blocks have one size"
         ),
     ),
@@ -234,7 +234,7 @@ SPECS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         (
             "shard_map(total): the result (f32[4,2] on each device) varies over the axis "
             "'x' of the "
-            "mesh, but out_specs has PartitionSpec() for it: the same on all devices of that axis\n"
+            "mesh, but out_specs has P() for it: the same on all devices of that axis\n"
             "    way out: name 'x' in out_specs, combine the values of the devices with lax.psum, "
             "lax.pmean, lax.pmax or lax.all_gather over 'x', or, if they are equal for "
             "another reason, "

@@ -103,6 +103,15 @@ def test_auxiliary_results_and_closures_of_the_solver():
     assert 0 == float(tb.grad(lambda t: f(4.0, t)[1][0])(0.5))
 
 
+def test_numbers_of_a_solver_become_arrays():
+    """A root, or an auxiliary result, that does not depend on anything is an array too."""
+    x, three = tb.lax.custom_root(lambda x: x - 1.0, 0.0, lambda *_: (1.0, 3), divide, has_aux=True)
+
+    assert isinstance(x, tb.Array)
+    assert isinstance(three, tb.Array)
+    assert (1, 3) == (float(x), int(three))
+
+
 def test_bad_arguments():
     """Messages say what was returned and what was expected."""
     with pytest.raises(ArgumentSpecError, match="tangent_solve is None"):
