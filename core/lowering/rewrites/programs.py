@@ -15,6 +15,7 @@
 | ``gather`` | few elements of a chain that others read too | the chain of these elements |
 | ``transpose`` | the operand is joined along a new axis | a concatenation along another axis |
 | ``sin``, ``cos``, ``tan`` | the same of the same operand is there | that one |
+| ``broadcast_in_dim`` | of random bits or sines | ``repeated.py`` |
 | ``sin``, ``cos``, ``tan`` | of large arrays, with what is elementwise round them | ``waves.py`` |
 
 Picks come first, in a pass of their own: what is picked from is read by one less then.
@@ -53,6 +54,7 @@ from tracebridge.core.lowering.rewrites.flat import computed_by, flat
 from tracebridge.core.lowering.rewrites.guarded import guarded_p
 from tracebridge.core.lowering.rewrites.own_copies import OwnCopy, may_have_copy
 from tracebridge.core.lowering.rewrites.picks import Pick, may_be_pick
+from tracebridge.core.lowering.rewrites.repeated import is_costly, with_stored
 from tracebridge.core.lowering.rewrites.rows import with_row_kernels
 from tracebridge.core.lowering.rewrites.shared_products import with_shared_products
 from tracebridge.core.lowering.rewrites.spikes import SpikeSum, is_comparison
@@ -90,7 +92,9 @@ def rewritten(jaxpr: Jaxpr) -> Jaxpr:
     # None stands for the Jaxpr itself, which must not refer to itself.
     if "rewritten" not in jaxpr.cache:
         found = {app.primitive for app, _ in jaxpr.equations}
-        new = _with_picks(jaxpr) if lax.gather_p in found else None
+        new = with_stored(jaxpr) if any([is_costly(p) for p in found]) else None
+        if lax.gather_p in found:
+            new = _with_picks(new or jaxpr) or new
         new = with_row_kernels(new or jaxpr) or new
         if lax.reduce_sum_p in found:
             new = with_shared_products(new or jaxpr) or new
