@@ -218,7 +218,12 @@ def choice(
     value = asarray(a)
     is_range = not value.ndim
     axis = 0 if is_range else _axis("choice", axis, value.ndim)
-    n = _count("choice", value) if is_range else value.shape[axis]
+    if type(a) is int:
+        n = a  # to read it from the array that was just made takes ten times as long
+    elif is_range:
+        n = _count("choice", value)
+    else:
+        n = value.shape[axis]
     draws = math.prod(sizes)
     before, after = ((), ()) if is_range else (value.shape[:axis], value.shape[axis + 1 :])
     result = (*before, *sizes, *after)

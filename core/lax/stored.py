@@ -28,7 +28,10 @@ _FLAG = ShapedArray((), np.dtype(np.bool_))
 
 @final
 class Stored(Constraint):
-    """The identity. ``core/lowering/platforms.py`` lowers it for the CPU."""
+    """The identity. ``core/lowering/platforms.py`` lowers it for the CPU.
+
+    Small arrays too, if there is a parameter ``small``.
+    """
 
     name = "stored"
     cost = Cost.MOVES_DATA

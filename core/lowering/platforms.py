@@ -125,10 +125,9 @@ def _either(
 
 
 def lower_stored(ctx: LoweringContext, x: Any, **params: Any) -> Any:
-    """Keep an array apart from what uses it, if it is large enough to be worth it."""
-    del params
+    """Keep an array apart from what uses it, if it is large enough or known to be worth it."""
     aval = stored(ctx.aval_out)
-    return x if is_small(aval) else emit_stored(ctx, x, aval)
+    return x if is_small(aval) and "small" not in params else emit_stored(ctx, x, aval)
 
 
 def lower_roll(ctx: LoweringContext, x: Any, **params: Any) -> Any:

@@ -1,6 +1,6 @@
 """How sums of float32 are lowered on the CPU, where XLA has two ways of its own and a third.
 
-XLA hands sums of float32 with 32K elements or more to a library (YNNPACK). It is 3 to 10 times
+XLA hands sums of float32 with 4096 elements or more to a library (YNNPACK). It is 3 to 10 times
 faster than generated code over long rows, and 2 to 30 times slower where the last axis is short:
 it works row by row, and nothing that it does not know fuses into it, so operands are written to
 memory first. A matrix product with ones is as fast or faster where the operand lies in memory, or
@@ -32,6 +32,22 @@ A chain of four million elements alone takes 1600 to 3300 in the library and 180
 product. But the library wants what is repeated along rows written too: with three such sums, as in
 the backward pass of a layer norm of (4096, 1000), temporary arrays take 47 MB instead of 16, which
 the allocator of the system maps anew each time. That pass takes 20000 instead of 7100.
+
+Below 32K elements the library keeps one thread busy, and loses more often. ``chain`` is
+``(x - 0.5) * x / 1.3 * (x + 1)``, whose numbers the library wants written to memory:
+
+| summed | of | library | generated | product with ones |
+|---|---|---|---|---|
+| rows of (64, 64, 3) | x; x * x; chain | 26; 25; 355 | 1.7; 1.8; 3.3 | 5.0; 9.2; 5.9 |
+| rows of (1024, 8) | x; x * x; chain | 5.0; 4.7; 18 | 1.5; 1.5; 2.8 | 1.4; 2.1; 2.1 |
+| rows of (512, 16) | x; x * x; chain | 5.0; 4.8; 12 | 4.1; 4.8; 5.3 | 3.2; 3.9; 7.7 |
+| rows of (256, 32) | x; x * x; chain | 4.0; 3.9; 7.4 | 4.6; 5.6; 5.2 | 3.1; 3.8; 3.7 |
+| rows of (128, 100) | (x - r) ** 2; tanh | 3.2; 6.5 | 4.5; 13 | 2.5; 12 |
+| rows of (128, 128) | x; x * x; chain | 1.8; 1.8; 7.6 | 4.4; 5.7; 5.6 | 1.5; 2.7; 2.6 |
+| columns of (1024, 8) | x; x * x; chain | 4.1; 3.7; 17 | 1.1; 1.8; 1.7 | 2.2; 2.8; 2.7 |
+| columns of (128, 64) | x; x * x; chain | 1.3; 1.3; 4.5 | 0.9; 1.5; 1.5 | 0.8; 1.5; 1.5 |
+| (32, 16, 16), the middle | x; x * x; chain | 5.4; 5.4; 13 | 3.1; 3.2; 4.4 | |
+| (8, 16, 16, 8), all but the last | x; x * x; chain | 7; 7; 34 | 14; 19; 18 | 4.1; 5.6; 5.2 |
 
 The library is kept from a sum by its reducer: ``a - (-b)``, which is the same arithmetic.
 
@@ -70,7 +86,8 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.rule_contexts import LoweringContext
     from tracebridge.core.ir.value import Operand
 
-_FOR_LIBRARY = 1 << 15  # elements; XLA emits code for smaller sums in any case
+_FOR_LIBRARY = 1 << 12  # elements; XLA emits code for smaller sums in any case
+_FOR_THREADS = 1 << 15  # elements; smaller sums are done by one thread
 _NARROW = 12  # columns of so narrow matrices are no work for the library
 _SHORT = 16  # nor are rows up to this length
 _MOST_ROWS = 4096  # more are no faster to sum up as a product with ones
@@ -81,7 +98,7 @@ _WIDE = 1 << 14  # XLA's loop over the rows of wider matrices is 10 to 40 times 
 
 # Chains that are written to memory before they are summed: their length with broadcasts in them,
 # up to which size (larger temporary arrays are mapped anew each time), the size for any length.
-_STEPS = 3
+_STEPS, _FEW = 3, 2
 _MOST_WRITTEN = 1 << 22  # for sums of rows
 _MOST_FOR_COLUMNS = 1 << 21  # the energy of 1000 bodies, twice as slow above this in its derivative
 _SMALL = 1 << 17
@@ -106,6 +123,8 @@ def lower_sum(ctx: LoweringContext, x: IrValue, *, axes: tuple[int, ...], **para
     (aval,) = ctx.avals_in
     if aval.dtype != float32 or not is_static(aval) or aval.size < _FOR_LIBRARY:
         return lax.reduce_sum_p.lower(ctx, x, axes=axes)
+    if aval.size < _FOR_THREADS:
+        return _lower_small(ctx, x, axes)
     shape, summed = _joined(aval.shape, axes)
     last, n = shape[-1], len(shape)
     if n > 1 and summed == (n - 1,):
@@ -131,6 +150,40 @@ def lower_sum(ctx: LoweringContext, x: IrValue, *, axes: tuple[int, ...], **para
         if block and (last > _WIDE or _is_best_in_memory(x, aval.size, always=always, most=most)):
             return _of_columns(ctx, x, (shape[0] // block, block, last))
     return lax.reduce_sum_p.lower(ctx, x, axes=axes)
+
+
+def _lower_small(ctx: LoweringContext, x: IrValue, axes: tuple[int, ...]) -> Any:
+    """Emit a sum that one thread does."""
+    (aval,) = ctx.avals_in
+    shape, summed = _joined(aval.shape, axes)
+    last, n = shape[-1], len(shape)
+    if summed == (n - 1,):
+        if last <= _SHORT:
+            return _by_generated_code(ctx, x, aval.update(shape=shape), summed)
+        steps, block = _steps(x, aval.size), block_length(last, _ROW_BLOCK)
+        if block and (not steps or steps >= (_FEW if last >= _LEAST_IN_LARGE else _STEPS)):
+            return _of_rows(ctx, x, (aval.size // last, last // block, block))
+    elif len(summed) == 1 and summed[0] == n - 2:
+        length = shape[n - 2]
+        # One element after the other: longer sums would lose digits.
+        if length <= _ROW_BLOCK and sum(aval.shape[i] > 1 for i in axes) == 1:
+            return _by_generated_code(ctx, x, aval.update(shape=shape), summed)
+        block = block_length(length, COLUMN_BLOCK)
+        if n == 2 and block:
+            return _of_columns(ctx, x, (shape[0] // block, block, last))
+    return lax.reduce_sum_p.lower(ctx, x, axes=axes)
+
+
+def _steps(x: IrValue, size: int) -> int:
+    """How many operations, up to a chain of them, are between ``x`` and what is in memory."""
+    steps, waiting = 0, [x]
+    while waiting and steps < _STEPS:
+        owner = waiting.pop().owner
+        name = getattr(owner, "name", None)
+        if name in _FUSED and name != "stablehlo.broadcast_in_dim":
+            steps += name not in _NO_WORK
+            waiting.extend([o for o in owner.operands if math.prod(o.type.shape) == size])
+    return steps
 
 
 def _joined(shape: Sequence[int], axes: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:

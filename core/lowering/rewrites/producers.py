@@ -1,8 +1,10 @@
-"""Which equation of a Jaxpr makes which variable."""
+"""Which equation of a Jaxpr makes which variable, and how many read it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, final
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.jaxpr import Jaxpr
@@ -19,3 +21,25 @@ def producers(jaxpr: Jaxpr) -> tuple[list[int], list[int]]:
         first.append(len(made_by))
         made_by.extend([k] * len(app.outs))
     return made_by, first
+
+
+@final
+class Reads:
+    """How often a program reads values that have numbers in a graph, which grows meanwhile."""
+
+    __slots__ = ("_counts", "_n_seen", "_variables")
+
+    def __init__(self, jaxpr: Jaxpr) -> None:
+        self._counts = Counter(jaxpr.outs)
+        for _, args in jaxpr.equations:
+            self._counts.update(args)
+        self._variables: dict[int, int] = {}
+        """By number, of those that were seen when somebody asked."""
+        self._n_seen = 0
+
+    def of(self, number: int, numbers: Sequence[int]) -> int:
+        """The reads of the first variable with this number; ``numbers``: of variables so far."""
+        for variable in range(self._n_seen, len(numbers)):
+            self._variables.setdefault(numbers[variable], variable)
+        self._n_seen = len(numbers)
+        return self._counts[self._variables[number]]

@@ -15,6 +15,7 @@
 | ``gather`` | few elements of a chain that others read too | the chain of these elements |
 | ``transpose`` | the operand is joined along a new axis | a concatenation along another axis |
 | ``sin``, ``cos``, ``tan`` | the same of the same operand is there | that one |
+| ``broadcast_in_dim`` | of random bits or sines | ``repeated.py`` |
 | ``sin``, ``cos``, ``tan`` | of large arrays, with what is elementwise round them | ``waves.py`` |
 
 Picks come first, in a pass of their own: what is picked from is read by one less then.
@@ -53,6 +54,8 @@ from tracebridge.core.lowering.rewrites.flat import computed_by, flat
 from tracebridge.core.lowering.rewrites.guarded import guarded_p
 from tracebridge.core.lowering.rewrites.own_copies import OwnCopy, may_have_copy
 from tracebridge.core.lowering.rewrites.picks import Pick, may_be_pick
+from tracebridge.core.lowering.rewrites.producers import Reads
+from tracebridge.core.lowering.rewrites.repeated import is_costly, with_stored
 from tracebridge.core.lowering.rewrites.rows import with_row_kernels
 from tracebridge.core.lowering.rewrites.shared_products import with_shared_products
 from tracebridge.core.lowering.rewrites.spikes import SpikeSum, is_comparison
@@ -90,7 +93,9 @@ def rewritten(jaxpr: Jaxpr) -> Jaxpr:
     # None stands for the Jaxpr itself, which must not refer to itself.
     if "rewritten" not in jaxpr.cache:
         found = {app.primitive for app, _ in jaxpr.equations}
-        new = _with_picks(jaxpr) if lax.gather_p in found else None
+        new = with_stored(jaxpr) if any([is_costly(p) for p in found]) else None
+        if lax.gather_p in found:
+            new = _with_picks(new or jaxpr) or new
         new = with_row_kernels(new or jaxpr) or new
         if lax.reduce_sum_p in found:
             new = with_shared_products(new or jaxpr) or new
@@ -124,29 +129,36 @@ class _Pass:
         self.numbers: list[int] = []
         """Of the variables of the program."""
         self._products: dict[int, bool] = {}
+        self._reads: Reads | None = None
 
     def result(self) -> Jaxpr | None:
         """The program, if anything has changed."""
         jaxpr, graph = self.jaxpr, self.graph
+        avals, equations, made_by = graph.avals, graph.equations, self.made_by
         inputs = graph.inputs(jaxpr.in_avals)
         self.numbers = numbers = [*inputs, *[graph.constant(c) for c in jaxpr.consts]]
+        sources, rewrite_of, written = jaxpr.sources, self.rewrites.get, self.written
         for k, (app, idx) in enumerate(jaxpr.equations):
-            source = jaxpr.sources[k] if jaxpr.sources else None
-            args = [self.written.get(numbers[i], numbers[i]) for i in idx]
-            first = graph.add(app, args, source)
-            made = range(first, first + len(app.outs))
-            rewrite = self.rewrites.get(app.primitive)
-            if not app.multiple:
-                self.made_by[first] = app, args
-                new = rewrite(self, app, args, source) if rewrite is not None else None
-                if new is not None:
-                    self.changed = True
-                    numbers.append(new)
-                    continue
-            numbers.extend(made)
+            source = sources[k] if sources else None
+            args = [numbers[i] for i in idx]
+            if written:
+                args = [written.get(a, a) for a in args]
+            if app.multiple:
+                first = graph.add(app, args, source)
+                numbers.extend(range(first, first + len(app.outs)))
+                continue
+            # As Graph.add does: this loop sees every equation of every program.
+            first = len(avals)
+            avals.append(app.out)
+            equations.append((app, args, first, source))
+            made_by[first] = app, args
+            rewrite = rewrite_of(app.primitive)
+            new = rewrite(self, app, args, source) if rewrite is not None else None
+            self.changed |= new is not None
+            numbers.append(first if new is None else new)
         if not self.changed:
             return None
-        outs = [self.written.get(numbers[i], numbers[i]) for i in jaxpr.outs]
+        outs = [written.get(numbers[i], numbers[i]) for i in jaxpr.outs]
         return graph.program(inputs, outs, jaxpr.debug)
 
     def emit(self, run: Callable[..., object], args: Sequence[int], source: object) -> int:
@@ -173,8 +185,9 @@ class _Pass:
 
     def readers(self, number: int) -> int:
         """How often the program, as it was written, reads a value of the graph."""
-        jaxpr, var = self.jaxpr, self.numbers.index(number)
-        return jaxpr.outs.count(var) + sum([idx.count(var) for _, idx in jaxpr.equations])
+        if self._reads is None:
+            self._reads = Reads(self.jaxpr)
+        return self._reads.of(number, self.numbers)
 
     def is_product(self, number: int) -> bool:
         """Whether a value may have several factors: it is a product, moved about."""
