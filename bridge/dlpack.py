@@ -48,6 +48,7 @@ def from_dlpack(external_array: Any, device: Any = None, copy: bool | None = Non
 
     Raises:
         ExchangeError: the object is no tensor, or has no values (fake, meta, traced).
+        ArgumentValueError: a masked array, whose hidden elements would come to light.
         UnsupportedExchangeDtypeError: the engine has no such dtype.
         LayoutError: ``copy=False`` and the memory cannot be shared.
 

@@ -7,7 +7,7 @@ from typing import Any, final
 import numpy as np
 
 from tracebridge.core.runtime.arrays.array import Array
-from tracebridge.core.runtime.arrays.transfer import check_host_dtype
+from tracebridge.core.runtime.arrays.transfer import check_host_dtype, check_unmasked
 from tracebridge.interop.adapter import TensorAdapter
 from tracebridge.interop.devices import CPU, placement_of
 from tracebridge.interop.layout import copy_of_read_only, refuse_copy
@@ -24,6 +24,7 @@ class NumpyAdapter(TensorAdapter):
         return issubclass(cls, np.ndarray | np.generic)
 
     def import_(self, x: object, *, device: object = None, copy: bool | None = None) -> Array:
+        check_unmasked(x)
         host = np.asarray(x)
         check_host_dtype(host.dtype)
         if copy is False and isinstance(x, np.generic):

@@ -22,7 +22,7 @@ from tracebridge.core.ir.operators import ArrayOperators
 from tracebridge.core.runtime.arrays.argument_types import DeviceLike
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
-from tracebridge.core.runtime.arrays.transfer import check_host_dtype, put_numpy
+from tracebridge.core.runtime.arrays.transfer import check_host_dtype, check_unmasked, put_numpy
 from tracebridge.interop.dlpack import import_dlpack
 from tracebridge.interop.ownership import copied, placed
 from tracebridge.numpy._staging import concrete
@@ -99,6 +99,7 @@ def from_dlpack(
 
     Raises:
         ExchangeError: ``x`` does not speak DLPack.
+        ArgumentValueError: a masked array, whose hidden elements would come to light.
         UnsupportedExchangeDtypeError: it is of a dtype that DLPack lacks, such as longdouble.
         LayoutError: ``copy=False``, and the memory cannot be shared.
 
@@ -115,6 +116,7 @@ def from_dlpack(
         msg = f"from_dlpack: got {kind_of(x)}, expected a tensor with the methods of DLPack"
         raise ExchangeError(msg, hint="use tracebridge.numpy.asarray for numbers and lists")
     if isinstance(x, np.ndarray):
+        check_unmasked(x)
         check_host_dtype(x.dtype)
         if x.dtype.kind in "fc" and x.dtype.itemsize > (8 if x.dtype.kind == "f" else 16):
             msg = f"from_dlpack: DLPack has no dtype {x.dtype.name}"

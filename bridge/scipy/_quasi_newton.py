@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import tracebridge.numpy as tnp
 from tracebridge._api.derivatives.grad import value_and_grad
 from tracebridge.core.control.loops.while_loop import while_loop
+from tracebridge.core.linalg.matrices import as_dtype, eye
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.util.public_path import public_path
 
@@ -134,7 +135,7 @@ def _along(objective: Callable[..., Any], s: _Search, p: Array, first: Array, mo
 def _dense_update(matrix: Array, dx: Array, dg: Array) -> Any:
     curvature = tnp.vdot(dg, dx)
     rho = 1 / tnp.where(curvature > 0, curvature, 1)
-    left = tnp.eye(len(dx), dtype=dx.dtype) - rho * tnp.outer(dx, dg)
+    left = eye((len(dx), len(dx)), dx.dtype) - rho * tnp.outer(dx, dg)
     updated = left @ matrix @ left.T + rho * tnp.outer(dx, dx)
     return tnp.where((curvature > 0) & tnp.isfinite(updated).all(), updated, matrix)
 
@@ -155,7 +156,7 @@ def _limited_direction(memory: Array, g: Array) -> Any:
     """The product with the estimate, from the pairs that are there; others have scale 0."""
     steps, changes, scales = memory
     m = len(scales)
-    q, weights = g, [tnp.zeros((), g.dtype)] * m
+    q, weights = g, [tnp.zeros_like(g, shape=())] * m
     for i in reversed(range(m)):
         weights[i] = scales[i] * tnp.vdot(steps[i], q)
         q = q - weights[i] * changes[i]
@@ -184,10 +185,10 @@ def descend(
     objective = value_and_grad(fun)
     n = x0.shape[0]
     dense = history is None
-    memory: Any = tnp.eye(n, dtype=x0.dtype)
+    memory: Any = eye((n, n), x0.dtype)
     if history is not None:
-        rows = tnp.zeros((history, n), x0.dtype)
-        memory = (rows, rows, tnp.zeros(history, x0.dtype))
+        rows = tnp.zeros_like(x0, shape=(history, n))
+        memory = (rows, rows, tnp.zeros_like(x0, shape=history))
 
     def status_of(g: Array) -> tuple[Any, Any]:
         size = _norm(g, limits.norm)
@@ -203,8 +204,8 @@ def descend(
         # Roundings may spoil the estimate; the gradient always descends.
         p = tnp.where(tnp.vdot(p, s.g) < 0, p, -s.g)
         slope = tnp.vdot(p, s.g)
-        first = tnp.minimum(1.0, 2.02 * (s.f - s.previous) / slope).astype(s.x.dtype)
-        first = tnp.where(first > 0, first, 1.0).astype(s.x.dtype)
+        first = as_dtype(tnp.minimum(1.0, 2.02 * (s.f - s.previous) / slope), s.x.dtype)
+        first = tnp.where(first > 0, first, 1.0)
         line = _along(objective, s, p, first, limits.per_step)
         dx = tnp.where(line.found, line.step, 0) * p
         f, g = tnp.where(line.found, line.f, s.f), tnp.where(line.found, line.g, s.g)
@@ -226,7 +227,7 @@ def descend(
     # As if the step before had changed the value by half the norm of the gradient.
     previous = f + tnp.sqrt(tnp.vdot(g, g)) / 2
     one, zero = tnp.asarray(1, "int32"), tnp.asarray(0, "int32")
-    start = _Search(x0, f, g, previous.astype(f.dtype), memory, status, done, one, zero)
+    start = _Search(x0, f, g, as_dtype(previous, f.dtype), memory, status, done, one, zero)
     end = while_loop(going, advance, start)
     return OptimizeResults(
         x=end.x, success=end.status == CONVERGED, status=end.status, fun=end.f, jac=end.g,

@@ -322,6 +322,7 @@ class _Converted:
         raise UnsupportedDtypeError(
             f"{self._name}: {name} is {short_repr(leaf)} of type {type(leaf).__name__}",
             expected="dense tensors, variables, NumPy arrays, numbers, and trees of them",
+            hint=_dense_form(leaf),
         )
 
     def _find(self, args: tuple[object, ...], tree: PyTreeDef, rows: list[_Leaf]) -> Traced:
@@ -363,6 +364,19 @@ def _is_ours(leaves: Sequence[object]) -> bool:
     """
     symbolic = [tf.is_symbolic_tensor(leaf) for leaf in leaves]
     return not any(symbolic) or any([isinstance(leaf, Tracer) for leaf in leaves])
+
+
+def _dense_form(leaf: object) -> str:
+    """What to pass in place of a tensor of another kind."""
+    for kind, form in (
+        (tf.RaggedTensor, "x.to_tensor(), whose rows are filled up,"),
+        (tf.SparseTensor, "tf.sparse.to_dense(x)"),
+        (tf.IndexedSlices, "tf.convert_to_tensor(x)"),
+        (tf.TensorArray, "x.stack()"),
+    ):
+        if isinstance(leaf, kind):
+            return f"pass {form} in place of x"
+    return ""
 
 
 def _array_of(leaf: object) -> Any:

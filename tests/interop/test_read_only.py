@@ -11,6 +11,7 @@ import pytest
 
 import tracebridge.numpy as tnp
 from tracebridge import dlpack
+from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.exchange_errors import LayoutError
 from tracebridge.interop.layout import ALIGNMENT, address_of
 
@@ -50,6 +51,13 @@ def test_read_only_memory_is_copied(make: Any, take: str, tmp_path: Path) -> Non
     np.testing.assert_array_equal(host, np.asarray(array))
     with pytest.raises(LayoutError, match="read-only"):
         IMPORTS[take](host, copy=False)
+
+
+@pytest.mark.parametrize("take", IMPORTS)
+def test_masks_are_not_dropped(take: str) -> None:
+    """The elements that a mask hides would come to light."""
+    with pytest.raises(ArgumentValueError, match="masked array"):
+        IMPORTS[take](np.ma.masked_array(np.arange(3.0), mask=[0, 1, 0]))
 
 
 class Foreign:

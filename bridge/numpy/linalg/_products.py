@@ -10,6 +10,7 @@ import tracebridge.numpy as tnp
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.lax.contract.precision import PrecisionLike
+from tracebridge.core.linalg.matrices import eye_of
 from tracebridge.core.runtime.arrays.argument_types import ShardingLike
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
@@ -200,7 +201,7 @@ def matrix_power(a: ArrayLike, n: int) -> Array:
     if exponent < 0:
         x, exponent = inv(x), -exponent
     if exponent == 0:
-        return tnp.broadcast_to(tnp.eye(x.shape[-1], dtype=x.dtype), x.shape)
+        return eye_of(x)
     result: Any = None
     while exponent:
         if exponent & 1:

@@ -176,7 +176,7 @@ def hessenberg(
     q = tnp.pad(inner, (*[(0, 0)] * (packed.ndim - 2), (1, 0), (1, 0)))
     corner = np.zeros((n, n))
     corner[:1, :1] = 1
-    return h, q + tnp.asarray(corner, q.dtype)
+    return h, q + as_dtype(tnp.asarray(corner), q.dtype)
 
 
 def schur(a: ArrayLike, output: str = "real") -> tuple[Array, Array]:

@@ -15,7 +15,14 @@ from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.ir.value import Value
 from tracebridge.core.linalg.family import rounded
-from tracebridge.core.linalg.matrices import eye_of, matmul, per_matrix, real_dtype, upper_part
+from tracebridge.core.linalg.matrices import (
+    as_dtype,
+    eye_of,
+    matmul,
+    per_matrix,
+    real_dtype,
+    upper_part,
+)
 from tracebridge.core.linalg.solving import solution
 from tracebridge.core.linalg.triangular import triangular_solve
 from tracebridge.core.runtime.arrays.array import Array
@@ -50,14 +57,13 @@ def _expm(a: Value, upper: bool, max_squarings: int) -> Any:
     power = tnp.ceil(tnp.log2(tnp.where(usable, size, bound) / bound))
     steps = tnp.maximum(power, 0).astype(np.int32)
     limited = tnp.minimum(steps, max_squarings)
-    scale = tnp.exp2(-limited.astype(size.dtype))
+    scale = tnp.exp2(-as_dtype(limited, size.dtype))
     exponential = _pade(
-        x * per_matrix(scale, x.aval.shape).astype(x.aval.dtype), coefficients, upper
+        x * as_dtype(per_matrix(scale, x.aval.shape), x.aval.dtype), coefficients, upper
     )
     exponential = _squared(exponential, limited, max_squarings)
     lost = tnp.isnan(size) | ~tnp.isfinite(size) | (steps > max_squarings)
-    nan = tnp.asarray(np.nan, exponential.dtype)
-    out = tnp.where(per_matrix(lost, x.aval.shape), nan, exponential)
+    out = tnp.where(per_matrix(lost, x.aval.shape), np.nan, exponential)
     return rounded(out, dtype)
 
 

@@ -15,7 +15,7 @@ from tracebridge.core.control.solve.custom_linear_solve import custom_linear_sol
 from tracebridge.core.errors.argument_errors import ArgumentValueError, UnsupportedArgumentError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.linalg.family import check_square, matrices, rounded
-from tracebridge.core.linalg.matrices import adjoint, as_dtype, complex_dtype, repeated
+from tracebridge.core.linalg.matrices import adjoint, as_dtype, complex_dtype, eye_of, repeated
 from tracebridge.core.linalg.triangular import triangular_solve
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
@@ -116,7 +116,7 @@ def _sqrtm(a: Value) -> Any:
     rows, columns = _diagonals(d)
     total = rows + columns
     total = tnp.where(total == 0, 1, total)
-    first = d[..., None] * tnp.eye(t.shape[-1], dtype=t.dtype)
+    first = d[..., None] * eye_of(t)
     r = _by_diagonals(t, first, lambda t, r: (t - tnp.matmul(r, r)) / total)
     return tnp.matmul(tnp.matmul(z, r), adjoint(z))
 
@@ -125,7 +125,7 @@ def _sqrtm(a: Value) -> Any:
 def _sqrtm_jvp(primals: Any, tangents: Any) -> Any:
     """With X X = A: X dX + dX X = dA."""
     x = _sqrtm(primals[0])
-    return x, _sylvester(x, x, tangents[0].astype(x.dtype))
+    return x, _sylvester(x, x, as_dtype(tangents[0], x.dtype))
 
 
 _sqrtm_staged = StagedFunction(lambda a: _sqrtm(a), "sqrtm")
@@ -177,7 +177,7 @@ def _by_columns(forms: Any, c: Any) -> Any:
     (ta, za), (tb, zb) = forms
     f = tnp.matmul(tnp.matmul(adjoint(za), c), zb)
     n = tb.shape[-1]
-    unit = tnp.eye(ta.shape[-1], dtype=ta.dtype)
+    unit = eye_of(ta)
     place = np.arange(n)
 
     def step(j: Any, y: Any) -> Any:

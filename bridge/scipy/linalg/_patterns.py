@@ -13,6 +13,7 @@ from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.ad_util import zeros_of
+from tracebridge.core.linalg.matrices import as_dtype, eye
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
@@ -88,9 +89,7 @@ def _companion(a: Value) -> Any:
         msg = f"companion: {a.aval.str_short()} along the last axis, expected at least 2 elements"
         raise ShapeMismatchError(msg)
     row = tnp.expand_dims(-a[..., 1:] / a[..., :1], -2)
-    below = tnp.broadcast_to(
-        tnp.eye(n - 2, n - 1, dtype=a.aval.dtype), (*a.shape[:-1], n - 2, n - 1)
-    )
+    below = tnp.broadcast_to(eye((n - 2, n - 1), a.aval.dtype), (*a.shape[:-1], n - 2, n - 1))
     return tnp.concatenate([row, below], -2)
 
 
@@ -120,7 +119,7 @@ def _fiedler_companion(a: Value) -> Any:
         index[0, 0] = 1
     if n > 1:
         index[1, 0] = one
-    ends = tnp.asarray([0, 1], a.aval.dtype)
+    ends = as_dtype(tnp.asarray([0, 1]), a.aval.dtype)
     return _spread(tnp.concatenate([-a / a[0], ends]), index)
 
 

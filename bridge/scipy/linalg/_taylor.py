@@ -19,7 +19,7 @@ import tracebridge.numpy as tnp
 from tracebridge._api.custom.custom_jvp import custom_jvp
 from tracebridge._api.derivatives.jet import jet
 from tracebridge.core.control.solve.custom_linear_solve import custom_linear_solve
-from tracebridge.core.linalg.matrices import adjoint, repeated
+from tracebridge.core.linalg.matrices import adjoint, as_dtype, eye_of, repeated
 from tracebridge.core.linalg.schur import lower_turn
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.scipy.linalg._eigen import complex_schur
@@ -49,10 +49,10 @@ def taylor_series(func: Callable[[Any], Any], d: Any) -> Series:
     """Those of ``func`` at the eigenvalues ``d``."""
     order = min(d.shape[0] - 1 + _MORE_TERMS[d.dtype], _MOST_TERMS)
     # Coefficients of high order are to be numbers of moderate size.
-    scales = tnp.clip(tnp.abs(d), 0.1, 10).astype(d.dtype)
+    scales = as_dtype(tnp.clip(tnp.abs(d), 0.1, 10), d.dtype)
     series = [scales, *[tnp.zeros_like(d)] * (order - 1)]
     value, terms = jet(func, (d,), (series,), factorial_scaled=False)
-    coefficients = tnp.stack([tnp.asarray(c, d.dtype) for c in (value, *terms)])
+    coefficients = tnp.stack([as_dtype(tnp.asarray(c), d.dtype) for c in (value, *terms)])
     return Series(d, scales, coefficients)
 
 
@@ -70,7 +70,7 @@ def groups_of(series: Series) -> Any:
     # Rounding alone moves equal eigenvalues that far.
     eps = 100 * float(tnp.finfo(d.dtype).eps)
     reach = tnp.maximum(reach, eps * tnp.maximum(tnp.abs(d[:, None]), tnp.abs(d[None, :])))
-    close = tnp.asarray((gap <= reach) | np.eye(d.shape[0], dtype=bool), gap.dtype)
+    close = as_dtype((gap <= reach) | np.eye(d.shape[0], dtype=bool), gap.dtype)
     for _ in range(int(np.ceil(np.log2(max(d.shape[0], 2))))):
         close = tnp.minimum(tnp.matmul(close, close), 1)
     return tnp.argmax(close > 0, axis=1)
@@ -90,7 +90,7 @@ def grouped(t: Any, z: Any, groups: Any) -> list[Any]:
         length = tnp.sqrt(tnp.abs(x) ** 2 + tnp.abs(y) ** 2)
         swap = swap & (length > 0)
         length = tnp.where(swap, length, 1)
-        x, y = (tnp.where(swap, v / length.astype(v.dtype), w) for v, w in ((x, 1), (y, 0)))
+        x, y = (tnp.where(swap, v / as_dtype(length, v.dtype), w) for v, w in ((x, 1), (y, 0)))
         first, second = tnp.append(swap, False), tnp.append(False, swap)
         main = tnp.where(first, tnp.append(x, 1), tnp.where(second, tnp.append(1, x.conj()), 1))
         turn = tnp.diag(main) + tnp.diag(y, -1) - tnp.diag(y.conj(), 1)
@@ -111,7 +111,7 @@ def function_of_triangular(t: Any, groups: Any, series: Series) -> Any:
     """The function of a matrix that is triangular but for its blocks."""
     n = t.shape[-1]
     same = together(groups)
-    unit = tnp.eye(n, dtype=t.dtype)
+    unit = eye_of(t)
     shifted = tnp.where(same, t - series.centers[:, None] * unit, 0) / series.scales[:, None]
     coefficients = series.coefficients
     order = coefficients.shape[0] - 1
@@ -219,7 +219,7 @@ def _moving_form_jvp(primals: Any, tangents: Any) -> Any:
     a, t, z, groups = primals
     t, z = _moving_form(a, t, z, groups)
     lower = tnp.tril(tnp.ones(t.shape, bool)) & ~together(groups)
-    inner = tnp.matmul(adjoint(z), tnp.matmul(tangents[0].astype(t.dtype), z))
+    inner = tnp.matmul(adjoint(z), tnp.matmul(as_dtype(tangents[0], t.dtype), z))
     turn = lower_turn(t, lower, inner)
     turn = turn - adjoint(turn)
     change = inner - (tnp.matmul(turn, t) - tnp.matmul(t, turn))

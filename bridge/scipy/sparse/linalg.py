@@ -19,6 +19,7 @@ from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentV
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.filtering import shield
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
+from tracebridge.core.linalg.matrices import as_dtype, eye
 from tracebridge.core.runtime.arrays.argument_types import PyTree
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
@@ -63,14 +64,14 @@ def _solve(
     preconditioner = _same if M is None else _operator(name, "M", M, b)
     # The solution is complex where the matrix is.
     if _is_complex(A) or _is_complex(M):
-        b = tree.map(lambda x: x.astype(complex_of(x.dtype)), b)
+        b = tree.map(lambda x: as_dtype(x, complex_of(x.dtype)), b)
     vector, restored = ravel_pytree(b)
     if vector.size == 0:
         return b
     start = tnp.zeros_like(vector)
     if x0 is not None:
         _check_like(name, x0, b)
-        start = ravel_pytree(tree.map(lambda x, y: tnp.asarray(x).astype(y.dtype), x0, b))[0]
+        start = ravel_pytree(tree.map(lambda x, y: as_dtype(tnp.asarray(x), y.dtype), x0, b))[0]
 
     def matvec(v: Any) -> Any:
         operand = restored(v)
@@ -106,7 +107,7 @@ def _flat(name: str, what: str, product: Any, dtype: Any) -> Any:
     if is_complex(flat.dtype) and not is_complex(dtype):
         msg = f"{name}: {what} is complex, b has dtype {dtype.name}"
         raise DtypeMismatchError(msg, hint="make b complex: b + 0j")
-    return flat.astype(dtype)
+    return as_dtype(flat, dtype)
 
 
 def _inexact(x: Any) -> Any:
@@ -160,11 +161,11 @@ def _cg(tol: Any, atol: Any, maxiter: Any) -> Callable[..., Any]:
         def step(state: Any) -> Any:
             x, r, gamma, p, k = state
             product = A(p)
-            alpha = _ratio(gamma, tnp.vdot(p, product)).astype(x.dtype)
+            alpha = as_dtype(_ratio(gamma, tnp.vdot(p, product)), x.dtype)
             x, r = x + alpha * p, r - alpha * product
             z = M(r)
             new = tnp.vdot(r, z)
-            return x, r, new, z + _ratio(new, gamma).astype(x.dtype) * p, k + 1
+            return x, r, new, z + as_dtype(_ratio(new, gamma), x.dtype) * p, k + 1
 
         r = b - A(x0)
         z = M(r)
@@ -232,24 +233,24 @@ def _bicgstab(tol: Any, atol: Any, maxiter: Any) -> Callable[..., Any]:
 
         def step(state: Any) -> Any:
             x, r, alpha, omega, rho, p, q, k = state
-            new = tnp.vdot(shadow, r).astype(x.dtype)
+            new = as_dtype(tnp.vdot(shadow, r), x.dtype)
             beta = _ratio(new, rho) * _ratio(alpha, omega)
             p = r + beta * (p - omega * q)
             direction = M(p)
             q = A(direction)
-            alpha = _ratio(new, tnp.vdot(shadow, q)).astype(x.dtype)
+            alpha = as_dtype(_ratio(new, tnp.vdot(shadow, q)), x.dtype)
             s = r - alpha * q
             early = _squared(s) < limit
             correction = M(s)
             t = A(correction)
-            omega = _ratio(tnp.vdot(t, s), _squared(t)).astype(x.dtype)
+            omega = as_dtype(_ratio(tnp.vdot(t, s), _squared(t)), x.dtype)
             omega = tnp.where(early, 0, omega)
             x = x + alpha * direction + omega * correction
             r = s - omega * t
             broken = ((omega == 0) | (alpha == 0)) & ~early
             return x, r, alpha, omega, new, p, q, tnp.where(broken, -1, k + 1)
 
-        one = tnp.ones((), b.dtype)
+        one = tnp.ones_like(b, shape=())
         zero = tnp.zeros_like(b)
         state = (x0, shadow, one, one, one, zero, zero, tnp.zeros((), "int32"))
         return while_loop(going, step, state)[0]
@@ -289,7 +290,8 @@ def _givens(a: Value, b: Value) -> tuple[Any, Any]:
     size = tnp.sqrt(tnp.abs(a) ** 2 + tnp.abs(b) ** 2)
     a_size = tnp.abs(a)
     phase = tnp.where(a_size == 0, 1, a / tnp.where(a_size == 0, 1, a_size))
-    return _ratio(a_size, size).astype(a.dtype), (phase * _ratio(b, size)).astype(a.dtype)
+    cosine = _ratio(a_size, size)
+    return as_dtype(cosine, a.dtype), as_dtype(phase * _ratio(b, size), a.dtype)
 
 
 def _cycle(A: Operator, M: Operator, b: Value, x: Value, m: int, small: Any) -> Any:
@@ -297,10 +299,10 @@ def _cycle(A: Operator, M: Operator, b: Value, x: Value, m: int, small: Any) -> 
     r = M(b - A(x))
     beta = tnp.sqrt(_squared(r))
     dtype = b.dtype
-    basis = tnp.zeros((m + 1, b.shape[0]), dtype).at[0].set(_ratio(r, beta))
-    rotations = tnp.zeros((2, m), dtype)
-    triangle = tnp.eye(m, dtype=dtype)
-    right = tnp.zeros(m + 1, dtype).at[0].set(beta.astype(dtype))
+    basis = tnp.zeros_like(b, shape=(m + 1, b.shape[0])).at[0].set(_ratio(r, beta))
+    rotations = tnp.zeros_like(b, shape=(2, m))
+    triangle = eye((m, m), dtype)
+    right = tnp.zeros_like(b, shape=m + 1).at[0].set(as_dtype(beta, dtype))
     places = tnp.arange(m + 1)
 
     def going(state: Any) -> Any:
@@ -317,7 +319,7 @@ def _cycle(A: Operator, M: Operator, b: Value, x: Value, m: int, small: Any) -> 
         w = w - second @ basis
         column = first + second
         norm = tnp.sqrt(_squared(w))
-        column = column.at[j + 1].set(norm.astype(dtype))
+        column = column.at[j + 1].set(as_dtype(norm, dtype))
 
         def rotated(i: Any, c: Any) -> Any:
             top = rotations[0, i] * c[i] + rotations[1, i] * c[i + 1]
@@ -331,7 +333,7 @@ def _cycle(A: Operator, M: Operator, b: Value, x: Value, m: int, small: Any) -> 
         rotations = rotations.at[0, j].set(cosine).at[1, j].set(sine)
         column = rotated_at(column, cosine, sine, j)
         right = rotated_at(right, cosine, sine, j)
-        column = tnp.where(places <= j.astype(places.dtype), column, 0)[:m]
+        column = tnp.where(places <= as_dtype(j, places.dtype), column, 0)[:m]
         triangle = triangle.at[:, j].set(column)
         return j + 1, basis.at[j + 1].set(_ratio(w, norm)), rotations, triangle, right
 
@@ -342,14 +344,14 @@ def _cycle(A: Operator, M: Operator, b: Value, x: Value, m: int, small: Any) -> 
 
     state = (tnp.zeros((), "int32"), basis, rotations, triangle, right)
     j, basis, _, triangle, right = while_loop(going, step, state)
-    right = tnp.where(places[:m] < j.astype(places.dtype), right[:m], 0)
+    right = tnp.where(places[:m] < as_dtype(j, places.dtype), right[:m], 0)
 
     def substitute(state: Any) -> Any:
         i, y = state
         known = triangle[i] @ y
         return i - 1, y.at[i].set(_ratio(right[i] - known, triangle[i, i]))
 
-    _, y = while_loop(lambda s: s[0] >= 0, substitute, (j - 1, tnp.zeros(m, dtype)))
+    _, y = while_loop(lambda s: s[0] >= 0, substitute, (j - 1, tnp.zeros_like(b, shape=m)))
     return x + y @ basis[:m]
 
 

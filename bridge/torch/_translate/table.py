@@ -12,6 +12,7 @@ import torch
 
 from tracebridge.torch._translate.numbers import Operator, as_float, as_int, chosen, negation
 from tracebridge.torch._translate.operators import (
+    bessel,
     calls,
     complex_numbers,
     counting,
@@ -66,6 +67,7 @@ TABLE: Final[dict[Any, Operator]] = (
         sampling.ROWS,
         pullbacks.ROWS,
         special.ROWS,
+        bessel.ROWS,
         counting.ROWS,
         quantizing.ROWS,
     )

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
+from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.exchange_errors import ExchangeError
 from tracebridge.core.errors.tracer_errors import (
     NonHashableStaticArgumentError,
@@ -206,3 +207,19 @@ def test_saved_results_of_dtype_float0(tmp_path: Path) -> None:
 
     assert [2.0, 4.0, 0.0] == x_bar.numpy().tolist()
     assert [False, False] == i_bar.numpy().tolist()
+
+
+@pytest.mark.parametrize(
+    ("x", "way_out"),
+    [
+        (tf.ragged.constant([[1.0], [1.0, 2.0]]), r"x\.to_tensor\(\)"),
+        (tf.sparse.from_dense([[1.0, 0.0]]), r"tf\.sparse\.to_dense\(x\)"),
+        (tf.IndexedSlices(X, tf.range(3), (5,)), r"tf\.convert_to_tensor\(x\)"),
+        (tf.TensorArray(tf.float32, 1), r"x\.stack\(\)"),
+        ({1.0}, "(?s)^(?!.*in place of x)"),
+    ],
+)
+def test_tensors_of_other_kinds(x: Any, way_out: str) -> None:
+    """The error says how they become dense."""
+    with pytest.raises(UnsupportedDtypeError, match=way_out):
+        tb.tf.to_tf(lambda x: x)(x)

@@ -212,13 +212,22 @@ def polynomials() -> list[Case]:
     ]
 
 
+BESSEL = [
+    *["airy_ai", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "modified_bessel_k0"],
+    *["modified_bessel_k1", "scaled_modified_bessel_k0", "scaled_modified_bessel_k1"],
+    "spherical_bessel_j0",
+]
+
+
 def special() -> list[Case]:
     """Special functions; extrema that leave out what is no number."""
     x, gaps = r(6, low=0.1, high=2), torch.tensor([1.0, float("nan"), 2.0, -0.5])
     y, places = torch.tensor([1.0, 3.0, float("nan"), 0.5]), torch.tensor([0, 2])
     names = "erfcx i0e i1 i1e modified_bessel_i0 modified_bessel_i1"
     square = r(4, 3)
+    both = torch.tensor([-9.0, -2.5, -0.5, 0.0, 1e-3, 1.9, 2.0, 6.0, 40.0, float("inf")])
     return [
+        *[case(f"special_{name}", both) for name in BESSEL],
         *[case(f"special_{name}", x - 1) for name in names.split()],
         case("i0", x),
         case("i0", i(3, low=0)),

@@ -213,7 +213,7 @@ def test_profilers_see_the_name() -> None:
     x = torch.ones(2, 3)
     for _ in range(3):
         func.vmap(f)(x)
-    with torch.profiler.profile() as profile:
+    with torch.profiler.profile(acc_events=True) as profile:
         func.vmap(f)(x)
     assert any(["tracebridge::" in event.name for event in profile.events()])
 

@@ -115,7 +115,7 @@ def test_who_looks_sees_known_calls():
     with FlopCounterMode(display=False) as counter:
         CALL([x], h)
     assert counter.get_total_flops() > 0
-    with torch.profiler.profile() as profile:
+    with torch.profiler.profile(acc_events=True) as profile:
         CALL([x], h)
     assert any("tracebridge::" in event.key for event in profile.key_averages())
     with torch._subclasses.FakeTensorMode() as fake:

@@ -188,7 +188,7 @@ def test_known_calls_in_levels():
         assert torch.allclose(torch.autograd.grad(y.sum(), leaf)[0], 2 - y**2 / 2, atol=1e-6)
         with torch.no_grad():
             assert not func.vmap(f)(leaf)["y"].requires_grad
-    with torch.profiler.profile() as profile:
+    with torch.profiler.profile(acc_events=True) as profile:
         func.vmap(f)(X)
     assert any(event.key.startswith("tracebridge::") for event in profile.key_averages())
     tb.clear_caches()

@@ -55,6 +55,7 @@ _NO_GRADIENT = frozenset(
         "polar.default",
         "view_as_complex.default",
     }
+    | {f"special_{name}.default" for name in aten_cases_linalg.BESSEL}
     | {
         f"special_{name}.{overload}"
         for name in aten_cases_linalg.POLYNOMIALS

@@ -9,8 +9,10 @@ import pytest
 import scipy.linalg as reference
 
 import tracebridge as tb
+import tracebridge.numpy as tnp
 from tests.core.linalg.laws import DTYPES, adjoint, close, hermitian, matrix, positive
 from tests.quick_compiles import check_grads, quick_jit
+from tracebridge import dlpack
 from tracebridge.core.config.option_scopes import enable_x64
 
 la = tb.scipy.linalg
@@ -222,3 +224,28 @@ def test_eigenvalues_of_tridiagonal_matrices() -> None:
     close(w[1:4], some, np.float32)
     some = la.eigh_tridiagonal(d, e, eigvals_only=True, select="v", select_range=(w[0] + 0.01, 9.0))
     close(w[1:], some, np.float32)
+
+
+DOUBLE = {
+    "sqrtm": la.sqrtm,
+    "derivative of sqrtm": lambda a: tb.jvp(la.sqrtm, (a,), (a,)),
+    "funm": lambda a: la.funm(a, tnp.exp),
+    "solve_sylvester": lambda a: la.solve_sylvester(a, a, a),
+    "expm_frechet": lambda a: la.expm_frechet(a, a),
+    "companion": lambda a: la.companion(a[0]),
+    "hessenberg": lambda a: la.hessenberg(a, calc_q=True),
+    "matrix_power": lambda a: tnp.linalg.matrix_power(a, 0),
+    "gmres": lambda a: tb.scipy.sparse.linalg.gmres(a, a[0])[0],
+    "bicgstab": lambda a: tb.scipy.sparse.linalg.bicgstab(a, a[0])[0],
+    "minimize": lambda a: tb.scipy.optimize.minimize(lambda x: x @ x, a[0], method="BFGS").x,
+}
+
+
+@pytest.mark.parametrize("name", DOUBLE)
+def test_data_of_64_bits_is_computed_in_64(name: str) -> None:
+    """Whatever the option says, which is about dtypes that a user names."""
+    a = dlpack.from_dlpack(np.diag([2.0, 3, 4]) + 0.1)
+    with tb.explicit_x64_dtypes("error"):
+        results = tb.tree.leaves(tb.eval_shape(DOUBLE[name], a))
+
+    assert {tnp.finfo(r.dtype).bits for r in results} == {64}
