@@ -18,6 +18,7 @@ from tracebridge.core.ir.jaxpr import eval_jaxpr
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.kernels.machine import is_there
 from tracebridge.core.kernels.steps.scan_kernel import scan_kernel_p, written
+from tracebridge.core.lax.reduce.exp_sums import by_largest, shifted_exp_sum_p
 from tracebridge.core.lowering.rewrites.blocks import Loop, Moved, Readings, with_loops
 from tracebridge.core.lowering.rewrites.flat import computed_by, flat
 
@@ -33,6 +34,7 @@ _MOST_SCRATCH = 1 << 20  # bytes
 _MOST_LINES = 8192  # of the text: LLVM takes two seconds, XLA a fifth of that
 _MOST_MULTIPLIED = 1 << 19  # products of numbers in one matrix product: XLA has more threads
 _MOST_ELEMENTS = 1 << 15  # of an array
+_MOST_WITHOUT_PRODUCT = 1 << 12  # elements, where all of a step is one operation of XLA
 
 
 def with_scan_kernels(jaxpr: Jaxpr) -> Jaxpr:
@@ -65,7 +67,14 @@ def _may_have(app: Application) -> bool:
 
 def _flat(body: Jaxpr) -> Jaxpr:
     """A body without calls."""
-    return flat(inline_calls(body), computed_by)
+    return flat(inline_calls(body), _meaning)
+
+
+def _meaning(app: Application) -> Jaxpr | None:
+    """What a call computes, and sums of shifted exponentials."""
+    if app.primitive is shifted_exp_sum_p:
+        return stage(lambda x: list(by_largest(x, **app.params)), app.avals, locate=False)
+    return computed_by(app)
 
 
 def _kernel(readings: Readings, at: int) -> Loop | None:
@@ -129,9 +138,11 @@ def _is_small(body: Jaxpr) -> bool:
     """Whether one thread does the work of a step as soon as XLA would have shared it out."""
     if len(body.equations) > _MOST_EQUATIONS:
         return False
+    has_product = any([app.primitive is lax.dot_general_p for app, _ in body.equations])
+    most = _MOST_ELEMENTS if has_product else _MOST_WITHOUT_PRODUCT
     for app, _ in body.equations:
         sizes = [a.size for a in (*app.avals, *app.outs)]
-        if any([type(size) is not int or size > _MOST_ELEMENTS for size in sizes]):
+        if any([type(size) is not int or size > most for size in sizes]):
             return False
         if app.primitive is lax.dot_general_p:
             (summed, _), _ = app.params["dimension_numbers"]
