@@ -387,3 +387,12 @@ def test_slopes_of_angles_of_tiny_and_huge_points() -> None:
 
     np.testing.assert_allclose(by_x, [5e29, 0, 1e30, 0], 1e-5, 1e-37)
     np.testing.assert_allclose(by_y, [-5e29, -1e30, 0, 0], 1e-5, 1e-37)
+
+
+def test_running_sums_of_exponentials_have_slopes_at_infinity():
+    """An infinity decides from where it stands on; NaN would be anybody's slope there."""
+    x = tnp.array([1.0, INF, 3.0, INF, -INF])
+    expected = np.zeros((5, 5))
+    expected[0, 0] = expected[1:, 1] = 1
+
+    assert expected.tolist() == tb.jacobian(lambda v: tb.lax.cumlogsumexp(v, 0))(x).tolist()
