@@ -13,7 +13,14 @@ import numpy as np
 import tracebridge.core.lax as lax
 from tracebridge._api.custom.custom_jvp import custom_jvp
 from tracebridge.core.control.loops.while_loop import while_loop
-from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_inexact, is_integer, is_unsigned
+from tracebridge.core.dtypes.dtypes import (
+    is_bool,
+    is_complex,
+    is_inexact,
+    is_integer,
+    is_unsigned,
+    itemsize_bits,
+)
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.ir.operators import EngineValue
@@ -206,8 +213,15 @@ def _logaddexp(x: Value, y: Value) -> Any:
     x, y = broadcast_operands("logaddexp", *promote_inexact(x, y))
     if is_complex(x.aval.dtype):
         return _complex_logaddexp(x, y, lambda v: lax.exp(v), 1.0)
-    big, delta = _ordered(x, y)
-    return lax.add(big, lax.log1p(lax.exp(delta)))
+    return _in_float32(lambda big, delta: lax.add(big, lax.log1p(lax.exp(delta))), x, y)
+
+
+def _in_float32(formula: Callable[[Any, Any], Any], x: Value, y: Value) -> Any:
+    """A formula of the larger and a difference, whose sum may cancel: not in 16 bits."""
+    dtype, weak = x.aval.dtype, x.aval.weak_type and y.aval.weak_type
+    if itemsize_bits(dtype) < 32:
+        x, y = (lax.convert_dtype(v, np.dtype(np.float32), weak) for v in (x, y))
+    return as_dtype(formula(*_ordered(x, y)), dtype, weak)
 
 
 logaddexp = universal_binary(
@@ -226,9 +240,12 @@ def _logaddexp2(x: Value, y: Value) -> Any:
     x, y = broadcast_operands("logaddexp2", *promote_inexact(x, y))
     if is_complex(x.aval.dtype):
         return _complex_logaddexp(x, y, lambda v: lax.exp2(v), 1.0 / math.log(2.0))
-    big, delta = _ordered(x, y)
-    total = lax.add(big, lax.mul(lax.log1p(lax.exp2(delta)), 1.0 / math.log(2.0)))
-    return strong_array(total)
+    scale = 1.0 / math.log(2.0)
+    return strong_array(
+        _in_float32(
+            lambda big, delta: lax.add(big, lax.mul(lax.log1p(lax.exp2(delta)), scale)), x, y
+        )
+    )
 
 
 logaddexp2 = universal_binary(
