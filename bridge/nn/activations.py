@@ -12,6 +12,7 @@ from tracebridge._api.custom.custom_jvp import custom_jvp
 from tracebridge._api.programs.jit import jit
 from tracebridge.core.dtypes.canonicalize import to_inexact
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.core.runtime.arrays.argument_types import DType
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.numpy._promote import as_strong, promote_inexact
@@ -31,8 +32,22 @@ def _gated(x: Any, gate: Callable[[Any], Any], limit: float = 800.0) -> Any:
     (x,) = promote_inexact(tnp.asarray(x))
     if tnp.issubdtype(x.dtype, tnp.complexfloating):
         return x * gate(x)
-    near = tnp.clip(x, -limit, limit)
-    return tnp.where(x >= limit, x, near * gate(near))
+    wide = _widened(x)
+    near = tnp.clip(wide, -limit, limit)
+    return tnp.where(x >= limit, x, _rounded(near * gate(near), x.dtype))
+
+
+def _is_narrow(dtype: DType) -> bool:
+    return int(tnp.finfo(dtype).bits) < 32
+
+
+def _widened(x: Any) -> Any:
+    """Floats of fewer than 32 bits in float32: sums of a formula cancel, squares overflow."""
+    return x.astype(tnp.float32) if _is_narrow(x.dtype) else x
+
+
+def _rounded(x: Any, dtype: DType) -> Any:
+    return x.astype(dtype) if _is_narrow(dtype) else x
 
 
 @jit
@@ -95,10 +110,15 @@ def squareplus(x: ArrayLike, b: ArrayLike = 4) -> Array:
     values, b = promote_inexact(tnp.asarray(x), tnp.asarray(b))
     if tnp.issubdtype(values.dtype, tnp.complexfloating):
         return (values + tnp.sqrt(tnp.square(values) + b)) / 2
+    dtype, values, b = values.dtype, _widened(values), _widened(b)
     # A square overflows where b does not count any more.
     limit = float(tnp.finfo(values.dtype).max) ** 0.5 / 4
     near = tnp.clip(values, -limit, limit)
-    return tnp.where(values >= limit, values, (near + tnp.sqrt(tnp.square(near) + b)) / 2)
+    below = near < 0
+    # Twice the larger of two roots with the product -b / 4; the other one would be a difference.
+    root = tnp.where(below, -near, near) + tnp.sqrt(tnp.square(near) + b)
+    smooth = tnp.where(below, b / tnp.where(below, 2 * root, 1), root / 2)
+    return _rounded(tnp.where(values >= limit, values, smooth), dtype)
 
 
 @jit
@@ -321,9 +341,13 @@ def gelu(x: ArrayLike, approximate: bool = True) -> Array:
 
 @jit
 def _gelu_by_tanh(x: Any) -> Any:
+    x = _inexact(x)
+    # The sum with tanh loses what is left far below 0, where narrow floats still have digits.
+    by_logistic = not tnp.issubdtype(x.dtype, tnp.complexfloating) and _is_narrow(x.dtype)
+
     def gate(x: Any) -> Any:
         inner = math.sqrt(2 / math.pi) * (x + 0.044715 * (x**3))
-        return 0.5 * (1.0 + tnp.tanh(inner))
+        return lax.logistic(2.0 * inner) if by_logistic else 0.5 * (1.0 + tnp.tanh(inner))
 
     return as_strong(_gated(x, gate, 30.0))
 

@@ -195,6 +195,10 @@ def standardize(
     if algorithm not in ("fast", "stable"):
         msg = f"standardize: algorithm is {algorithm!r}"
         raise ArgumentValueError(msg, expected="'fast' or 'stable'")
+    kinds = [v for v in (x, mean, variance, epsilon) if v is not None]
+    narrow = tnp.issubdtype(x.dtype, tnp.floating) and tnp.finfo(x.dtype).bits < 32
+    # Squares overflow in 16 bits, and differences of means of squares have no digits there.
+    x = x.astype(tnp.float32) if narrow else x
     if mean is None:
         mean = tnp.mean(x, axis, keepdims=True, where=where)
     center = x - mean
@@ -204,7 +208,8 @@ def standardize(
         squares = tnp.mean(tnp.square(x), axis, keepdims=True, where=where)
         # Rounding may make the difference negative.
         variance = tnp.clip(squares - tnp.square(mean), 0)
-    return center * lax.rsqrt(tnp.asarray(variance + epsilon))
+    scaled = center * lax.rsqrt(tnp.asarray(variance + epsilon))
+    return scaled.astype(tnp.result_type(*kinds)) if narrow else scaled
 
 
 def one_hot(x: Any, num_classes: int, *, dtype: DTypeLike | None = None, axis: Any = -1) -> Array:

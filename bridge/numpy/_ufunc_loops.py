@@ -66,7 +66,8 @@ def fold_segments(function: Function, x: Any, starts: Any, axis: int) -> Any:
         position, values = row
         inside = reshape((starts < position) & (position < ends), shape)
         combined = function(totals, broadcast_to(values, totals.aval.shape))
-        combined = lax.convert_dtype(value_of(combined), totals.aval.dtype)
+        kind = totals.aval.dtype, totals.aval.weak_type
+        combined = lax.convert_dtype(value_of(combined), *kind)
         return searching.where(inside, combined, totals), None
 
     numbers = lax.convert_dtype(lax.iota(np.dtype(np.int32), size), starts.aval.dtype)

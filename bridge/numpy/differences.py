@@ -6,9 +6,11 @@ __all__ = ["diff", "ediff1d", "gradient", "trapezoid", "unwrap"]
 
 from typing import Any
 
+import numpy as np
+
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import default_float, default_int, to_inexact
-from tracebridge.core.dtypes.dtypes import is_bool, is_inexact
+from tracebridge.core.dtypes.dtypes import is_bool, is_inexact, is_unsigned
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, index_of
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.operators import EngineValue
@@ -155,7 +157,7 @@ def _trapezoid(y: Value, *spacing_and_statics: Value) -> Any:
             step = _diff(step, 1, axis - y.aval.ndim, False)
     high, low = _neighbours(y, axis)
     pairs, step = broadcast_operands("trapezoid", lax.add(high, low), step)
-    return lax.mul(lax.reduce_sum(lax.mul(pairs, step), (axis,)), 0.5)
+    return as_strong(lax.mul(lax.reduce_sum(lax.mul(pairs, step), (axis,)), 0.5))
 
 
 _trapezoid_staged = StagedFunction(_trapezoid, "trapezoid", judges=False)
@@ -282,8 +284,13 @@ def _unwrap(p: Any, *operands_and_statics: Any) -> Any:
     if p.aval.size == 0:
         return lax.convert_dtype(promote_inexact(p)[0], to_inexact(p.aval.dtype))
     dtype = default_int() if is_bool(p.aval.dtype) else p.aval.dtype
-    if not is_inexact(dtype) and float(period) != int(period):
+    if not is_inexact(dtype) and isinstance(period, float):
         dtype = default_float()
+    if is_unsigned(dtype):
+        # Differences have signs; the result is right but for multiples of the dtype's range.
+        wide = np.dtype(np.int32) if dtype.itemsize < 4 else default_int()
+        angles = _unwrap(lax.convert_dtype(p, wide), *operands_and_statics)
+        return lax.convert_dtype(angles, dtype)
     p = lax.convert_dtype(p, dtype)
     exact = is_inexact(dtype)
     whole: Any = period if exact else int(period)

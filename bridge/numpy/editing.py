@@ -135,7 +135,7 @@ def repeat(
     host = concrete(counts, "It decides the size of the result", "pass total_repeat_length=")
     if host.size == 1:
         return _repeat_staged((x,), (int(host.reshape(())), where))
-    places = np.repeat(np.arange(size, dtype=np.int32), host)
+    places = np.repeat(np.arange(size, dtype=np.int32), host.astype(np.int64))
     return take(x, places, where, mode="promise_in_bounds", indices_are_sorted=True)
 
 

@@ -8,10 +8,19 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 import tracebridge.core.lax as lax
 from tracebridge._api.custom.custom_jvp import custom_jvp
 from tracebridge.core.control.loops.while_loop import while_loop
-from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_inexact, is_integer, is_unsigned
+from tracebridge.core.dtypes.dtypes import (
+    is_bool,
+    is_complex,
+    is_inexact,
+    is_integer,
+    is_unsigned,
+    itemsize_bits,
+)
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.ir.operators import EngineValue
@@ -20,6 +29,7 @@ from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction, binary
 from tracebridge.numpy._promote import (
+    as_dtype,
     broadcast_operands,
     broadcast_to,
     inexact_operands,
@@ -38,7 +48,7 @@ def _power(x: Value, y: Value) -> Any:
         # An array of exponents decides about the dtype, one exponent does not.
         weak = x.aval.weak_type and (y.aval.weak_type or not y.aval.ndim)
         x, y = broadcast_operands("power", lax.convert_dtype(x, dtype, weak), y)
-        return lax.pow(x, y)
+        return as_dtype(lax.pow(x, y), dtype, weak)
     weak = x.aval.weak_type and y.aval.weak_type and not y.aval.ndim
     x, y = broadcast_operands("power", *promote_numeric(x, y))
     if is_integer(x.aval.dtype):
@@ -95,6 +105,8 @@ def power(x1: Any, x2: Any, /) -> Array:
         if type(x2) is type(x1) is int and x2 < 0:
             msg = f"power: integers have no negative powers, got {x1} and {x2}"
             raise UnsupportedDtypeError(msg, hint="write one of them as a float")
+        if isinstance(x2, np.integer) and x2.dtype.kind in "iu":
+            x2 = int(x2)  # as known as a Python integer, and like it no reason for a wider base
         if type(x2) is int and issubclass(type(x1), EngineValue) and not is_bool(x1.aval.dtype):
             if x2 < 0 and is_integer(x1.aval.dtype):
                 msg = f"power: integers have no negative powers, got {x2}"
@@ -181,7 +193,7 @@ def _complex_logaddexp(x: Value, y: Value, exp: Callable[[Value], Value], scale:
     # Of all logarithms the principal one; ``big`` may have any imaginary part.
     angle, turn = lax.imag(total), 2.0 * math.pi * scale
     turns = lax.round(lax.div(angle, turn), lax.RoundingMethod.TO_NEAREST_EVEN)
-    return lax.complex(lax.real(total), lax.sub(angle, lax.mul(turns, turn)))
+    return strong_array(lax.complex(lax.real(total), lax.sub(angle, lax.mul(turns, turn))))
 
 
 def _ordered(x: Value, y: Value) -> tuple[Any, Any]:
@@ -201,8 +213,15 @@ def _logaddexp(x: Value, y: Value) -> Any:
     x, y = broadcast_operands("logaddexp", *promote_inexact(x, y))
     if is_complex(x.aval.dtype):
         return _complex_logaddexp(x, y, lambda v: lax.exp(v), 1.0)
-    big, delta = _ordered(x, y)
-    return lax.add(big, lax.log1p(lax.exp(delta)))
+    return _in_float32(lambda big, delta: lax.add(big, lax.log1p(lax.exp(delta))), x, y)
+
+
+def _in_float32(formula: Callable[[Any, Any], Any], x: Value, y: Value) -> Any:
+    """A formula of the larger and a difference, whose sum may cancel: not in 16 bits."""
+    dtype, weak = x.aval.dtype, x.aval.weak_type and y.aval.weak_type
+    if itemsize_bits(dtype) < 32:
+        x, y = (lax.convert_dtype(v, np.dtype(np.float32), weak) for v in (x, y))
+    return as_dtype(formula(*_ordered(x, y)), dtype, weak)
 
 
 logaddexp = universal_binary(
@@ -221,9 +240,12 @@ def _logaddexp2(x: Value, y: Value) -> Any:
     x, y = broadcast_operands("logaddexp2", *promote_inexact(x, y))
     if is_complex(x.aval.dtype):
         return _complex_logaddexp(x, y, lambda v: lax.exp2(v), 1.0 / math.log(2.0))
-    big, delta = _ordered(x, y)
-    total = lax.add(big, lax.mul(lax.log1p(lax.exp2(delta)), 1.0 / math.log(2.0)))
-    return strong_array(total)
+    scale = 1.0 / math.log(2.0)
+    return strong_array(
+        _in_float32(
+            lambda big, delta: lax.add(big, lax.mul(lax.log1p(lax.exp2(delta)), scale)), x, y
+        )
+    )
 
 
 logaddexp2 = universal_binary(

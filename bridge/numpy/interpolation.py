@@ -34,9 +34,11 @@ def _interp(*args: Any) -> Any:
     if is_complex(xp.aval.dtype) or is_complex(x.aval.dtype):
         msg = "interp: x and xp must be real"
         raise UnsupportedDtypeError(msg)
+    # Integers become floats by themselves first: coordinates and values are two quantities.
+    x, xp = promote_inexact(x, xp)
+    (fp,) = promote_inexact(fp)
     is_weak = all([v.aval.weak_type for v in (x, xp, fp)])
     fp = promote_inexact(x, xp, fp)[2]
-    x, xp = promote_inexact(x, xp)
     if has_period:
         x, xp, fp = _periodic(x, xp, fp, lax.abs(lax.convert_dtype(values[-1], x.aval.dtype)))
     n = xp.aval.shape[0]

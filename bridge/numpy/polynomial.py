@@ -264,7 +264,7 @@ def _polydiv(u: Value, v: Value) -> list[Any]:
         u = lax.sub(u, lax.mul(d, shifted))
     if not quotient:
         quotient = [zeros_of(u.aval.update(shape=(steps,)))]
-    return [lax.concatenate(quotient, 0) if len(quotient) > 1 else quotient[0], u]
+    return [as_strong(lax.concatenate(quotient, 0) if len(quotient) > 1 else quotient[0]), u]
 
 
 _polydiv_staged = StagedFunction(_polydiv, "polydiv")

@@ -205,7 +205,10 @@ def piecewise(
 
 def _condition_list(x: Any, condlist: Any) -> list[Any]:
     if isinstance(condlist, list | tuple):
-        condlist = [unwrapped(c) for c in condlist]
+        # Nested lists are conditions, each an array.
+        condlist = [
+            np.asarray(c) if isinstance(c, list | tuple) else unwrapped(c) for c in condlist
+        ]
         if condlist and not hasattr(condlist[0], "shape") and x.aval.ndim:
             # A plain list of bools is one condition.
             return [np.asarray(condlist)]

@@ -22,7 +22,7 @@ from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.arrays.transfer import put_canonical, put_numpy
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
-from tracebridge.numpy._promote import broadcast_to, promote_dtypes
+from tracebridge.numpy._promote import as_strong, broadcast_to, promote_dtypes
 from tracebridge.numpy._ranges import sides_of, wrapped
 from tracebridge.numpy._staging import concrete, is_traced, value_of
 from tracebridge.numpy.searching import search_halving, take_rows
@@ -121,7 +121,8 @@ def _intersect(*args: Any) -> list[Any]:
     where = take_rows(positions, inside)
     second = take_rows(order_right, lax.min(where, m - 1))
     second = lax.select_n(missing, second, full_of(places.aval, m))
-    return [values, *[lax.convert_dtype(v, default_int()) for v in (first, second)]]
+    # What is filled decides about dtypes, the fill is a part of it.
+    return [as_strong(values), *[lax.convert_dtype(v, default_int()) for v in (first, second)]]
 
 
 _intersect_staged = StagedFunction(_intersect, "intersect1d")
@@ -191,7 +192,8 @@ def intersect1d(
         values, first, second = np.intersect1d(
             *host, assume_unique=assume_unique, return_indices=True
         )
-        shared = pair[0][first] if is_traced(pair[0]) else put_numpy(values)
+        weak = pair[0].aval.weak_type
+        shared = pair[0][first] if is_traced(pair[0]) else put_numpy(values, weak_type=weak)
         results = [shared, put_canonical(first), put_canonical(second)]
     elif a.aval.size == 0 or b.aval.size == 0:
         length = index_of(size, "intersect1d", "size")
@@ -210,7 +212,7 @@ _pair_staged = StagedFunction(lambda a, b: _flat_pair(a, b), "promote")
 
 def _difference(*args: Any) -> Any:
     a, b, *fill, size, assume_unique = args
-    dtype = a.aval.dtype
+    kind = a.aval.dtype, a.aval.weak_type
     a, b = _flat_pair(a, b)
     if not assume_unique:
         a = lax.sort(a, 0)
@@ -218,7 +220,7 @@ def _difference(*args: Any) -> Any:
     if not assume_unique:
         keep = lax.bitwise_and(keep, _first_of_runs(a))
     found = _chosen(a, keep, size, fill[0] if fill else None, "zero")[0]
-    return lax.convert_dtype(found, dtype)
+    return lax.convert_dtype(found, *kind)
 
 
 _difference_staged = StagedFunction(_difference, "setdiff1d")
@@ -252,9 +254,9 @@ def setdiff1d(
         if is_traced(a):
             candidates = pair[0] if assume_unique else unique(pair[0])
             kept = np.flatnonzero(~np.isin(concrete(candidates, _WHY), host[1]))
-            return candidates[kept].astype(a.aval.dtype)
+            return lax.convert_dtype(candidates[kept], a.aval.dtype, a.aval.weak_type)
         difference = np.setdiff1d(*host, assume_unique=assume_unique)
-        return put_numpy(difference.astype(a.aval.dtype))
+        return put_numpy(difference.astype(a.aval.dtype), weak_type=a.aval.weak_type)
     if a.aval.size == 0:
         return _filled((a, b), fill_value, index_of(size, "setdiff1d", "size"))
     xs = (a, b) if fill_value is None else (a, b, fill_value)
@@ -271,7 +273,7 @@ def _exclusive(*args: Any) -> Any:
     keep = lax.concatenate([keep_a, keep_b], 0)
     values, order = _with_positions(values)
     keep = take_rows(keep, order)
-    return _chosen(values, keep, size, fill[0] if fill else None, "first")[0]
+    return as_strong(_chosen(values, keep, size, fill[0] if fill else None, "first")[0])
 
 
 _exclusive_staged = StagedFunction(_exclusive, "setxor1d")
@@ -306,7 +308,8 @@ def setxor1d(
             both = _joined_staged(tuple([v if assume_unique else unique(v) for v in pair]))
             values, counts = unique(both, return_counts=True)
             return values[np.flatnonzero(concrete(counts, _WHY) == 1)]
-        return put_numpy(np.setxor1d(*host, assume_unique=assume_unique))
+        found = np.setxor1d(*host, assume_unique=assume_unique)
+        return put_numpy(found, weak_type=pair[0].aval.weak_type)
     if a.aval.size == 0 and b.aval.size == 0:
         return _filled((a, b), fill_value, index_of(size, "setxor1d", "size"))
     xs = (a, b) if fill_value is None else (a, b, fill_value)

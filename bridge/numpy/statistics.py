@@ -9,7 +9,7 @@ from typing import Any, Literal, overload
 import numpy as np
 
 import tracebridge.core.lax as lax
-from tracebridge.core.dtypes.dtypes import is_complex, is_float, is_integer, real_of
+from tracebridge.core.dtypes.dtypes import is_complex, is_float, is_integer, itemsize_bits, real_of
 from tracebridge.core.dtypes.finfo import finfo
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
@@ -246,8 +246,12 @@ def cov(
     return _cov_staged(xs, statics)
 
 
-def _corrcoef(*args: Value) -> Any:
+def _corrcoef(*args: Any) -> Any:
     *xs, rowvar, dtype = args
+    kind = promote_inexact(*xs)[0].aval.dtype if dtype is None else dtype
+    if itemsize_bits(kind) < 32:
+        # Variances need twice the exponents, coefficients do not.
+        return lax.convert_dtype(_corrcoef(*xs, rowvar, np.dtype(np.float32)), kind)
     c = _cov(*xs, len(xs) > 1, False, False, rowvar, 1, dtype)
     if not c.aval.ndim:
         return lax.div(c, c)

@@ -190,7 +190,8 @@ def _unique(
             # Differentiated at once: the elements taken keep their derivatives.
             taken = x.reshape(-1)[integers[0]] if where is None else x.take(integers[0], where)
             return taken, integers[0], integers[1], integers[2]
-        return put_numpy(values), integers[0], integers[1], integers[2]
+        weak = x.aval.weak_type
+        return put_numpy(values, weak_type=weak), integers[0], integers[1], integers[2]
     count = index_of(size, "unique", "size")
     if x.aval.size == 0:
         return _unique_of_nothing(x, where, count, fill_value)

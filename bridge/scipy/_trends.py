@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.ir.value import Value
@@ -28,7 +29,12 @@ def _detrend(x: Value, axis: int, kind: str, breaks: tuple[int, ...]) -> Any:
         raise ArgumentValueError(msg)
     moved = tnp.moveaxis(x, axis, -1)
     parts = [_without_trend(moved[..., i:j], kind) for i, j in itertools.pairwise(edges)]
-    return tnp.moveaxis(tnp.concatenate(parts, -1), -1, axis) if parts else x
+    if not parts:
+        return x
+    rest = tnp.moveaxis(tnp.concatenate(parts, -1), -1, axis)
+    # Lines are made of arrays, but they fit the signal, which may be weak.
+    weak = x.aval.weak_type and kind == "linear"
+    return lax.convert_dtype(rest, x.aval.dtype, weak)
 
 
 def _without_trend(x: Value, kind: str) -> Any:

@@ -36,7 +36,7 @@ class SymmetricProduct(Composed):
         if c.shape[:-1] != a.shape[:-1]:
             msg = f"symmetric_product: got {a.str_short()} and {c.str_short()}"
             raise ShapeMismatchError(msg, expected="(*batch, m, n) and (*batch, m, m)")
-        return c.strong
+        return c.update(weak_type=a.weak_type and c.weak_type)
 
     def compose(self, *operands: Value, **params: Any) -> Any:
         a, c = operands

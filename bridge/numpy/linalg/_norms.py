@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
+from tracebridge.core.dtypes.dtypes import itemsize_bits
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.linalg.svd import svd
@@ -22,6 +26,8 @@ from tracebridge.numpy._promote import (
 )
 from tracebridge.numpy._staging import value_of
 from tracebridge.numpy.linalg._systems import inv
+
+_FLOAT32 = np.dtype(np.float32)
 
 
 def _root(total: Any, power: float) -> Any:
@@ -82,8 +88,20 @@ def _of_matrices(x: Any, order: Any, axes: tuple[int, int], keepdims: bool) -> A
     return out if keepdims else tnp.squeeze(out, axes)
 
 
+def _rounded_once(norm: Callable[..., Any]) -> Callable[..., Any]:
+    """A norm of floats or complex numbers, in float32 of narrow ones: powers overflow in these."""
+
+    def run(x: Any, *statics: Any) -> Any:
+        (x,) = promote_inexact(x)
+        dtype = x.aval.dtype
+        if itemsize_bits(dtype) >= 32:
+            return norm(x, *statics)
+        return lax.convert_dtype(norm(lax.convert_dtype(x, _FLOAT32), *statics), dtype)
+
+    return run
+
+
 def _norm(x: Any, order: Any, axis: Any, keepdims: bool) -> Any:
-    (x,) = promote_inexact(x)
     n = x.aval.ndim
     if axis is None and order is None:
         return _of_vectors(x, None, tuple(range(n)), keepdims)
@@ -100,16 +118,15 @@ def _norm(x: Any, order: Any, axis: Any, keepdims: bool) -> Any:
 
 _VECTOR = "a number, inf or -inf"
 _MATRIX = ("fro", "nuc", 1, -1, 2, -2, math.inf, -math.inf, None)
-_norm_staged = StagedFunction(_norm, "norm", exact=True)
+_norm_staged = StagedFunction(_rounded_once(_norm), "norm", exact=True)
 
 
 def _vector_norm(x: Any, order: Any, axis: Any, keepdims: bool) -> Any:
-    (x,) = promote_inexact(x)
     axes = tuple(range(x.aval.ndim)) if axis is None else normalize_axes(axis, x.aval.ndim)
     return _of_vectors(x, order, axes, keepdims)
 
 
-_vector_norm_staged = StagedFunction(_vector_norm, "vector_norm", exact=True)
+_vector_norm_staged = StagedFunction(_rounded_once(_vector_norm), "vector_norm", exact=True)
 
 
 def _checked(name: str, order: Any, *, matrix: bool) -> Any:

@@ -9,6 +9,7 @@ from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.special import bessel
 from tracebridge.numpy._promote import strongly
+from tracebridge.scipy._nested import nested
 from tracebridge.scipy._special import formulas
 from tracebridge.scipy._special.elementwise import floats
 
@@ -69,7 +70,7 @@ def ndtr(x: ArrayLike) -> Array:
     >>> float(tb.scipy.special.ndtr(0.0))
     0.5
     """
-    return _call("ndtr", x)
+    return _call("ndtr", nested(x))
 
 
 def ndtri(p: ArrayLike) -> Array:

@@ -17,7 +17,7 @@ from tracebridge.scipy._special.series import widened
 _STAGED = {
     name: floats(name, function, full=True)
     for name, function in {
-        "gammaln": formulas.gammaln,
+        "gammaln": widened(formulas.gammaln),
         "gammasgn": formulas.gammasgn,
         "digamma": gamma_formulas.digamma,
         "gammainc": formulas.gammainc,
@@ -25,7 +25,7 @@ _STAGED = {
         "beta": formulas.beta,
         "betaln": formulas.log_beta,
         "betainc": formulas.incomplete_beta,
-        "poch": formulas.poch,
+        "poch": widened(formulas.poch),
         "polygamma": zeta_formulas.polygamma,
     }.items()
 }

@@ -23,6 +23,7 @@ from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import broadcast_shape, broadcast_to, promote_inexact
+from tracebridge.scipy._nested import nested
 from tracebridge.scipy._special.elementwise import floats
 from tracebridge.scipy._special.expn_formulas import expn as expn_formula
 from tracebridge.scipy._special.series import eps_of, horner, widened
@@ -154,7 +155,7 @@ def bessel_jn(z: ArrayLike, *, v: int, n_iter: int = 50) -> Array:
         raise ArgumentValueError(
             call="bessel_jn", where="argument v", got=str(order), expected="at least 0"
         )
-    return _bessel_staged((z,), (order, count))
+    return _bessel_staged((nested(z),), (order, count))
 
 
 def _legendre(n: Array, m: Array, theta: Array, n_max: int) -> Any:
@@ -305,4 +306,4 @@ def expn(n: ArrayLike, x: ArrayLike) -> Array:
     >>> float(tb.scipy.special.expn(2, 1.0))
     0.148...
     """
-    return _expn_staged((n, x))
+    return _expn_staged((nested(n), nested(x)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
+from tracebridge.scipy._nested import nested
 from tracebridge.scipy._special import hypergeometric_formulas as formulas
 from tracebridge.scipy._special.elementwise import floats
 
@@ -33,7 +34,7 @@ def hyp1f1(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
     >>> float(tb.scipy.special.hyp1f1(1.0, 2.0, 1.0))
     1.718...
     """
-    return _hyp1f1_staged((a, b, x))
+    return _hyp1f1_staged((nested(a), nested(b), nested(x)))
 
 
 def hyp2f1(a: ArrayLike, b: ArrayLike, c: ArrayLike, x: ArrayLike) -> Array:
@@ -59,4 +60,4 @@ def hyp2f1(a: ArrayLike, b: ArrayLike, c: ArrayLike, x: ArrayLike) -> Array:
     >>> float(tb.scipy.special.hyp2f1(1.0, 2.0, 3.0, 0.5))
     1.545...
     """
-    return _hyp2f1_staged((a, b, c, x))
+    return _hyp2f1_staged((nested(a), nested(b), nested(c), nested(x)))

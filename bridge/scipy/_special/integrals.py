@@ -12,6 +12,7 @@ from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import promote_inexact, strongly
+from tracebridge.scipy._nested import nested
 from tracebridge.scipy._special import faddeeva
 from tracebridge.scipy._special import integral_formulas as formulas
 from tracebridge.scipy._special.elementwise import floats
@@ -201,7 +202,7 @@ def spence(x: Array) -> Array:
     >>> float(tb.scipy.special.spence(0.0))
     1.644...
     """
-    return _call("spence", x)
+    return _call("spence", nested(x))
 
 
 def owens_t(h: ArrayLike, a: ArrayLike) -> Array:

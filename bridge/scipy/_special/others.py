@@ -18,6 +18,7 @@ from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy import _exp_sums
 from tracebridge.numpy._promote import hashable_axis, normalize_axes, promote_inexact, strongly
 from tracebridge.numpy._staging import value_of
+from tracebridge.scipy._nested import nested
 from tracebridge.scipy._special import formulas, gamma_formulas, zeta_formulas
 from tracebridge.scipy._special.elementwise import floats, with_slopes
 from tracebridge.scipy._special.series import widened
@@ -45,7 +46,7 @@ def log_ndtr(x: ArrayLike, series_order: int = 3) -> Array:
     -203.917...
     """
     del series_order
-    return _log_ndtr_staged((x,))
+    return _log_ndtr_staged((nested(x),))
 
 
 def zeta(x: ArrayLike, q: ArrayLike | None = None) -> Array:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
 from tracebridge._api.custom.custom_jvp import custom_jvp
 from tracebridge._api.derivatives.jvp import jvp
@@ -209,7 +210,12 @@ def schur(a: ArrayLike, output: str = "real") -> tuple[Array, Array]:
     return t, z
 
 
-_complex_form_staged = StagedFunction(complex_form, "rsf2csf")
+def _complex_form(t: Value, z: Value) -> list[Any]:
+    weak = t.aval.weak_type and z.aval.weak_type
+    return [lax.convert_dtype(x, x.aval.dtype, weak) for x in complex_form(t, z)]
+
+
+_complex_form_staged = StagedFunction(_complex_form, "rsf2csf")
 
 
 def rsf2csf(T: ArrayLike, Z: ArrayLike, check_finite: bool = True) -> tuple[Array, Array]:

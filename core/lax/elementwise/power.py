@@ -57,7 +57,9 @@ class Pow(BinaryElementwise):
 
     def abstract_eval(self, *avals: ShapedArray, **params: object) -> ShapedArray:
         out = super().abstract_eval(*avals)
-        return out.update(weak_type=avals[0].weak_type) if is_integer(avals[1].dtype) else out
+        # The exponents of a weak base count for the kind of result: an array of them decides.
+        weak = avals[0].weak_type and avals[1].weak_type
+        return out.update(weak_type=weak) if is_integer(avals[1].dtype) else out
 
     def lower_full(self, ctx: LoweringContext, *xs: IrValue, **params: object) -> Any:
         x, y = xs
@@ -188,9 +190,10 @@ def pow(x: Operand, y: Operand) -> Any:
     >>> float(tb.lax.pow(2.0, 0.5)), float(tb.lax.pow(-2.0, 3))
     (1.414214, -8.0)
     """
-    exponent = as_value(y, "pow")
-    if type(exponent) is Literal and is_integer(exponent.aval.dtype):
-        return pow_p.bind(as_value(x, "pow"), exponent)
+    base, exponent = as_value(x, "pow"), as_value(y, "pow")
+    numbers = type(exponent) is Literal or (type(base) is Literal and is_inexact(base.aval.dtype))
+    if numbers and is_integer(exponent.aval.dtype):
+        return pow_p.bind(base, exponent)
     return pow_p.bind(*operands("pow", x, y))
 
 

@@ -106,17 +106,20 @@ class Atan2(BinaryElementwise):
         if is_complex(ans.aval.dtype):
             square = lax.add(lax.square(x), lax.square(y))
             return lax.mul(t, lax.div(y if i == 0 else lax.neg(x), square))
-        # Relative to the larger one, so that no square overflows or vanishes. By its inverse, which
-        # is no subnormal number: XLA makes of two divisions one by the product.
+        # By the ratio of the smaller to the larger one, so that no square overflows or vanishes,
+        # also where XLA makes of two divisions one by the product.
         limit = float(finfo(ans.aval.dtype).max) / 4
         x, y = (lax.clamp(scalar_like(v, -limit), v, scalar_like(v, limit)) for v in (x, y))
         size = lax.max(lax.abs(x), lax.abs(y))
-        inverse = lax.div(scalar_like(size, 1.0), size)
-        x, y = lax.mul(x, inverse), lax.mul(y, inverse)
-        slope = lax.div(y if i == 0 else lax.neg(x), lax.add(lax.square(x), lax.square(y)))
+        is_flat = lax.ge(lax.abs(y), lax.abs(x))
+        large, small = lax.select_n(is_flat, x, y), lax.select_n(is_flat, y, x)
+        ratio, one = lax.div(small, large), lax.full_like(size, 1)
+        share = lax.select_n(is_flat, ratio, one) if i == 0 else lax.select_n(is_flat, one, ratio)
+        slope = lax.div(share, lax.mul(large, lax.add(lax.square(ratio), 1.0)))
         # At infinity the limit, 0.
         outside = lax.ge(size, scalar_like(size, limit))
-        return lax.mul(t, lax.mul(slope, lax.select(outside, lax.full_like(size, 0), inverse)))
+        slope = lax.select(outside, lax.full_like(size, 0), slope)
+        return lax.mul(t, slope if i == 0 else lax.neg(slope))
 
 
 sin_p = Sin()

@@ -215,7 +215,12 @@ class Cumlogsumexp(_Cumulative):
 
     def tangent(self, x: Value, t: Any, ans: Value, axis: int, reverse: bool) -> Any:
         before = shifted(ans, -math.inf, axis, reverse)
-        share = lax.mul(_share(x, ans), t)
+        part = _share(x, ans)
+        if not is_complex(x.aval.dtype):
+            # An infinity leaves nothing for what follows, as one of two in logaddexp.
+            over = lax.eq(before, full_of(before.aval, math.inf))
+            part = lax.select(over, zeros_of(part.aval), part)
+        share = lax.mul(part, t)
         return lax.linear_recurrence_p.bind(_share(before, ans), share, axis=axis, reverse=reverse)
 
 
@@ -243,7 +248,9 @@ def _share(part: Any, total: Any) -> Any:
     """``exp(part - total)``: what a part contributes; nothing where it is the log of zero."""
     real = lax.real(part) if is_complex(part.aval.dtype) else part
     empty = lax.eq(real, full_of(real.aval, -math.inf))
-    share = lax.exp(lax.sub(part, total))
+    gap = lax.sub(part, total)
+    gap = lax.select(lax.eq(part, total), zeros_of(gap.aval), gap)
+    share = lax.exp(gap)
     return lax.select(empty, zeros_of(share.aval), share)
 
 

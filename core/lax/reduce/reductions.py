@@ -201,6 +201,10 @@ class _Logical(Reduction):
     accepts_text = "booleans and integers"
     hlo: str
 
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
+        """Bits are those of a dtype: the result decides about dtypes."""
+        return super().abstract_eval(*avals, **params).strong
+
     def combine(self, ctx: LoweringContext, a: IrValue, b: IrValue, aval: ShapedArray) -> Any:
         return ctx.op1(self.hlo, [a, b], aval)
 

@@ -143,3 +143,18 @@ def test_complex_corners_and_squares() -> None:
     assert_allclose(nn.sparse_plus(x), expected, rtol=1e-6)
     assert_allclose(nn.squareplus(x), (x + np.sqrt(x * x + 4)) / 2, rtol=1e-6)
     assert np.isnan(float(nn.sparse_plus(np.nan)))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", ["gelu", "silu", "mish", "squareplus", "sigmoid"])
+def test_narrow_floats_are_right_far_below_zero(name: str, dtype: str) -> None:
+    """What a formula loses to cancellation or overflow is not lost to narrow dtypes."""
+    x = tb.numpy.asarray([-11.5, -6.0, -3.75, -1.0, 0.5, 300.0], dtype)
+    function = getattr(nn, name)
+    with tb.enable_x64(True):
+        expected = np.asarray(function(x.astype("float64")))
+    eps = float(tb.numpy.finfo(dtype).eps)
+
+    np.testing.assert_allclose(
+        np.asarray(function(x), np.float64), expected, rtol=eps, atol=1e-7 if eps < 1e-3 else 1e-11
+    )

@@ -196,3 +196,12 @@ def test_attention_says_what_is_wrong() -> None:
     for kind, call in wrong:
         with pytest.raises(kind, match="dot_product_attention"):
             call()
+
+
+def test_standardize_of_large_narrow_floats() -> None:
+    """Squares that float16 does not have are those of a small variance relative to them."""
+    x = tb.numpy.asarray([1000.0, -1000.0, 60000.0, 58000.0], "float16")
+    wide = np.asarray(tb.nn.standardize(x.astype("float32")))
+
+    assert tb.nn.standardize(x).dtype == "float16"
+    np.testing.assert_allclose(np.asarray(tb.nn.standardize(x), np.float32), wide, rtol=1e-3)

@@ -71,3 +71,12 @@ def test_logarithms_of_complex_sums_are_principal(name: str) -> None:
 
     expected = log(exp(x) + exp(y))
     np.testing.assert_allclose(getattr(tnp, name)(x, y), expected, rtol=1e-5)
+
+
+def test_narrow_results_that_cancel() -> None:
+    """The sum of the larger one and a logarithm is rounded once; whole powers of two are exact."""
+    x, y = tnp.float16(-1.5), tnp.float16(-0.6665)
+
+    expected = np.logaddexp2(float(x), float(y))
+    np.testing.assert_allclose(float(tnp.logaddexp2(x, y)), expected, rtol=1e-3)
+    assert [2.0**-9, 2.0**11] == tnp.exp2(tnp.array([-9.0, 11.0], "float16")).tolist()

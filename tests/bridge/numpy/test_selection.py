@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import tracebridge as tb
 import tracebridge.numpy as tnp
 
 X = np.arange(-4, 5)
@@ -34,3 +35,18 @@ def test_a_mask_is_one_condition() -> None:
     x = np.array([1, 2])
 
     np.testing.assert_array_equal(np.piecewise(x, mask, [5, 6]), tnp.piecewise(x, mask, [5, 6]))
+
+
+def test_conditions_of_pieces_are_nested_lists_too() -> None:
+    """One list for each condition, as in NumPy."""
+    x = tnp.arange(3)
+
+    assert [1, 2, 1] == tnp.piecewise(x, [[True, False, True]], [1, 2]).tolist()
+
+
+def test_unsigned_numbers_of_repetitions() -> None:
+    """Of 64 bits, too."""
+    with tb.enable_x64(True):
+        repeats = tnp.array([1, 0, 2], "uint64")
+
+        assert [0, 2, 2] == tnp.repeat(tnp.arange(3), repeats).tolist()

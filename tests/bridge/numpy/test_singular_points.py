@@ -387,3 +387,25 @@ def test_slopes_of_angles_of_tiny_and_huge_points() -> None:
 
     np.testing.assert_allclose(by_x, [5e29, 0, 1e30, 0], 1e-5, 1e-37)
     np.testing.assert_allclose(by_y, [-5e29, -1e30, 0, 0], 1e-5, 1e-37)
+
+
+def test_running_sums_of_exponentials_have_slopes_at_infinity():
+    """An infinity decides from where it stands on; NaN would be anybody's slope there."""
+    x = tnp.array([1.0, INF, 3.0, INF, -INF])
+    expected = np.zeros((5, 5))
+    expected[0, 0] = expected[1:, 1] = 1
+
+    assert expected.tolist() == tb.jacobian(lambda v: tb.lax.cumlogsumexp(v, 0))(x).tolist()
+
+
+def test_slopes_of_angles_close_to_the_origin() -> None:
+    """No square of a distance is a number of the dtype there, the slopes are."""
+    x = np.full(1, 1e-20, np.float32)
+
+    def slope(y: Any) -> Any:
+        return tb.jvp(lambda v: tnp.arctan2(v, x), (y,), (tnp.ones_like(y),))[1]
+
+    np.testing.assert_allclose(np.asarray(tb.jit(slope)(x)), [5e19], rtol=1e-6)
+    y = np.float32(1e-15)
+    second = tb.grad(tb.grad(tnp.arctan2))(y, y)
+    np.testing.assert_allclose(np.asarray(second), -5e29, rtol=1e-6)

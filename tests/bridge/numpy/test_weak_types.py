@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 
+import numpy as np
 import pytest
 
 import tracebridge as tb
@@ -333,6 +334,12 @@ WEAK_RESULTS = {
     "digamma": lambda m, v: tb.scipy.special.digamma(v),
     "mish": lambda m, v: tb.nn.mish(tnp.full(2, 1)),
     "log1mexp": lambda m, v: tb.nn.log1mexp(tnp.full(2, 1)),
+    "setdiff1d": lambda m, v: tnp.setdiff1d(v, tnp.arange(3), size=2),
+    "rsf2csf": lambda m, v: tb.scipy.linalg.rsf2csf(m, m)[0],
+    "symmetric_product": lambda m, v: tb.lax.linalg.symmetric_product(m, m),
+    "detrend": lambda m, v: tb.scipy.signal.detrend(v),
+    "reduceat": lambda m, v: tnp.maximum.reduceat(v, tnp.array([0, 1])),
+    "interp of weak values": lambda m, v: tnp.interp(tnp.arange(3), v, v),
 }
 STRONG_RESULTS = {
     "associative_scan": lambda m, v: tb.lax.associative_scan(tb.lax.add, v),
@@ -347,6 +354,14 @@ STRONG_RESULTS = {
     "sinc": lambda m, v: tnp.sinc(v),
     "logit": lambda m, v: tb.scipy.special.logit(v),
     "bool": lambda m, v: tnp.astype(v, bool),
+    "setxor1d": lambda m, v: tnp.setxor1d(v, v, size=2),
+    "intersect1d": lambda m, v: tnp.intersect1d(v, v, size=2),
+    "trapezoid": lambda m, v: tnp.trapezoid(v, v),
+    "polydiv": lambda m, v: tnp.polydiv(v, v)[0],
+    "complex logaddexp": lambda m, v: tnp.logaddexp(1j * v, 1j * v),
+    "reduce_or": lambda m, v: tb.lax.reduce_or(tnp.full(2, 1), (0,)),
+    "pow": lambda m, v: tb.lax.pow(v, tnp.arange(3)),
+    "pow of a number": lambda m, v: tb.lax.pow(2.0, tnp.arange(3)),
 }
 
 
@@ -365,3 +380,35 @@ def test_integers_between_strong_points_are_strong():
     points = tnp.arange(3)
 
     assert ("float32", False) == type_of(tnp.interp(0.5, points, points))
+
+
+@pytest.mark.parametrize("name", ["unique", "union1d", "intersect1d", "setdiff1d", "setxor1d"])
+def test_sets_found_on_the_host_are_weak_as_their_elements(name):
+    """The elements of a set are those that were given."""
+    weak, function = tnp.full(3, 1.5), getattr(tnp, name)
+    others = () if name == "unique" else (tnp.arange(3),)
+
+    assert ("float32", True) == type_of(function(weak, *others))
+
+
+def test_integers_become_floats_before_they_meet_narrow_places():
+    """Places and values are two quantities."""
+    points = tnp.arange(3)
+
+    assert ("float32", False) == type_of(tnp.interp(tnp.ones(2, "float16"), points, points))
+
+
+def test_known_exponents_leave_integers_as_they_are():
+    """NumPy's scalars are as known as Python's."""
+    x = tnp.array([1, 2], "int8")
+
+    assert ("int8", False) == type_of(tnp.power(x, np.int64(3)))
+    assert [1, 8] == (x ** np.int64(3)).tolist()
+
+
+def test_angles_of_unsigned_integers_are_unwrapped():
+    """Differences have signs; a period that is a float makes floats."""
+    x = tnp.array([0, 250, 3], "uint8")
+
+    assert [0, 250, 3] == tnp.unwrap(x, period=256).tolist()
+    assert ("float32", False) == type_of(tnp.unwrap(x, period=4.0))

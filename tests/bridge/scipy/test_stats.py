@@ -320,3 +320,14 @@ def test_slopes_of_masses_at_certain_outcomes() -> None:
         slope = tb.grad(lambda p, x, f=fun, s=shapes: f(x, *s[:-1], p))
         found = tb.vmap(slope, (None, 0))(shapes[-1], k)
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("path", ["norm.logpdf", "cauchy.logpdf", "laplace.pdf", "gumbel_l.pdf"])
+def test_narrow_floats_are_rounded_once(path: str) -> None:
+    """Squares do not overflow, and exponentials of rounded exponents would have few digits."""
+    function = functools.reduce(getattr, path.split("."), tb.scipy.stats)
+    x = tb.numpy.asarray([-300.0, -4.25, 0.3, 2.25, 50.0], "float16")
+    with tb.enable_x64(True):
+        expected = np.asarray(function(x.astype("float64")))
+
+    np.testing.assert_allclose(np.asarray(function(x), np.float64), expected, rtol=6e-4, atol=1e-7)

@@ -242,3 +242,23 @@ def test_half_precision_goes_through():
     assert ["float16"] * 3 == [v.dtype for v in (x, left, s)]
     density = tb.scipy.stats.gaussian_kde(tnp.array([1.0, 2.0, 3.0], "float16"))
     assert density.inv_cov.dtype == "float16"
+
+
+@pytest.mark.parametrize("order", [None, 2, 3])
+def test_norms_of_narrow_floats_are_rounded_once(order: Any) -> None:
+    """Powers of the elements may be outside of what the dtype holds."""
+    x = tnp.asarray([3000.0, 4000.0, 1e-4, 0.0], "float16")
+    expected = np.linalg.norm(np.asarray(x, np.float64), order)
+
+    assert np.float16(expected) == np.asarray(tnp.linalg.norm(x, order))
+    small = tnp.asarray([3e-4, 4e-4], "float16")
+    np.testing.assert_allclose(float(tnp.linalg.vector_norm(small)), 5e-4, rtol=2e-3)
+
+
+def test_correlations_of_large_narrow_floats() -> None:
+    """Their variances are outside of what the dtype holds."""
+    x = tnp.asarray([[1000.0, 2000.0, 4000.0], [300.0, 100.0, 50.0]], "float16")
+    expected = np.corrcoef(np.asarray(x, np.float64))
+
+    np.testing.assert_allclose(np.asarray(tnp.corrcoef(x), np.float64), expected, rtol=1e-3)
+    assert tnp.corrcoef(x).dtype == "float16"
