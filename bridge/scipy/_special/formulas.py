@@ -114,14 +114,16 @@ def _ndtr(x: Array) -> Any:
     # Far out the rounding of the argument counts as many times as its square is large.
     z, rest = _scaled_by_root(-tnp.clip(x, -60.0, 60.0))
     tail = lax.erfc(z)
-    return 0.5 * tnp.where(z > 1.0, tail - tail * (2.0 * z * rest), tail)
+    # Below 0 nothing is left of the slope.
+    return 0.5 * (tail - tail * (2.0 * tnp.maximum(z, 0.0) * rest))
 
 
-def _bell(_: Any, x: Array) -> Any:
+def bell(x: Array) -> Any:
+    """The normal density."""
     return exp_of_square(x, -0.5) * (1.0 / math.sqrt(2.0 * math.pi))
 
 
-ndtr = widened(with_slopes(_ndtr, _bell))
+ndtr = widened(with_slopes(_ndtr, lambda _, x: bell(x)))
 """The normal distribution function."""
 
 
@@ -142,11 +144,11 @@ def _log_ndtr(x: Array) -> Any:
     return tnp.where(low, tnp.where(tnp.isinf(x), -math.inf, lower), tnp.where(high, upper, middle))
 
 
-def _log_ndtr_slope(ans: Array, x: Array) -> Any:
+def _log_ndtr_slope(_: Any, x: Array) -> Any:
     """The density over the function, which is ``-x`` far out."""
     far = tnp.where(x < -5, -x, 5)
     near = tnp.where(x < -5, 0, x)
-    inside = _bell(ans, near) / ndtr(near)
+    inside = bell(near) / ndtr(near)
     return tnp.where(x < -5, _tail_fraction(far), inside)
 
 
