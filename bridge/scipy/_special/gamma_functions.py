@@ -25,7 +25,7 @@ _STAGED = {
         "beta": formulas.beta,
         "betaln": formulas.log_beta,
         "betainc": formulas.incomplete_beta,
-        "poch": formulas.poch,
+        "poch": widened(formulas.poch),
         "polygamma": zeta_formulas.polygamma,
     }.items()
 }

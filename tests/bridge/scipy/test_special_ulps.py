@@ -27,6 +27,14 @@ class Row:
     bounds: tuple[float, ...]
 
 
+def _log_beta(a: Any, b: Any) -> Any:
+    return mp.loggamma(a) + mp.loggamma(b) - mp.loggamma(a + b)
+
+
+def _poch(z: Any, m: Any) -> Any:
+    return mp.gammaprod([z + m], [z])
+
+
 def _of(*xs: float) -> tuple[tuple[float, ...], ...]:
     return tuple([(x,) for x in xs])
 
@@ -45,6 +53,26 @@ TABLE = {
         (lambda x: mp.gamma(x + 1) * mp.digamma(x + 1),),
         _of(0.0, 1e-3, 0.5, 15.37525, 29.99365),
         (5, 6),
+    ),
+    "betaln": Row(
+        special.betaln,
+        _log_beta,
+        (
+            lambda a, b: mp.digamma(a) - mp.digamma(a + b),
+            lambda a, b: mp.digamma(b) - mp.digamma(a + b),
+        ),
+        ((700.0, 2.5), (625.04, 1.36e-5), (9.4e-6, 15.4), (1e6, 1e-3), (0.3, 0.7), (40.0, 9.0)),
+        (6, 4, 4),
+    ),
+    "poch": Row(
+        special.poch,
+        _poch,
+        (
+            lambda z, m: _poch(z, m) * (mp.digamma(z + m) - mp.digamma(z)),
+            lambda z, m: _poch(z, m) * mp.digamma(z + m),
+        ),
+        ((8.135, 3.955), (7.07, 1.55e-5), (3.505, -1.1e-6), (0.3, 6.7), (20.3, -9.6), (2.5, 12.3)),
+        (8, 10, 10),
     ),
 }
 
