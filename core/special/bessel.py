@@ -177,10 +177,15 @@ class BesselI1(ByProgram, FloatUnary):
         return where(x.of(lax.abs) >= math.inf, x, inside)
 
     def derivative(self, x: Value, ans: Value, **params: object) -> Any:
-        tiny = lax.le(lax.abs(x), float(finfo(x.aval.dtype).eps))
-        safe = lax.select(tiny, full_of(x.aval.strong, 1.0), _strong(x))
+        kind, size = finfo(x.aval.dtype), lax.abs(_strong(x))
+        tiny = lax.le(size, float(kind.eps))
+        # There all derivatives are infinite.
+        far = lax.gt(size, math.log(float(kind.max)) + 4.5)
+        safe = lax.select(lax.bitwise_or(tiny, far), full_of(x.aval.strong, 1.0), _strong(x))
         # Divided first: the quotient of two infinities has no value.
         slope = lax.mul(bessel_i0_p.bind(safe), _share(safe))
+        beyond = lax.select(far, size, full_of(size.aval, 1.0))
+        slope = lax.select(far, lax.mul(beyond, math.inf), slope)
         # The first terms of the series, for the derivatives at 0.
         near = lax.select(tiny, _strong(x), full_of(x.aval.strong, 0.0))
         square, series = lax.square(near), full_of(slope.aval, _SLOPE[-1])

@@ -24,6 +24,7 @@ from tracebridge.core.special.expansions import (
     log_gamma_step,
     stirling_rest,
 )
+from tracebridge.core.special.incomplete_gamma import share_of_power
 from tracebridge.core.special.programs import (
     Expression,
     Smooth,
@@ -352,7 +353,7 @@ class BetaDensity(Smooth):
         a, b, x = xs
         y = lax.sub(1.0, x)
         if i == 2:
-            rate = lax.sub(lax.div(lax.sub(a, 1.0), x), lax.div(lax.sub(b, 1.0), y))
+            rate = lax.sub(share_of_power(a, x), share_of_power(b, y))
         else:
             own = (a, b)[i]
             log = lax.log(x) if i == 0 else lax.log1p(lax.neg(x))

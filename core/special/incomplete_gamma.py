@@ -320,10 +320,29 @@ class GammaDensity(Smooth):
     def slope(self, i: int, ans: Value, *xs: Value) -> Any:
         a, x = xs
         if i:
-            rate = lax.sub(lax.div(lax.sub(a, 1.0), x), 1.0)
-        else:
-            rate = lax.sub(lax.log(x), lax.digamma(a))
+            # That of the power x**(a - 1), which has its own end at 0.
+            rate = lax.sub(share_of_power(a, x), 1.0)
+            return lax.add(lax.mul(ans, _without_nan(ans, rate)), _start_of_slope(a, x, ans))
+        rate = lax.sub(lax.log(x), lax.digamma(a))
         return lax.mul(ans, _without_nan(ans, rate))
+
+
+def share_of_power(a: Value, x: Value) -> Any:
+    """``(a - 1) / x``, 0 for the power 0."""
+    power = lax.sub(a, 1.0)
+    level = lax.eq(power, 0.0)
+    return lax.select(level, full_of(power.aval, 0.0), lax.div(power, x))
+
+
+def _start_of_slope(a: Value, x: Value, ans: Value) -> Any:
+    """The slope of the density at 0 where the density is 0, and 0 elsewhere."""
+    rising = lax.bitwise_and(lax.eq(x, 0.0), lax.bitwise_and(lax.gt(a, 1.0), lax.le(a, 2.0)))
+    zero = full_of(ans.aval, 0.0)
+    steep = lax.select(lax.lt(a, 2.0), full_of(a.aval, math.inf), full_of(a.aval, 1.0))
+    steep, rising = (
+        v if v.aval.shape == ans.aval.shape else lax.broadcast_like(v, ans) for v in (steep, rising)
+    )
+    return lax.select(rising, steep, zero)
 
 
 @final
