@@ -23,6 +23,7 @@ from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.lax.families import operands
 from tracebridge.core.special.expansions import (
     STIRLING_FROM,
+    digamma_rest,
     log1p_less,
     log_gamma_1p,
     stirling_rest,
@@ -270,6 +271,11 @@ def _upper_slope(p: _Point) -> Expression:
     terms = _Terms(p, slope=True)
     # Of x**a / gamma(a), and of the same over a.
     rate = p.x.of(lax.log) - where(p.fraction, p.a, p.a + 1.0).of(lax.digamma)
+    # Of large shapes both numbers may be nearly the same.
+    close = p.mu.of(lax.abs) < 0.5
+    log = where(close, where(close, p.mu, 0.0).of(lax.log1p), p.share.of(lax.log))
+    far = log - digamma_rest(p.large) - where(p.fraction, 0.0, 1.0 / p.large)
+    rate = where(p.is_large, far, rate)
     inner = (terms.slope + terms.value * rate) * where(p.fraction, p.a, -1.0)
     return where(p.uniform, _Uniform(p).slope_over_factor(), inner)
 
