@@ -16,7 +16,6 @@ from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.special.expansions import zeta_less_1
 from tracebridge.scipy._special.elementwise import with_slopes
 from tracebridge.scipy._special.series import eps_of, horner
-from tracebridge.scipy._special.zeta_formulas import polygamma
 
 _EULER = 0.5772156649015329
 _LOG_ROOT_2_PI = 0.5 * math.log(2.0 * math.pi)
@@ -107,7 +106,7 @@ def _digamma(x: Array) -> Any:
 
 
 # The derivative of gammaln, infinite at 0.
-digamma = with_slopes(_digamma, lambda _, x: polygamma(tnp.ones_like(x), x))
+digamma = with_slopes(_digamma, lambda _, x: lax.polygamma(tnp.ones_like(x), x))
 
 
 gamma = with_slopes(_gamma, lambda ans, x: ans * digamma(x))

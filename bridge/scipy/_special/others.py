@@ -24,7 +24,7 @@ from tracebridge.scipy._special.series import widened
 
 _log_ndtr_staged = floats("log_ndtr", strongly(formulas.log_ndtr))
 _zeta_staged = floats("zeta", zeta_formulas.zeta, full=True)
-_riemann_staged = floats("zeta", zeta_formulas.riemann, full=True)
+_riemann_staged = floats("zeta", widened(zeta_formulas.riemann), full=True)
 _comb_staged = floats("comb", formulas.comb, full=True)
 
 
