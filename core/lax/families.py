@@ -47,15 +47,17 @@ def scalar_like(x: Value, value: object) -> Literal:
 
 
 def one_less_square(x: Value) -> Any:
-    """``1 - x * x`` with the digits of the product near 1, and of its derivative ``-2 x`` near 0.
+    """``1 - x * x`` with the digits of the product near 1, and with the derivative ``-2 x``.
 
-    The slopes of the two factors cancel there. Complex numbers get the product.
+    The slopes of the two factors cancel near 0, and of one at its zero nothing is left that an
+    infinite cotangent could have as factor. Complex numbers get the product.
     """
     product = lax.mul(lax.sub(1.0, x), lax.add(x, 1.0))
     if not is_float(x.aval.dtype):
         return product
-    near = lax.lt(lax.abs(x), 0.5)
-    return lax.select_n(near, product, lax.sub(1.0, lax.square(x)))
+    square = lax.square(x)
+    nothing = lax.sub(square, lax.stop_gradient(square))
+    return lax.sub(lax.stop_gradient(product), nothing)
 
 
 def operands(name: str, *xs: object) -> list[Value]:

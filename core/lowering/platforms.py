@@ -12,7 +12,7 @@ from tracebridge.core.ir.aval import ShapedArray, stored
 from tracebridge.core.lax.elementwise import complex_corrections, cpu_exponentials, cpu_lowerings
 from tracebridge.core.lax.reduce import cpu_sums, exp_sums, positions
 from tracebridge.core.lax.shape.roll import emit_written
-from tracebridge.core.lax.special import cpu_erf, cpu_special
+from tracebridge.core.lax.special import cpu_erf, cpu_gamma, cpu_special
 from tracebridge.core.lax.stored import emit_stored
 from tracebridge.core.lowering.compositions import composed
 from tracebridge.core.lowering.context import register_platform_lowering, register_rewrites
@@ -181,6 +181,7 @@ def _rules() -> dict[str, Callable[..., Any]]:
         (cpu_lowerings.CPU_EXACT_RULES, True),
         (cpu_exponentials.CPU_EXACT_RULES, True),
         (cpu_special.CPU_EXACT_RULES, True),
+        (cpu_gamma.CPU_EXACT_RULES, True),
     ):
         for name, (compose, dtypes) in rules.items():
             primitive = getattr(lax, f"{name}_p")

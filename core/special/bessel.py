@@ -83,6 +83,31 @@ _FAR = (
     1.193650890845982e-18,
 )
 
+# The same of (1 + x)**2 exp(-x) (I0(x) - I1(x)), and beyond with x**(3/2) as first factor.
+_GAP_NEAR = (
+    0.8293772140958222, -0.16444889102381224, 0.10386712737115726, -0.0003765017469703159,
+    -0.035847269221588776, 0.03290973715886875, -0.019131919664760643, 0.00811076006368687,
+    -0.0023929594627845716, 0.00027362257498727866, 0.0002173427502008506,
+    -0.00020044497900270882, 0.00010798554595905552, -4.609820567614283e-05,
+    1.6907908254051046e-05, -5.5217864434386736e-06, 1.6380020585796565e-06,
+    -4.4706516056233523e-07, 1.1328942697008152e-07, -2.6837416911794728e-08,
+    5.975452934662311e-09, -1.256022332416684e-09, 2.5016655003600134e-10, -4.736352055084109e-11,
+    8.547516652723166e-12, -1.473917682885264e-12, 2.4337965796081193e-13, -3.855831247636016e-14,
+    5.871365978969027e-15, -8.606848167667598e-16, 1.2163842025029635e-16,
+    -1.6596093346558246e-17, 2.188727243266264e-18,
+)  # fmt: skip
+_GAP_FAR = (
+    0.2046391449198604, 0.005348526093538557, 0.00019150500095126415, 1.2032615976256658e-05,
+    1.1956976470208373e-06, 1.716841771873406e-07, 2.8338106568544693e-08, 3.051206849093951e-09,
+    -7.434135453836242e-10, -5.767283909234434e-10, -1.5193610828268228e-10,
+    5.668790622840184e-12, 1.804470061607724e-11, 4.253572073419977e-12, -1.1555903826473055e-12,
+    -7.770703288312627e-13, 1.4368043830095462e-14, 1.0913028331644427e-13,
+    1.1406069274284166e-14, -1.5049144790858717e-14, -2.855581070480806e-15,
+    2.2314974017002202e-15, 5.27225879781459e-16, -3.6885258885159443e-16, -8.535599196679049e-17,
+    6.754931522630683e-17, 1.1811455208497869e-17, -1.322521233011223e-17,
+    -1.0505875289155333e-18, 2.6372007052489706e-18,
+)  # fmt: skip
+
 
 def _chebyshev(t: Expression, coefficients: tuple[float, ...]) -> Expression:
     """Clenshaw's sum; terms below the rounding of the dtype are left out."""
@@ -114,7 +139,33 @@ class BesselI0e(ByProgram, FloatUnary):
         return _i0e(*xs)
 
     def derivative(self, x: Value, ans: Value, **params: object) -> Any:
-        return lax.sub(bessel_i1e(x), lax.mul(lax.sign(x), ans))
+        return lax.neg(lax.mul(lax.sign(x), bessel_gap_p.bind(x)))
+
+
+@final
+class BesselGap(ByProgram, FloatUnary):
+    """``exp(-abs(x)) (I0(x) - I1(abs(x)))``, where far out both are nearly the same."""
+
+    name = "bessel_gap"
+    cost = Cost.EXPENSIVE
+
+    def formula(self, *xs: Expression) -> Expression:
+        (x,) = xs
+        size = x.of(lax.abs)
+        far = size > _SPLIT
+        modest = where(far, _SPLIT, size)
+        near = _chebyshev(modest * 0.25 - 1.0, _GAP_NEAR) / (modest + 1.0) / (modest + 1.0)
+        large = where(far, size, _SPLIT)
+        beyond = _chebyshev(16.0 / large - 1.0, _GAP_FAR) / large.of(lax.sqrt) / large
+        return where(x.is_nan(), x, where(far, beyond, near))
+
+    def derivative(self, x: Value, ans: Value, **params: object) -> Any:
+        # I1(x) / x goes to 1/2 at 0.
+        size = lax.abs(_strong(x))
+        tiny = lax.le(size, float(finfo(x.aval.dtype).eps))
+        safe = lax.select(tiny, full_of(x.aval.strong, 1.0), size)
+        share = lax.select(tiny, full_of(safe.aval, 0.5), lax.div(bessel_i1e(safe), safe))
+        return lax.mul(lax.sign(x), lax.sub(share, lax.mul(ans, 2.0)))
 
 
 @final
@@ -127,8 +178,7 @@ class BesselI1e(FloatUnary):
         # i1e(x) / x goes to 1/2 at 0, and the slope by 1 below it.
         tiny = lax.le(lax.abs(x), float(finfo(x.aval.dtype).eps))
         safe = lax.select(tiny, full_of(x.aval.strong, 1.0), _strong(x))
-        rest = lax.mul(ans, lax.add(lax.sign(safe), lax.div(1.0, safe)))
-        slope = lax.sub(bessel_i0e(safe), rest)
+        slope = lax.sub(bessel_gap_p.bind(safe), lax.div(ans, safe))
         near = lax.sub(full_of(slope.aval, 0.5), lax.abs(_strong(x)))
         return lax.select(tiny, near, slope)
 
@@ -177,10 +227,15 @@ class BesselI1(ByProgram, FloatUnary):
         return where(x.of(lax.abs) >= math.inf, x, inside)
 
     def derivative(self, x: Value, ans: Value, **params: object) -> Any:
-        tiny = lax.le(lax.abs(x), float(finfo(x.aval.dtype).eps))
-        safe = lax.select(tiny, full_of(x.aval.strong, 1.0), _strong(x))
+        kind, size = finfo(x.aval.dtype), lax.abs(_strong(x))
+        tiny = lax.le(size, float(kind.eps))
+        # There all derivatives are infinite.
+        far = lax.gt(size, math.log(float(kind.max)) + 4.5)
+        safe = lax.select(lax.bitwise_or(tiny, far), full_of(x.aval.strong, 1.0), _strong(x))
         # Divided first: the quotient of two infinities has no value.
         slope = lax.mul(bessel_i0_p.bind(safe), _share(safe))
+        beyond = lax.select(far, size, full_of(size.aval, 1.0))
+        slope = lax.select(far, lax.mul(beyond, math.inf), slope)
         # The first terms of the series, for the derivatives at 0.
         near = lax.select(tiny, _strong(x), full_of(x.aval.strong, 0.0))
         square, series = lax.square(near), full_of(slope.aval, _SLOPE[-1])
@@ -201,6 +256,7 @@ bessel_i0_p = BesselI0()
 bessel_i1_p = BesselI1()
 bessel_i0e_p = BesselI0e()
 bessel_i1e_p = BesselI1e()
+bessel_gap_p = BesselGap()
 
 
 def bessel_i0e(x: Operand) -> Any:

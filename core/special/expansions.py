@@ -61,6 +61,36 @@ def log_gamma_step(a: Expression, b: Expression) -> Expression:
     return step - grown.of(lax.log1p)
 
 
+def digamma_gap(a: Expression, b: Expression) -> Expression:
+    """``digamma(a + b) - digamma(a)`` of positive numbers, with the digits of small ``b``.
+
+    The sum of ``b / ((a + k)(a + b + k))`` up to ``STIRLING_FROM``, and the difference of
+    Stirling's series from there on.
+    """
+    whole = a + b
+    small = a < STIRLING_FROM
+    scaled = divided(1.0, b + 1.0)
+    low = where(small, a, 1.0)
+    # The sum as one quotient, of factors over 1 + b.
+    above, below = a.filled(0.0), a.filled(1.0)
+    for k in range(1, int(STIRLING_FROM)):
+        factor = (low + float(k)) * ((low + float(k)) * scaled + b * scaled)
+        above, below = above * factor + below, below * factor
+    steps = (b / whole) / a + above / below * (b * scaled)
+    top = where(small, a + STIRLING_FROM, a)
+    first, second = divided(1.0, top), divided(1.0, top + b)
+    gap = (b * second) * first
+    # The divided difference of the series, by Horner's rule.
+    terms = _needed([(2 * k + 1) * c for k, c in enumerate(_BERNOULLI)], 0.01, a)
+    value, change = a.filled(terms[-1]), a.filled(0.0)
+    one, other = first * first, second * second
+    for c in [*terms[-2::-1], 0.0]:
+        change = change * one + value
+        value = value * other + c
+    far = (b * first).of(lax.log1p) + gap * ((first + second) * change + 0.5)
+    return where(small, steps, 0.0) + far
+
+
 def digamma_rest(a: Expression) -> Expression:
     """``digamma(a) - log(a)`` for ``a >= STIRLING_FROM``."""
     inverse = divided(1.0, a)

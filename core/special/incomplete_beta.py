@@ -17,12 +17,14 @@ from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.lax.families import operands
 from tracebridge.core.special.expansions import (
     STIRLING_FROM,
+    digamma_gap,
     digamma_rest,
     log1p_less,
     log_gamma_1p,
     log_gamma_step,
     stirling_rest,
 )
+from tracebridge.core.special.incomplete_gamma import share_of_power
 from tracebridge.core.special.programs import (
     Expression,
     Smooth,
@@ -351,7 +353,7 @@ class BetaDensity(Smooth):
         a, b, x = xs
         y = lax.sub(1.0, x)
         if i == 2:
-            rate = lax.sub(lax.div(lax.sub(a, 1.0), x), lax.div(lax.sub(b, 1.0), y))
+            rate = lax.sub(share_of_power(a, x), share_of_power(b, y))
         else:
             own = (a, b)[i]
             log = lax.log(x) if i == 0 else lax.log1p(lax.neg(x))
@@ -376,14 +378,39 @@ class LogBeta(Smooth):
         return first_of([(nowhere, math.nan), (some_0, _INF), (some_inf, -_INF)], inner)
 
     def slope(self, i: int, ans: Value, *xs: Value) -> Any:
-        rate = lax.sub(lax.digamma(xs[i]), lax.digamma(lax.add(*xs)))
-        # It goes to 0 there, as a difference of infinities.
-        level = lax.eq(xs[i], _INF)
-        level = level if level.aval.ndim == rate.aval.ndim else lax.broadcast_like(level, rate)
-        return lax.select(level, full_of(rate.aval, 0.0), rate)
+        return lax.neg(digamma_gap_p.bind(xs[i], xs[1 - i]))
+
+
+@final
+class DigammaGap(Smooth):
+    """``digamma(a + b) - digamma(a)`` of numbers that are not negative."""
+
+    name = "digamma_gap"
+
+    def formula(self, *xs: Expression) -> Expression:
+        a, b = xs
+        nowhere = ~((a >= 0.0) & (b >= 0.0))
+        a_is_0, b_is_0 = a < a.tiny(), b < b.tiny()
+        edge = nowhere | a_is_0 | b_is_0 | a.is_equal(_INF) | b.is_equal(_INF)
+        inner = digamma_gap(*[where(edge, 1.0, v) for v in (a, b)])
+        # At infinity it goes to 0, as a difference of infinities.
+        ends = [(a.is_equal(_INF) | (b_is_0 & ~a_is_0), 0.0), (a_is_0 | b.is_equal(_INF), _INF)]
+        return first_of([(nowhere, math.nan), *ends], inner)
+
+    def slope(self, i: int, ans: Value, *xs: Value) -> Any:
+        a, b = xs
+        rate = lax.polygamma(1.0, lax.add(a, b))
+        if i == 0:
+            rate = lax.sub(rate, lax.polygamma(1.0, a))
+            # It goes to 0 there, as a difference of infinities.
+            level = lax.eq(a, _INF)
+            level = level if level.aval.ndim == rate.aval.ndim else lax.broadcast_like(level, rate)
+            rate = lax.select(level, full_of(rate.aval, 0.0), rate)
+        return rate
 
 
 log_beta_p = LogBeta()
+digamma_gap_p = DigammaGap()
 regularized_incomplete_beta_p = RegularizedIncompleteBeta()
 betainc_grad_a_p = BetaincGradA()
 betainc_grad_b_p = BetaincGradB()

@@ -23,6 +23,7 @@ from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.lax.families import operands
 from tracebridge.core.special.expansions import (
     STIRLING_FROM,
+    digamma_rest,
     log1p_less,
     log_gamma_1p,
     stirling_rest,
@@ -270,6 +271,11 @@ def _upper_slope(p: _Point) -> Expression:
     terms = _Terms(p, slope=True)
     # Of x**a / gamma(a), and of the same over a.
     rate = p.x.of(lax.log) - where(p.fraction, p.a, p.a + 1.0).of(lax.digamma)
+    # Of large shapes both numbers may be nearly the same.
+    close = p.mu.of(lax.abs) < 0.5
+    log = where(close, where(close, p.mu, 0.0).of(lax.log1p), p.share.of(lax.log))
+    far = log - digamma_rest(p.large) - where(p.fraction, 0.0, 1.0 / p.large)
+    rate = where(p.is_large, far, rate)
     inner = (terms.slope + terms.value * rate) * where(p.fraction, p.a, -1.0)
     return where(p.uniform, _Uniform(p).slope_over_factor(), inner)
 
@@ -320,10 +326,29 @@ class GammaDensity(Smooth):
     def slope(self, i: int, ans: Value, *xs: Value) -> Any:
         a, x = xs
         if i:
-            rate = lax.sub(lax.div(lax.sub(a, 1.0), x), 1.0)
-        else:
-            rate = lax.sub(lax.log(x), lax.digamma(a))
+            # That of the power x**(a - 1), which has its own end at 0.
+            rate = lax.sub(share_of_power(a, x), 1.0)
+            return lax.add(lax.mul(ans, _without_nan(ans, rate)), _start_of_slope(a, x, ans))
+        rate = lax.sub(lax.log(x), lax.digamma(a))
         return lax.mul(ans, _without_nan(ans, rate))
+
+
+def share_of_power(a: Value, x: Value) -> Any:
+    """``(a - 1) / x``, 0 for the power 0."""
+    power = lax.sub(a, 1.0)
+    level = lax.eq(power, 0.0)
+    return lax.select(level, full_of(power.aval, 0.0), lax.div(power, x))
+
+
+def _start_of_slope(a: Value, x: Value, ans: Value) -> Any:
+    """The slope of the density at 0 where the density is 0, and 0 elsewhere."""
+    rising = lax.bitwise_and(lax.eq(x, 0.0), lax.bitwise_and(lax.gt(a, 1.0), lax.le(a, 2.0)))
+    zero = full_of(ans.aval, 0.0)
+    steep = lax.select(lax.lt(a, 2.0), full_of(a.aval, math.inf), full_of(a.aval, 1.0))
+    steep, rising = (
+        v if v.aval.shape == ans.aval.shape else lax.broadcast_like(v, ans) for v in (steep, rising)
+    )
+    return lax.select(rising, steep, zero)
 
 
 @final

@@ -80,7 +80,7 @@ EXEMPT: dict[tuple[str, str], str] = {
     ("transpose", "no operands"): "create_token",
     ("batch", "draws from hidden state, so that no mapped form equals a loop"): "rng_uniform",
     ("transpose", "not linear: a tangent of its own, of products with derivatives"): (
-        "abs atan atan2 atanh beta_density betainc_grad_a betainc_grad_b foreign_call "
+        "abs atan atan2 atanh beta_density betainc_grad_a betainc_grad_b digamma_gap foreign_call "
         "gamma_density igamma igamma_grad_a igammac integer_pow log log1p log_beta polygamma pow "
         "random_gamma random_gamma_grad regularized_incomplete_beta zeta"
     ),

@@ -9,9 +9,10 @@ import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
 from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.runtime.arrays.array import Array
-from tracebridge.core.special.incomplete_beta import betainc, log_beta_p
+from tracebridge.core.special.incomplete_beta import betainc, digamma_gap_p, log_beta_p
 from tracebridge.core.special.incomplete_gamma import igamma, igammac
 from tracebridge.scipy._special.elementwise import with_slopes
+from tracebridge.scipy._special.gamma_formulas import gamma
 from tracebridge.scipy._special.series import eps_of, exp_of_square, widened
 
 LOG_ROOT_2_PI = 0.5 * math.log(2 * math.pi)
@@ -114,14 +115,16 @@ def _ndtr(x: Array) -> Any:
     # Far out the rounding of the argument counts as many times as its square is large.
     z, rest = _scaled_by_root(-tnp.clip(x, -60.0, 60.0))
     tail = lax.erfc(z)
-    return 0.5 * tnp.where(z > 1.0, tail - tail * (2.0 * z * rest), tail)
+    # Below 0 nothing is left of the slope.
+    return 0.5 * (tail - tail * (2.0 * tnp.maximum(z, 0.0) * rest))
 
 
-def _bell(_: Any, x: Array) -> Any:
+def bell(x: Array) -> Any:
+    """The normal density."""
     return exp_of_square(x, -0.5) * (1.0 / math.sqrt(2.0 * math.pi))
 
 
-ndtr = widened(with_slopes(_ndtr, _bell))
+ndtr = widened(with_slopes(_ndtr, lambda _, x: bell(x)))
 """The normal distribution function."""
 
 
@@ -142,11 +145,11 @@ def _log_ndtr(x: Array) -> Any:
     return tnp.where(low, tnp.where(tnp.isinf(x), -math.inf, lower), tnp.where(high, upper, middle))
 
 
-def _log_ndtr_slope(ans: Array, x: Array) -> Any:
+def _log_ndtr_slope(_: Any, x: Array) -> Any:
     """The density over the function, which is ``-x`` far out."""
     far = tnp.where(x < -5, -x, 5)
     near = tnp.where(x < -5, 0, x)
-    inside = _bell(ans, near) / ndtr(near)
+    inside = bell(near) / ndtr(near)
     return tnp.where(x < -5, _tail_fraction(far), inside)
 
 
@@ -329,6 +332,33 @@ def _logit(p: Array) -> Any:
 logit = with_slopes(_logit, lambda _, p: 1 / (p * (1 - p)))
 
 
+def _rising_value(z: Array, m: Array) -> Any:
+    end = z + m
+    size = tnp.abs(m)
+    # The beta function has the digits that a difference of large logarithms loses.
+    log = gammaln(size) - log_beta(tnp.minimum(z, end), size)
+    value = tnp.exp(tnp.where(m < 0, -log, log))
+    # As long as it does not overflow, a quotient has the digits that an exponential loses.
+    limit = 170.0 if eps_of(z) < 1e-10 else 34.0
+    modest = (z < limit) & (end < limit) & (z > 1 / limit) & (end > 1 / limit)
+    z_, end_ = tnp.where(modest, z, 1), tnp.where(modest, end, 1)
+    step = end - z
+    lost = tnp.where(modest & (end > 1), (z - (end - step)) + (m - step), 0)
+    ratio = gamma(end_) / gamma(z_)
+    ratio = ratio + ratio * (lost * (tnp.log(end_) - 0.5 / end_))
+    return tnp.where(modest, ratio, value)
+
+
+def _rising_in_start(ans: Array, z: Array, m: Array) -> Any:
+    below = m < 0
+    gap = digamma_gap_p.bind(tnp.where(below, z + m, z), tnp.where(below, -m, m))
+    return ans * tnp.where(below, -gap, gap)
+
+
+# ``gamma(z + m) / gamma(z)`` of positive numbers.
+_rising = with_slopes(_rising_value, _rising_in_start, lambda ans, z, m: ans * lax.digamma(z + m))
+
+
 def poch(z: Array, m: Array) -> Any:
     """``gamma(z + m) / gamma(z)``, or its limit for this ``m`` where gamma has poles."""
     end = z + m
@@ -337,10 +367,8 @@ def poch(z: Array, m: Array) -> Any:
     both = start_pole & end_pole
     start, stop = tnp.where(both, 1 - end, z), tnp.where(both, 1 - z, end)
     positive = (start > 0) & (stop > 0) & (m != 0) & (tnp.maximum(start, stop) < math.inf)
-    least, step = tnp.where(positive, tnp.minimum(start, stop), 1), tnp.where(positive, m, 1)
-    # The beta function has the digits that a difference of large logarithms loses.
-    log = gammaln(tnp.abs(step)) - log_beta(least, tnp.abs(step))
-    rising = tnp.exp(tnp.where(m < 0, -log, log)) * _alternating(tnp.where(both, m, 0))
+    first, step = tnp.where(positive, start, 1), tnp.where(positive, m, 1)
+    rising = _rising(first, step) * _alternating(tnp.where(both, m, 0))
     far_out = (z == math.inf) & (tnp.abs(m) < math.inf)
     regular = ~start_pole & ~end_pole & ~positive & ~far_out
     a, b = tnp.where(regular, z, 1), tnp.where(regular, end, 1)

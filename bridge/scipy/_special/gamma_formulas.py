@@ -10,11 +10,12 @@ from typing import Any
 
 import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
+from tracebridge.core.lax.elementwise.cpu_lowerings import horner as highest_first
+from tracebridge.core.lax.special.cpu_gamma import SINE
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.special.expansions import zeta_less_1
 from tracebridge.scipy._special.elementwise import with_slopes
 from tracebridge.scipy._special.series import eps_of, horner
-from tracebridge.scipy._special.zeta_formulas import polygamma
 
 _EULER = 0.5772156649015329
 _LOG_ROOT_2_PI = 0.5 * math.log(2.0 * math.pi)
@@ -23,45 +24,78 @@ _SHIFT = 10
 _BERNOULLI = (
     1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798,
 )  # fmt: skip
+# Fits with 60 digits, highest power first, of both dtypes: of gamma(x) in x - 3/2 from 1 to 2,
+# and of x (gamma(x) / s - 1) in 1 / x from 6.5 on, where s is the first term of Stirling's series.
+_GAMMA = {
+    False: (
+        -0.010897694155573845, 0.016331659629940987, -0.016257043927907944, 0.02439010888338089,
+        -0.03813110291957855, 0.0588039755821228, -0.07751535624265671, 0.14463381469249725,
+        -0.1072949692606926, 0.41481369733810425, 0.032338399440050125, 0.8862269520759583,
+    ),
+    True: (
+        0.0001736585029100638, -0.00026048686591686527, 0.000141093980175924,
+        -0.0002116366966022488, 0.0004734656764602699, -0.0007101710237414608,
+        0.0010096053142759128, -0.0015142364392563075, 0.0022833622890860634,
+        -0.0034239612838414227, 0.005131568539695762, -0.007690098921057152, 0.011522520042662803,
+        -0.01722245008885133, 0.02583760628007813, -0.03800193529134834, 0.05861030382085454,
+        -0.07752305230537157, 0.14464535904458606, -0.107294804564719, 0.41481345368830125,
+        0.032338397448884865, 0.886226925452758,
+    ),
+}  # fmt: skip
+_GAMMA_STIRLING = {
+    False: (
+        9.457133273826912e-06, -0.0027041416615247726, 0.00347292167134583, 0.0833333283662796,
+    ),
+    True: (
+        -0.0008954671380459877, 0.0010794827567840453, -8.75478040059929e-05,
+        -0.0005887563205343938, 6.951970283625848e-05, 0.0007840471923795049,
+        -0.00022947227249256124, -0.0026813271584184184, 0.0034722222222127305,
+        0.08333333333333334,
+    ),
+}  # fmt: skip
 _STIRLING = [b / (2 * k * (2 * k - 1)) for k, b in enumerate(_BERNOULLI, 1)]
 _DIGAMMA = [-b / (2 * k) for k, b in enumerate(_BERNOULLI, 1)]
 # Of log(gamma(2 + w)) beside its zero, from w on.
 _NEAR_2 = [1.0 - _EULER, *[(-1) ** k * zeta_less_1(k) / k for k in range(2, 32)]]
 
 
-def _rising(x: Array) -> tuple[Any, Any]:
-    """``x + n`` of at least 10, and the product ``x (x + 1) ... (x + n - 1)``; ``x >= 0.5``."""
-    product = tnp.ones_like(x)
-    for _ in range(_SHIFT):
-        small = x < _SHIFT
-        product = tnp.where(small, product * x, product)
-        x = tnp.where(small, x + 1.0, x)
-    return x, product
-
-
 def sine_of_turns(x: Array) -> Any:
     """``sin(pi x)``, 0 at whole numbers."""
     n = tnp.round(x)
     even = n == 2.0 * tnp.round(0.5 * n)
-    sine = tnp.sin(math.pi * (x - n))
+    r = x - n
+    sine = r * highest_first(r * r, SINE[x.aval.dtype])
     return tnp.where(even, sine, -sine)
 
 
-def _gamma(x: Array) -> Any:
-    low = x < 0.5
-    turned = tnp.where(low, 1.0 - x, x)
+def _gamma_of_positive(x: Array) -> Any:
+    """By a polynomial from 1 to 2 and products, or Stirling's series."""
+    wide = eps_of(x) < 1e-10
+    near, product = tnp.where(x < 1.0, x + 1.0, x), tnp.ones_like(x)
+    for step in range(1, 6):
+        less = x - step
+        product = tnp.where(less >= 1.0, product * less, product)
+        near = tnp.where(less >= 1.0, less, near)
+    value = highest_first(near - 1.5, _GAMMA[wide])
+    value = tnp.where(x < 1.0, value / tnp.where(x < 1.0, x, 1.0), value * product)
     # Beyond, the result is infinite in any case, and its factors would be.
-    largest = 180.0 if eps_of(x) < 1e-10 else 40.0
-    large, product = _rising(tnp.clip(turned, 0.5, largest))
+    large = tnp.clip(x, 7.0, 180.0 if wide else 40.0)
     inverse = 1.0 / large
-    correction = inverse * horner(inverse * inverse, _STIRLING)
-    # The power by halves: it overflows before the quotient does.
+    # The power by halves: it overflows before the quotient does. The exponential of one sum would
+    # lose the digits that its argument has in front of the point.
     root = lax.pow(large, 0.5 * large - 0.25)
-    size = math.sqrt(2.0 * math.pi) * root * tnp.exp(correction - large) / product * root
-    whole = (x == tnp.floor(x)) & (size < 2.0**22)
-    size = tnp.where(whole, tnp.round(size), size)
-    sine = sine_of_turns(tnp.where(low, x, 0.5))
-    value = tnp.where(low, math.pi / (sine * size), size)
+    stirling = math.sqrt(2.0 * math.pi) * root * tnp.exp(-large) * root
+    stirling = stirling + stirling * (inverse * highest_first(inverse, _GAMMA_STIRLING[wide]))
+    value = tnp.where(x < 7.0, value, stirling)
+    whole = (x == tnp.floor(x)) & (value < 2.0**22)
+    return tnp.where(whole, tnp.round(value), value)
+
+
+def _gamma(x: Array) -> Any:
+    size = tnp.abs(x)
+    value = _gamma_of_positive(size)
+    wave = (size * value) * sine_of_turns(tnp.where(x < 0, size, 0.5))
+    value = tnp.where(x < 0, -math.pi / wave, value)
     pole = (x < 0) & (x == tnp.floor(x))
     value = tnp.where(pole, math.nan, tnp.where(x == 0, tnp.copysign(math.inf, x), value))
     return tnp.where(tnp.isnan(x) | (x == -math.inf), math.nan, value)
@@ -72,7 +106,7 @@ def _digamma(x: Array) -> Any:
 
 
 # The derivative of gammaln, infinite at 0.
-digamma = with_slopes(_digamma, lambda _, x: polygamma(tnp.ones_like(x), x))
+digamma = with_slopes(_digamma, lambda _, x: lax.polygamma(tnp.ones_like(x), x))
 
 
 gamma = with_slopes(_gamma, lambda ans, x: ans * digamma(x))

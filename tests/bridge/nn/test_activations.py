@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from mpmath import mp
 
 import tracebridge as tb
 import tracebridge.nn as nn
@@ -158,3 +159,59 @@ def test_narrow_floats_are_right_far_below_zero(name: str, dtype: str) -> None:
     np.testing.assert_allclose(
         np.asarray(function(x), np.float64), expected, rtol=eps, atol=1e-7 if eps < 1e-3 else 1e-11
     )
+
+
+# Of smooth functions far below 0, where their factors are smaller than any float.
+TAILS: dict[str, tuple[Any, Any, list[float], list[float]]] = {
+    "silu": (
+        nn.silu,
+        lambda x: x / (1 + mp.exp(-x)),
+        [-91.0, -88.0, -20.0, -1.0],
+        [-714.0, -709.0, -30.0, -1.0],
+    ),
+    "mish": (
+        nn.mish,
+        lambda x: x * mp.tanh(mp.log1p(mp.exp(x))),
+        [-91.0, -88.0, -20.0, -1.0],
+        [-714.0, -709.0, -30.0, -1.0],
+    ),
+    "gelu": (
+        nn.gelu,
+        lambda x: x / (1 + mp.exp(-mp.sqrt(8 / mp.pi) * (x + mp.mpf("0.044715") * x**3))),
+        [-9.5, -6.0, -2.0],
+        [-9.5, -6.0, -2.0],
+    ),
+    "gelu_by_erfc": (
+        lambda x: nn.gelu(x, approximate=False),
+        lambda x: x * mp.erfc(-x / mp.sqrt(2)) / 2,
+        [-4.0, -2.0, -1.0],
+        [-37.0, -26.8, -9.4, -1.0],
+    ),
+    "squareplus": (
+        nn.squareplus,
+        lambda x: (x + mp.sqrt(x * x + 4)) / 2,
+        [-1e18, -1e5, -10.0, 0.0, 3.0],
+        [-1e18, -1e5, -10.0, 0.0, 3.0],
+    ),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["f32", "f64"])
+@pytest.mark.parametrize("name", TAILS)
+def test_tails_keep_their_digits(name: str, dtype: Any) -> None:
+    """Values and slopes to a few units in the last place, those of the argument times the slope."""
+    fun, exact, narrow, wide = TAILS[name]
+    points = np.array(narrow if dtype is np.float32 else wide, dtype)
+    with tb.enable_x64(True):
+        values, pull = tb.vjp(fun, points)
+        slopes = pull(np.ones_like(points))[0]
+
+    with mp.workprec(300):
+        for x, value, slope in zip(points, values.tolist(), slopes.tolist(), strict=True):
+            x_ = mp.mpf(float(x))
+            expected, rate = exact(x_), mp.diff(exact, x_)
+            bound = float(np.finfo(dtype).eps) * (12 if name == "gelu" else 4)
+            if name == "gelu":  # of the rounding of its cubic polynomial
+                bound *= 1 + abs(float(x_ * rate / expected))
+            assert abs(value - expected) <= bound * abs(expected)
+            assert abs(slope - rate) <= 4 * bound * abs(rate)

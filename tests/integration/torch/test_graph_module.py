@@ -146,8 +146,8 @@ def test_second_derivatives_are_those_of_the_rule() -> None:
 
 
 # Primitives whose lowering consists of operations of ours.
-BY_DEFINITION = """adjugate beta_density betainc_grad_a betainc_grad_b binomial_count
-cholesky_update
+BY_DEFINITION = """adjugate bessel_gap beta_density betainc_grad_a betainc_grad_b binomial_count
+cholesky_update digamma_gap
 gamma_density gamma_draw geqrf hessenberg igamma igamma_grad_a igammac log_beta
 lu_pivots_to_permutation lu_solve ormqr poisson_count ragged_rows ragged_sums random_gamma
 random_gamma_grad regularized_incomplete_beta sampled_dot schur shifted_exp_sum

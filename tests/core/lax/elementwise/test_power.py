@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from mpmath import mp
 
 import tracebridge as tb
 from tests.quick_compiles import check_grads
 from tracebridge.core import lax
 from tracebridge.core.interpreters.jvp import jvp_flat
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.runtime.arrays.transfer import put_numpy
 from tracebridge.testing import check_rules
 
 
@@ -95,3 +97,20 @@ def test_slopes_in_the_exponent_at_ends() -> None:
     slopes = tb.vmap(tb.grad(lax.pow, 1))(x.astype(np.float32), y.astype(np.float32))
 
     np.testing.assert_allclose(slopes, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["f32", "f64"])
+def test_slope_in_the_base_when_the_lower_exponent_is_rounded(dtype: type) -> None:
+    """-0.3 - 1 is rounded, and large bases multiply that by their logarithms."""
+    y = dtype(-0.3)
+    bases = np.array([1e-25, 1e-3, 0.9, 1.0, 7.0, 1e25], dtype)
+    with tb.enable_x64(True):
+        slopes = tb.grad(lambda x: lax.reduce_sum(lax.pow(x, y), (0,)))(put_numpy(bases))
+        ends = [float(tb.grad(lax.pow)(dtype(x), y)) for x in (0.0, np.inf)]
+    with mp.workprec(200):
+        power = mp.mpf(float(y))
+        exact = [power * mp.mpf(float(x)) ** (power - 1) for x in bases]
+    eps = float(np.finfo(dtype).eps)
+
+    assert [-np.inf, 0.0] == ends
+    assert all(abs(s - e) <= 2 * eps * abs(e) for s, e in zip(slopes.tolist(), exact, strict=True))

@@ -112,3 +112,19 @@ def test_zeta_and_polygamma_of_all_numbers(dtype: type) -> None:
     for a, got, order, one, other in zip(s, actual, orders, sums, derivatives, strict=True):
         assert abs(got - one) <= max(30 * eps * abs(one), tiny)
         assert abs(order - other) <= max((30 + float(a)) * eps * abs(other), tiny)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["f32", "f64"])
+def test_gamma_functions_below_zero_keep_their_digits(dtype: type) -> None:
+    """To a few units in the last place, or those of 1 beside the zeros."""
+    points = [-1e-20, -0.1, -0.126, -0.2, -0.249, -0.26, -0.75, -1.3, -2.4, -3.6, -9.55, -700.3]
+    x = np.array(points, dtype)
+    with tb.enable_x64(True):
+        logs, slopes = (np.asarray(f(put_numpy(x))) for f in (lax.lgamma, lax.digamma))
+
+    eps = float(np.finfo(dtype).eps)
+    for v, log, slope in zip(x, logs, slopes, strict=True):
+        with mp.workprec(200):
+            expected, rate = mp.log(abs(mp.gamma(float(v)))), mp.digamma(float(v))
+        assert abs(log - expected) <= 3 * eps * max(abs(expected), 1)
+        assert abs(slope - rate) <= 3 * eps * max(abs(rate), 1)

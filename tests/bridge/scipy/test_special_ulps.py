@@ -1,0 +1,121 @@
+"""Special functions and their slopes are as exact as the table says, in units in the last place."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+from mpmath import mp
+
+import tracebridge as tb
+from tracebridge.scipy import special
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A function, its value and slopes in many digits, points, and the largest errors."""
+
+    fun: Callable[..., Any]
+    exact: Callable[..., Any]
+    slopes: tuple[Callable[..., Any] | None, ...]
+    points: tuple[tuple[float, ...], ...]
+    # Of the value and of each slope.
+    bounds: tuple[float, ...]
+
+
+def _log_beta(a: Any, b: Any) -> Any:
+    return mp.loggamma(a) + mp.loggamma(b) - mp.loggamma(a + b)
+
+
+def _poch(z: Any, m: Any) -> Any:
+    return mp.gammaprod([z + m], [z])
+
+
+def _of(*xs: float) -> tuple[tuple[float, ...], ...]:
+    return tuple([(x,) for x in xs])
+
+
+TABLE = {
+    "gamma": Row(
+        special.gamma,
+        mp.gamma,
+        (lambda x: mp.gamma(x) * mp.digamma(x),),
+        _of(1e-15, 0.3, 0.97, 2.9, 6.6, 7.1, 20.3, 33.7, -1e-15, -0.7, -15.68, -27.3),
+        (5, 8),
+    ),
+    "factorial": Row(
+        special.factorial,
+        lambda x: mp.gamma(x + 1),
+        (lambda x: mp.gamma(x + 1) * mp.digamma(x + 1),),
+        _of(0.0, 1e-3, 0.5, 15.37525, 29.99365),
+        (5, 6),
+    ),
+    "betaln": Row(
+        special.betaln,
+        _log_beta,
+        (
+            lambda a, b: mp.digamma(a) - mp.digamma(a + b),
+            lambda a, b: mp.digamma(b) - mp.digamma(a + b),
+        ),
+        ((700.0, 2.5), (625.04, 1.36e-5), (9.4e-6, 15.4), (1e6, 1e-3), (0.3, 0.7), (40.0, 9.0)),
+        (6, 4, 4),
+    ),
+    "poch": Row(
+        special.poch,
+        _poch,
+        (
+            lambda z, m: _poch(z, m) * (mp.digamma(z + m) - mp.digamma(z)),
+            lambda z, m: _poch(z, m) * mp.digamma(z + m),
+        ),
+        ((8.135, 3.955), (7.07, 1.55e-5), (3.505, -1.1e-6), (0.3, 6.7), (20.3, -9.6), (2.5, 12.3)),
+        (8, 10, 10),
+    ),
+    "i0e": Row(
+        special.i0e,
+        lambda x: mp.exp(-abs(x)) * mp.besseli(0, x),
+        (lambda x: mp.sign(x) * mp.exp(-abs(x)) * (mp.besseli(1, abs(x)) - mp.besseli(0, x)),),
+        _of(1e-7, 0.5, -3.0, 7.99, 8.01, -60.0, 1e3, 4e4),
+        (4, 6),
+    ),
+    "zeta": Row(
+        special.zeta,
+        mp.zeta,
+        (),
+        _of(-0.4845, 0.0, 0.5, 0.9, 1.1, 7.5, -0.9, -1.1, -10.15, -13.168, -31.5),
+        (7,),
+    ),
+}
+
+
+def _units(got: Any, exact: Any, info: Any) -> float:
+    exact = mpmath.mpf(exact)
+    exponent = max(mpmath.frexp(exact)[1] - 1, int(info.minexp))
+    return float(abs(got - exact) / mpmath.mpf(2) ** (exponent - int(info.nmant)))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["f32", "f64"])
+@pytest.mark.parametrize("name", TABLE)
+def test_values_and_slopes(name: str, dtype: type) -> None:
+    """On hard points."""
+    row = TABLE[name]
+    xs = [np.array(column, dtype) for column in zip(*row.points, strict=True)]
+    with tb.enable_x64(True):
+        if row.slopes:
+            value, pull = tb.vjp(row.fun, *xs)
+            results = [value, *pull(np.ones_like(xs[0]))]
+        else:
+            results = [row.fun(*xs)]
+
+    info = np.finfo(dtype)
+    wrong = []
+    with mp.workprec(200):
+        for bound, result, exact in zip(row.bounds, results, (row.exact, *row.slopes), strict=True):
+            for got, *point in zip(np.asarray(result), *xs, strict=True):
+                units = _units(got, exact(*[mpmath.mpf(float(x)) for x in point]), info)
+                if not units <= bound:
+                    wrong.append((point, float(got), units))
+    assert [] == wrong
