@@ -71,12 +71,14 @@ __all__ = [
     "elementwise",
     "elu",
     "gelu",
+    "glorot",
     "glorot_normal",
     "leaky_relu",
     "log_softmax",
     "normal",
     "ones",
     "parallel",
+    "randn",
     "relu",
     "selu",
     "serial",
@@ -91,6 +93,10 @@ __all__ = [
 Conv = functools.partial(GeneralConv, ("NHWC", "HWIO", "NHWC"))
 Conv1DTranspose = functools.partial(GeneralConvTranspose, ("NHC", "HIO", "NHC"))
 ConvTranspose = functools.partial(GeneralConvTranspose, ("NHWC", "HWIO", "NHWC"))
+
+# The names that these initializers had at first.
+glorot = glorot_normal
+randn = normal
 
 Elu = elementwise(elu)
 Exp = elementwise(tnp.exp)

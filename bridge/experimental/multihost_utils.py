@@ -8,6 +8,7 @@ from tracebridge._api.devices.processes import (
     global_array_to_host_local_array,
     host_local_array_to_global_array,
     process_allgather,
+    reached_preemption_sync_point,
     sync_global_devices,
 )
 from tracebridge.core.errors.filtering import shield as _shield
@@ -18,6 +19,7 @@ __all__ = [
     "global_array_to_host_local_array",
     "host_local_array_to_global_array",
     "process_allgather",
+    "reached_preemption_sync_point",
     "sync_global_devices",
 ]
 

@@ -105,7 +105,8 @@ def array(
         out_sharding: how to split it over a mesh with axes of the type Explicit.
 
     Raises:
-        UnsupportedDtypeError: the object has elements that no device has (strings, objects).
+        UnsupportedDtypeError: the object has elements that no device has (objects, and strings
+            where no ``dtype`` is given, in which they are numbers).
         ArgumentValueError: ``order`` asks for columns first.
 
     >>> import tracebridge.numpy as tnp
@@ -165,6 +166,8 @@ def _convert(x: object, dtype: DType | None, *, copy: bool) -> Any:
     if any([hasattr(type(x), name) for name in ARRAY_METHODS]) or is_symbolic_dim(x):
         return _in_dtype(as_value(x), dtype)
     if hasattr(x, "__array__") or hasattr(x, "__array_interface__"):
+        return _of_numpy(np.asarray(x), dtype)
+    if isinstance(x, str) and dtype is not None:
         return _of_numpy(np.asarray(x), dtype)
     view = _buffer_of(x)
     if view is not None:

@@ -24,6 +24,7 @@ from tracebridge.core.errors.argument_errors import (
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.tracer import Tracer
+from tracebridge.core.ir.typeof import is_array_like
 from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.shape.axes import surely_less
 from tracebridge.core.runtime.arrays.array import Array
@@ -37,12 +38,16 @@ from tracebridge.numpy._staging import settled, shape_of, static_dtype, value_of
 def array_sequence(name: str, arrays: Any) -> Sequence[Any]:
     """The arrays of an argument that is a sequence of arrays, or one array whose rows they are.
 
+    Classes of users can be sequences too, with ``__len__`` and ``__getitem__``.
+
     Raises:
         TypeError: a single number, or something that cannot be walked through twice.
         ValueError: no array at all.
     """
     if isinstance(arrays, list | tuple):
         parts: Sequence[Any] = arrays
+    elif _is_sequence(arrays):
+        parts = tuple(arrays)
     elif hasattr(arrays, "shape") and len(arrays.shape):
         parts = unstack(arrays)
     else:
@@ -55,6 +60,12 @@ def array_sequence(name: str, arrays: Any) -> Sequence[Any]:
         msg = f"{name}: got an empty sequence, expected at least one array"
         raise ArgumentValueError(msg)
     return parts
+
+
+def _is_sequence(x: object) -> bool:
+    kind = type(x)
+    steps = all([hasattr(kind, name) for name in ("__len__", "__getitem__")])
+    return steps and not (is_array_like(x) or hasattr(x, "__array__") or hasattr(x, "__dlpack__"))
 
 
 def _convert(xs: Sequence[Value], dtype: Any) -> list[Any]:

@@ -7,6 +7,7 @@ __all__ = [
     "searchsorted", "where",
 ]  # fmt: skip
 
+from collections.abc import Sequence
 from typing import Any, overload
 
 import numpy as np
@@ -249,13 +250,32 @@ def _nonzero(*args: Any) -> list[Any]:
         flat = lax.div(flat, full_of(flat.aval, step))
     out: list[Any] = []
     for c, fill in zip(reversed(coordinates), fills, strict=True):
-        value = lax.convert_dtype(fill, dtype)
+        # As of where(missing, fill, c): a NaN stays one, and makes floats of the positions.
+        found, value = promote_dtypes(lax.convert_dtype(c, dtype), fill)
         filler = lax.broadcast_in_dim(value, (size,), ()) if not value.aval.ndim else value
-        out.append(lax.select_n(missing, lax.convert_dtype(c, dtype), filler))
+        out.append(lax.select_n(missing, found, filler))
     return out
 
 
 _nonzero_staged = StagedFunction(_nonzero, "nonzero")
+
+
+def _with_fills(*args: Value) -> list[Any]:
+    half = len(args) // 2
+    return [promote_dtypes(c, fill)[0] for c, fill in zip(args[:half], args[half:], strict=True)]
+
+
+_with_fills_staged = StagedFunction(_with_fills, "nonzero")
+
+
+def _fills_of(fill_value: Any, ndim: int) -> Sequence[Any]:
+    """What to fill with along each axis."""
+    if not isinstance(fill_value, tuple | list):
+        return (fill_value,) * ndim
+    if len(fill_value) != ndim:
+        msg = f"nonzero: got {len(fill_value)} fill values for {ndim} axes"
+        raise ArgumentValueError(msg)
+    return fill_value
 
 
 def nonzero(
@@ -267,7 +287,8 @@ def nonzero(
         a: array with at least one axis.
         size: how many positions to give; needed while tracing, where the number is not known.
             Further ones are left out, missing ones are filled.
-        fill_value: what to fill with (default 0): a number, or one for each axis.
+        fill_value: what to fill with (default 0): a number, or one for each axis. Positions get
+            the dtype that they and it have in arithmetic.
 
     Raises:
         ConcretizationTypeError: ``a`` is traced and ``size`` is not given.
@@ -291,13 +312,11 @@ def nonzero(
             "The number of nonzero elements is the size of the result",
             "pass size=, or use the form where(condition, x, y)",
         )
-        return tuple([put_numpy(p.astype(default_int())) for p in host.nonzero()])
-    ndim = value.aval.ndim
-    fill = 0 if fill_value is None else fill_value
-    fills = fill if isinstance(fill, tuple | list) else (fill,) * ndim
-    if len(fills) != ndim:
-        msg = f"nonzero: got {len(fills)} fill values for {ndim} axes"
-        raise ArgumentValueError(msg)
+        places = [put_numpy(p.astype(default_int())) for p in host.nonzero()]
+        if fill_value is None:
+            return tuple(places)
+        return tuple(_with_fills_staged((*places, *_fills_of(fill_value, value.aval.ndim))))
+    fills = _fills_of(0 if fill_value is None else fill_value, value.aval.ndim)
     count = index_of(size, "nonzero", "size")
     if count < 0:
         msg = f"nonzero: size must not be negative, got {count}"
@@ -321,7 +340,7 @@ _flat_staged = StagedFunction(lambda x: lax.reshape(x, (x.aval.size,)), "ravel")
 
 
 def _rows(*xs: Value) -> Any:
-    columns = [lax.reshape(x, (x.aval.size, 1)) for x in xs]
+    columns = [lax.reshape(x, (x.aval.size, 1)) for x in promote_dtypes(*xs)]
     return lax.concatenate(columns, 1) if len(columns) > 1 else columns[0]
 
 

@@ -43,8 +43,10 @@ def _chosen(values: Value, mask: Value, size: int, fill: Any, default: str) -> l
     missing = lax.ge(lax.iota(_INT32, size), total)
     inside = lax.min(places, max(n - 1, 0))
     found = take_rows(values, inside)
-    if fill is not None:
+    if fill is not None and default == "zero":
         filler = lax.convert_dtype(fill, values.aval.dtype)
+    elif fill is not None:
+        found, filler = promote_dtypes(found, fill)
     elif default == "zero" or not size:
         filler = zeros_of(values.aval.update(shape=()))
     else:
@@ -95,8 +97,14 @@ _joined_staged = StagedFunction(lambda a, b: lax.concatenate(_flat_pair(a, b), 0
 
 def _filled(pair: tuple[Value, Value], fill_value: ArrayLike | None, length: int) -> Any:
     """What a function gives that finds nothing: zeros, or the given value."""
-    filler = value_of(0 if fill_value is None else fill_value)
-    return broadcast_to(filler, (length,)).astype(_pair_staged(pair)[0].dtype)
+    return _filled_staged((*pair, 0 if fill_value is None else fill_value), (length,))
+
+
+def _filled_as(a: Value, b: Value, fill: Value, length: int) -> Any:
+    return broadcast_to(promote_dtypes(_flat_pair(a, b)[0], fill)[1], (length,))
+
+
+_filled_staged = StagedFunction(_filled_as, "full")
 
 
 def _with_positions(x: Value) -> tuple[Any, Any]:
@@ -258,7 +266,8 @@ def setdiff1d(
         difference = np.setdiff1d(*host, assume_unique=assume_unique)
         return put_numpy(difference.astype(a.aval.dtype), weak_type=a.aval.weak_type)
     if a.aval.size == 0:
-        return _filled((a, b), fill_value, index_of(size, "setdiff1d", "size"))
+        nothing = _filled((a, b), fill_value, index_of(size, "setdiff1d", "size"))
+        return nothing.astype(_pair_staged((a, b))[0].dtype)
     xs = (a, b) if fill_value is None else (a, b, fill_value)
     return _difference_staged(xs, (index_of(size, "setdiff1d", "size"), bool(assume_unique)))
 

@@ -15,6 +15,7 @@ __all__ = [
     "DistributedRuntimeService",
     "make_client",
     "make_gloo_collectives",
+    "make_preemption_watch",
     "make_service",
 ]
 
@@ -67,6 +68,18 @@ def make_gloo_collectives(
     return _jax.make_gloo_tcp_collectives(
         distributed_client=client, hostname=hostname, interface=interface
     )
+
+
+def make_preemption_watch(client: Any) -> Any:
+    """Return what tells the processes of a run of a SIGTERM that one of them gets.
+
+    It takes the signal over, which then no longer ends the process. `reached_sync_point(step)` of
+    it is True for one step, which is the same in all processes; call its `shutdown()` before that
+    of the client.
+    """
+    watch = _jax.create_preemption_sync_manager()
+    watch.initialize(client)
+    return watch
 
 
 def _hide_information() -> None:

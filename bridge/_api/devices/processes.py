@@ -23,6 +23,7 @@ from tracebridge.core.errors.transform_errors import AxisSpecError
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.shards import shard_buffers
 from tracebridge.core.runtime.arrays.transfer import assemble, move
+from tracebridge.core.runtime.processes.connection import connection
 from tracebridge.core.runtime.processes.messages import (
     differing,
     fingerprint_of,
@@ -177,6 +178,29 @@ def sync_global_devices(name: str) -> None:
     if others:
         msg = f"sync_global_devices: {name!r} in this process; {others} differ from process 0"
         raise ProcessesError(msg, expected="the same name in all processes")
+
+
+@api_boundary
+def reached_preemption_sync_point(step_id: int) -> bool:
+    """Whether all processes shall save their state at this step, as one of them will be ended.
+
+    A process that is about to be ended gets SIGTERM. All then agree on a step that none of them
+    has begun, and this is True in each of them for that step, and for no other. Call it in all
+    processes, at every step; the first call begins to listen, and from then on the signal no longer
+    ends the process.
+
+    Args:
+        step_id: number of the step, which grows from call to call.
+
+    Returns:
+        Whether to save now; always False where there is one process.
+
+    >>> from tracebridge.experimental.multihost_utils import reached_preemption_sync_point
+    >>> [step for step in range(3) if reached_preemption_sync_point(step)]
+    []
+    """
+    others = connection()
+    return others is not None and others.reached_sync_point(step_id)
 
 
 @api_boundary

@@ -21,7 +21,16 @@ class Connection:
     Process 0 runs the service that all talk to.
     """
 
-    __slots__ = ("address", "client", "count", "index", "local_device_ids", "pid", "service")
+    __slots__ = (
+        "address",
+        "client",
+        "count",
+        "index",
+        "local_device_ids",
+        "pid",
+        "preemption",
+        "service",
+    )
 
     def __init__(
         self,
@@ -39,10 +48,20 @@ class Connection:
         self.client = client
         self.service = service
         self.pid = os.getpid()
+        self.preemption: Any = None
 
     def collectives(self) -> Any:
         """How CPUs of different processes exchange data."""
         return distributed.make_gloo_collectives(self.client, hostname=own_address(self.address))
+
+    def reached_sync_point(self, step: int) -> bool:
+        """Whether all have agreed on this step, after one of them was told that it will end.
+
+        The first call begins to listen for that: until then the signal ends the process as usual.
+        """
+        if self.preemption is None:
+            self.preemption = distributed.make_preemption_watch(self.client)
+        return bool(self.preemption.reached_sync_point(step))
 
 
 _CURRENT: list[Connection] = []
@@ -115,6 +134,8 @@ def disconnect() -> None:
     ended = _CURRENT.pop()
     if ended.pid != os.getpid():
         return  # a forked child has the variables of its parent, not its threads
+    if ended.preemption is not None:
+        ended.preemption.shutdown()  # it talks through the client
     ended.client.shutdown()
     if ended.service is not None:
         ended.service.shutdown()

@@ -80,6 +80,11 @@ def test_dropout_needs_a_key_and_rests_outside_of_training():
         stax.Dropout(0.5)[1]((), X)
 
 
+def test_initializers_have_their_first_names_too():
+    """Programs of others say `randn` and `glorot`."""
+    assert (stax.normal, stax.glorot_normal) == (stax.randn, stax.glorot)
+
+
 def test_gradients_reach_all_parameters():
     """A network trains: the gradient of each parameter is there and not zero."""
     (init, apply), x = NETWORKS["dense"]

@@ -283,6 +283,59 @@ def test_a_size_of_nothing_gives_nothing(fill: int | None) -> None:
         assert (0,) == function(x, x + 1).shape == tb.jit(function)(x, x + 1).shape, name
 
 
+@pytest.mark.parametrize("fill", [NAN, np.float16(7), True])
+def test_what_fills_decides_the_dtype_of_positions(fill: Any) -> None:
+    """It is that of ``where(missing, fill, positions)``: a NaN stays one."""
+    x = np.array([[0, 3], [0, 4]])
+    expected = tnp.where(tnp.array([False, False, True]), fill, tnp.array([1, 3, 0]))
+    for found in (
+        tnp.flatnonzero(x, size=3, fill_value=fill),
+        tnp.nonzero(x.ravel(), size=3, fill_value=fill)[0],
+        tb.jit(lambda x: tnp.where(x, size=3, fill_value=fill))(x.ravel())[0],
+        tnp.argwhere(x.ravel(), size=3, fill_value=fill)[:, 0],
+    ):
+        assert (expected.dtype, expected.weak_type) == (found.dtype, found.weak_type)
+        np.testing.assert_array_equal(expected, found)
+    assert expected.dtype == tnp.nonzero(x, fill_value=fill)[1].dtype
+
+
+def test_what_fills_decides_the_dtype_of_shared_elements() -> None:
+    """Sets follow, but differences, whose elements are those of the first."""
+    x = np.array([[0, 3], [0, 4]], np.int32)
+
+    rows = tnp.argwhere(x, size=3, fill_value=(NAN, 1))
+    np.testing.assert_array_equal([[0, 1], [1, 1], [NAN, 1]], rows)
+    np.testing.assert_array_equal([4, NAN], tnp.intersect1d(x, x + 1, size=2, fill_value=NAN))
+    np.testing.assert_array_equal([NAN], tnp.intersect1d(x[:0], x, size=1, fill_value=NAN))
+    assert np.float32 == tnp.setxor1d(x, x + 1, size=5, fill_value=NAN).dtype
+    assert np.int32 == tnp.setdiff1d(x, x, size=2, fill_value=0.5).dtype
+
+
+class Parts:
+    """A sequence of arrays that is neither a list nor an array, though it has shapes."""
+
+    shape = ((2,), (3,))
+
+    def __init__(self, *parts: Any) -> None:
+        self.parts = parts
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    def __getitem__(self, i: int) -> Any:
+        return self.parts[i]
+
+
+@pytest.mark.parametrize(
+    "name", ["concatenate", "stack", "vstack", "hstack", "dstack", "column_stack"]
+)
+def test_sequences_of_users_are_joined(name: str) -> None:
+    """Their elements are what is joined."""
+    parts = np.ones(2, np.float32), np.zeros(2, np.float32)
+
+    np.testing.assert_array_equal(getattr(np, name)(parts), getattr(tnp, name)(Parts(*parts)))
+
+
 def test_slopes_over_complex_spacings() -> None:
     """The imaginary part of spacings counts, for real numbers too."""
     f, z = np.array([0.0, 1.0, 4.0], np.float32), np.array([0.5j, 1.0, 1 + 2j], np.complex64)

@@ -72,3 +72,16 @@ def test_scalars_of_programs_are_traced() -> None:
     tb.make_jaxpr(lambda x: kinds.append(traced(x)))(1.0)
     assert [[True] * 4] == kinds
     assert [False] * 4 == traced(1.0)
+
+
+def test_strings_are_numbers_where_a_dtype_is_given() -> None:
+    """As in lists of them; without a dtype, and for what is no number, there is an error."""
+    for given, dtype in (("3", "i4"), (" -7 ", "i4"), ("1.5", "f4"), ("nan", "f4"), ("2", "c8")):
+        expected = np.asarray(given).astype(dtype)
+        for found in (tnp.asarray(given, dtype), getattr(tnp, expected.dtype.name)(given)):
+            assert (expected.dtype, ()) == (found.dtype, found.shape)
+            np.testing.assert_array_equal(expected, found)
+    with pytest.raises(TypeError, match="cannot convert '3' of type str"):
+        tnp.asarray("3")
+    with pytest.raises(ValueError, match="invalid literal"):
+        tnp.int32("three")

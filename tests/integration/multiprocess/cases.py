@@ -7,7 +7,10 @@ processes run all cases in the order in which they stand here.
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -300,6 +303,19 @@ def arrays_of_processes_and_back():
 @case
 def meeting_twice():
     tb.distributed.initialize("localhost:1", 2, me())
+
+
+@case
+def saving_before_one_is_ended():
+    ends = None
+    for step in range(1000):
+        if several.reached_preemption_sync_point(step):
+            ends = step
+            break
+        if step == 2 and me() == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.02)
+    return len(set(several.process_allgather(np.int64(-1 if ends is None else ends)))), ends is None
 
 
 def plain(value):

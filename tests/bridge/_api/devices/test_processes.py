@@ -32,6 +32,7 @@ def test_gathering_and_broadcasting() -> None:
     assert_allclose(mhu.broadcast_one_to_all(tree, is_source=False)["a"], X)
     mhu.sync_global_devices("here")
     mhu.assert_equal(tree, "different")
+    assert mhu.reached_preemption_sync_point(3) is False
 
 
 def test_global_arrays() -> None:
