@@ -12,7 +12,7 @@ from tracebridge.core.errors.base import TracebridgeError
 
 
 def describe_tracer(tracer: object) -> str:
-    """Return e.g. "a traced value of type float32[3]" for a message."""
+    """Return e.g. "a traced value of type f32[3]" for a message."""
     aval = getattr(tracer, "aval", None)
     return "a traced value" if aval is None else f"a traced value of type {aval.str_short()}"
 

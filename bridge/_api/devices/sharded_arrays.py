@@ -55,7 +55,7 @@ def make_mesh(
 
     >>> import tracebridge as tb
     >>> tb.make_mesh((1, 1), ("x", "y"))
-    Mesh('x': 1, 'y': 1, axis_types=(Explicit, Explicit))
+    Mesh(axis_sizes=(1, 1), axis_names=('x', 'y'), axis_types=(Explicit, Explicit))
     """
     sizes = tuple([int(n) for n in axis_shapes])
     names = tuple(axis_names)

@@ -213,5 +213,6 @@ def test_tails_keep_their_digits(name: str, dtype: Any) -> None:
             bound = float(np.finfo(dtype).eps) * (12 if name == "gelu" else 4)
             if name == "gelu":  # of the rounding of its cubic polynomial
                 bound *= 1 + abs(float(x_ * rate / expected))
-            assert abs(value - expected) <= bound * abs(expected)
-            assert abs(slope - rate) <= 4 * bound * abs(rate)
+            least = float(np.finfo(dtype).tiny)  # threads may take subnormal numbers for zeros
+            assert abs(value - expected) <= bound * abs(expected) + least
+            assert abs(slope - rate) <= 4 * bound * abs(rate) + least

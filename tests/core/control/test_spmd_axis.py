@@ -189,7 +189,7 @@ def test_under_pmap() -> None:
 @pytest.mark.parametrize(
     ("spec", "names", "message"),
     [
-        (("x",), "x", r"spmd_axis_name is 'x', but .* PartitionSpec\('x'\), which names 'x' too"),
+        (("x",), "x", r"spmd_axis_name is 'x', but .* P\('x',\), which names 'x' too"),
         ((None, ("y", "x")), ("z", "x"), r"is \('z', 'x'\), but .* which names 'x' too"),
         (("x",), "q", r"names the axis 'q'"),
         (("x",), ("y", "y"), r"names the axis 'y' twice"),

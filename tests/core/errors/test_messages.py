@@ -57,12 +57,13 @@ from tracebridge.core.errors.transform_errors import (
     UnboundAxisNameError,
     UndefinedRuleError,
 )
+from tracebridge.core.ir.aval import ShapedArray
 
 
 class FakeTracer:
     """What a message needs of a tracer."""
 
-    aval = "float32[3]"
+    aval = ShapedArray((3,), np.dtype(np.float32))
 
     def describe_origin(self) -> str:
         return "argument x of f at model.py:3"
@@ -121,7 +122,7 @@ def test_code_that_catches_a_builtin_keeps_working(
 def test_bool_of_a_tracer() -> None:
     """The message names the type, the place, the cause and replacements for `if`."""
     assert str(TracerBoolConversionError(FakeTracer())) == (
-        "a concrete value is needed, got a traced value of type float32[3]. "
+        "a concrete value is needed, got a traced value of type f32[3]. "
         "bool() was called on it, as in `if x:` or `x and y`.\n"
         "    where: argument x of f at model.py:3\n"
         "    way out: use tb.numpy.where, tb.lax.cond, tb.lax.while_loop or "
@@ -135,7 +136,7 @@ def test_concretization_shows_the_context() -> None:
     text = str(ConcretizationTypeError(FakeTracer(), "It is the shape of zeros()."))
 
     assert text.startswith(
-        "a concrete value is needed, got a traced value of type float32[3]. "
+        "a concrete value is needed, got a traced value of type f32[3]. "
         "It is the shape of zeros().\n    where: argument x"
     )
 
@@ -153,7 +154,7 @@ def test_conversions_name_the_method_and_the_origin(cls: type[Exception], word: 
     text = str(cls(FakeTracer()))
 
     assert word in text
-    assert "float32[3]" in text
+    assert "f32[3]" in text
     assert "model.py:3" in text
 
 
@@ -161,7 +162,7 @@ def test_leaked_tracer() -> None:
     """A leak names the function whose tracing ended."""
     text = str(UnexpectedTracerError(tracer=FakeTracer(), function="f"))
 
-    assert text.startswith("a traced value of type float32[3] was made while f was traced")
+    assert text.startswith("a traced value of type f32[3] was made while f was traced")
     assert "it has leaked" in text
     assert str(UnexpectedTracerError("own words")).startswith("own words\n")
 
