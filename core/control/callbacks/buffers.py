@@ -13,11 +13,12 @@ from tracebridge.core.control.callbacks.ffi import (
     aliases_attribute,
     layouts_attribute,
 )
+from tracebridge.core.control.callbacks.pure import no_derivative
 from tracebridge.core.control.callbacks.vmap_methods import VMAP_METHODS, batch_by_method
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.runtime_errors import CallbackError
-from tracebridge.core.errors.transform_errors import ArgumentSpecError, EffectError
+from tracebridge.core.errors.transform_errors import ArgumentSpecError
 from tracebridge.core.ir.debug_info import name_of
 from tracebridge.core.ir.effects import Effects, IOEffect, no_effects
 from tracebridge.core.ir.primitive import Primitive
@@ -117,10 +118,10 @@ class BufferCallback(CallbackPrimitive):
         return list(call.results)
 
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
-        raise _no_derivative(params["callback"].name, "differentiation")
+        raise no_derivative(params["callback"].name, "differentiation")
 
     def transpose(self, ct: Sequence[Value | None], *args: Value, **params: Any) -> Sequence[Any]:
-        raise _no_derivative(params["callback"].name, "transposition")
+        raise no_derivative(params["callback"].name, "transposition")
 
     def batch(
         self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
@@ -130,13 +131,6 @@ class BufferCallback(CallbackPrimitive):
 
 
 buffer_callback_p = BufferCallback()
-
-
-def _no_derivative(name: str, what: str) -> EffectError:
-    msg = f"{name}: {what} reached a Python callback, whose derivative is not known"
-    return EffectError(
-        msg, hint="call it in a function with custom_jvp or custom_vjp, whose rule you give"
-    )
 
 
 def _aliases(

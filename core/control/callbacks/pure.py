@@ -27,10 +27,10 @@ class PureCallback(CallbackPrimitive):
     name = "pure_callback"
 
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
-        raise _no_derivative(params["callback"].name, "differentiation")
+        raise no_derivative(params["callback"].name, "differentiation")
 
     def transpose(self, ct: Sequence[Value | None], *args: Value, **params: Any) -> Sequence[Any]:
-        raise _no_derivative(params["callback"].name, "transposition")
+        raise no_derivative(params["callback"].name, "transposition")
 
     def batch(
         self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
@@ -42,7 +42,8 @@ class PureCallback(CallbackPrimitive):
 pure_callback_p = PureCallback()
 
 
-def _no_derivative(name: str, what: str) -> EffectError:
+def no_derivative(name: str, what: str) -> EffectError:
+    """The error for a callback that a transformation has reached."""
     msg = f"{name}: {what} reached a Python callback, whose derivative is not known"
     return EffectError(
         msg, hint="call it in a function with custom_jvp or custom_vjp, whose rule you give"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from tracebridge.core import lax
 from tracebridge.core.ir.values import Literal
+from tracebridge.core.kernels.equations import REDUCTIONS, exponent_of
 from tracebridge.core.kernels.functions import TRANSCENDENTAL
 
 if TYPE_CHECKING:
@@ -20,14 +21,8 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.application import Application
     from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.jaxpr import Jaxpr
-    from tracebridge.core.ir.primitive import Primitive
 
 RESHAPES = frozenset({lax.reshape_p, lax.squeeze_p})
-REDUCTIONS: dict[Primitive, str] = {
-    lax.reduce_sum_p: "sum",
-    lax.reduce_max_p: "max",
-    lax.reduce_min_p: "min",
-}
 
 
 class Node(NamedTuple):
@@ -175,15 +170,6 @@ class RowProgram:
 def is_sum_of_columns(app: Application, n: int) -> bool:
     """Whether an equation sums over the rows of a frame of ``n`` axes."""
     return app.primitive is lax.reduce_sum_p and tuple(app.params["axes"]) != (n - 1,)
-
-
-def exponent_of(jaxpr: Jaxpr, variable: int) -> float | None:
-    """The number that a variable is, if it stands in the program."""
-    i = variable - jaxpr.n_in
-    if not 0 <= i < len(jaxpr.consts):
-        return None
-    value = jaxpr.consts[i]
-    return float(value.value) if isinstance(value, Literal) and not value.aval.ndim else None
 
 
 def can_be_read(aval: ShapedArray, axes: Sequence[int], frame: Sequence[int]) -> bool:

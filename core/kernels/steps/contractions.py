@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracebridge.core import lax
-from tracebridge.core.kernels.rows.frame import REDUCTIONS
+from tracebridge.core.kernels.equations import REDUCTIONS
 from tracebridge.core.kernels.steps.dots import dots_of
 from tracebridge.core.kernels.steps.products import Product
 from tracebridge.core.kernels.steps.reductions import Reduction

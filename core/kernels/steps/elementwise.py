@@ -54,6 +54,13 @@ class Group:
         self.stores.append((node, _squeezed(view)))
 
 
+def copy_of(value: View, out: View) -> Group:
+    """What writes the elements of an array to another one."""
+    group = Group(without_ones(value.shape))
+    group.store(group.load(value), out)
+    return group
+
+
 def _squeezed(view: View) -> View:
     kept = [(n, s) for n, s in zip(view.shape, view.strides, strict=True) if n != 1]
     return view._replace(shape=without_ones(view.shape), strides=tuple([s for _, s in kept]))

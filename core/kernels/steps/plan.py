@@ -16,10 +16,10 @@ import numpy as np
 
 from tracebridge.core import lax
 from tracebridge.core.ir.values import Literal
-from tracebridge.core.kernels.functions import handles, is_easy_power
-from tracebridge.core.kernels.rows.frame import exponent_of
+from tracebridge.core.kernels.equations import exponent_of, is_handled
+from tracebridge.core.kernels.functions import is_easy_power
 from tracebridge.core.kernels.steps.contractions import CONTRACTIONS
-from tracebridge.core.kernels.steps.elementwise import Group, Node
+from tracebridge.core.kernels.steps.elementwise import Group, Node, copy_of
 from tracebridge.core.kernels.steps.moves import MOVES, split
 from tracebridge.core.kernels.steps.values import (
     Known,
@@ -29,8 +29,7 @@ from tracebridge.core.kernels.steps.values import (
     Statement,
     whole,
 )
-from tracebridge.core.kernels.steps.views import View, bytes_of, without_ones
-from tracebridge.core.lax.families import Elementwise
+from tracebridge.core.kernels.steps.views import ALIGNED, View, bytes_of, without_ones
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Application
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
 
 _DTYPES = frozenset({np.dtype(np.float32), np.dtype(np.int32), np.dtype(np.bool_)})
 _FLOAT = np.dtype(np.float32)
-_ALIGNED = 64  # bytes, of arrays in memory of the kernel's own
 _RULES: Mapping[Any, Callable[..., Known]] = {**MOVES, **CONTRACTIONS}
 
 
@@ -132,7 +130,7 @@ class Plan:
 
     def _reserve(self, name: str, shape: tuple[int, ...], dtype: Any) -> None:
         self.places[name] = self.scratch
-        self.scratch += -(-bytes_of(shape, dtype) // _ALIGNED) * _ALIGNED
+        self.scratch += -(-bytes_of(shape, dtype) // ALIGNED) * ALIGNED
 
     def new(self, shape: tuple[int, ...], dtype: Any) -> View:
         """Memory for an array."""
@@ -191,9 +189,7 @@ class Plan:
 
     def write_copy(self, value: View, out: View, where: list[Statement]) -> None:
         """Write the elements of an array to another one."""
-        group = Group(without_ones(value.shape))
-        group.store(group.load(value), out)
-        where.append(group)
+        where.append(copy_of(value, out))
 
     def copied(self, value: View, where: list[Statement]) -> View:
         """The elements of an array one after another, in memory of their own."""
@@ -268,10 +264,7 @@ class Plan:
         if app.primitive is lax.pow_p:
             y = exponent_of(self.body, args[1])
             return y is not None and is_easy_power(y) and app.out.dtype == _FLOAT
-        if not isinstance(app.primitive, Elementwise) and app.primitive is not lax.stop_gradient_p:
-            return False
-        dtypes = [a.dtype for a in app.avals]
-        return handles(app.primitive.name, app.params, dtypes, app.out.dtype)
+        return is_handled(app)
 
     def _computed(self, app: Application, args: Sequence[int], fixed: bool) -> Known:
         shape = app.out.shape

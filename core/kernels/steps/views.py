@@ -13,6 +13,7 @@ from tracebridge.core.kernels.text import type_of
 
 SIZES = {"i8": 1, "i32": 4, "float": 4}
 """Bytes of an element, by LLVM's type of it in memory."""
+ALIGNED = 64  # bytes, of arrays in memory of a kernel's own
 
 
 class View(NamedTuple):

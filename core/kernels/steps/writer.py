@@ -8,15 +8,13 @@ from typing import final
 from tracebridge.core.kernels.interface import BEGINNING, SHARED, attribute_at, pointers
 from tracebridge.core.kernels.steps.code import Code
 from tracebridge.core.kernels.steps.dots import Dots, write_dots
-from tracebridge.core.kernels.steps.elementwise import Group, write_group
+from tracebridge.core.kernels.steps.elementwise import Group, copy_of, write_group
 from tracebridge.core.kernels.steps.plan import Plan
 from tracebridge.core.kernels.steps.products import Product, write_product
 from tracebridge.core.kernels.steps.reductions import write_reduction
-from tracebridge.core.kernels.steps.values import Statement
-from tracebridge.core.kernels.steps.views import View, bytes_of, contiguous, without_ones
+from tracebridge.core.kernels.steps.values import Statement, whole
+from tracebridge.core.kernels.steps.views import ALIGNED, bytes_of
 from tracebridge.core.kernels.waiting import ENTRY
-
-_ALIGNED = 64  # bytes
 
 
 def module_text(plan: Plan, reverse: bool, lanes: int) -> str:
@@ -43,12 +41,12 @@ class _Writer:
 
     def _function(self) -> None:
         code, plan = self.code, self.plan
-        size = max(plan.scratch, 1) + _ALIGNED
+        size = max(plan.scratch, 1) + ALIGNED
         code.needs.add("declare ptr @llvm.ptrmask.p0.i64(ptr, i64)")
         code.lines += [
             f"%scratch = call ptr @malloc(i64 {size})",
-            f"%scratch.end = getelementptr i8, ptr %scratch, i64 {_ALIGNED}",
-            f"%scratch.first = call ptr @llvm.ptrmask.p0.i64(ptr %scratch.end, i64 {-_ALIGNED})",
+            f"%scratch.end = getelementptr i8, ptr %scratch, i64 {ALIGNED}",
+            f"%scratch.first = call ptr @llvm.ptrmask.p0.i64(ptr %scratch.end, i64 {-ALIGNED})",
         ]
         for name, at in plan.places.items():
             code.lines.append(f"{name} = getelementptr i8, ptr %scratch.first, i64 {at}")
@@ -62,13 +60,8 @@ class _Writer:
     def _copy(self, pairs: Sequence[tuple[str, str, int]]) -> None:
         for source, target, k in pairs:
             aval = self.plan.body.out_avals[k]
-            shape, strides = aval.shape, tuple(contiguous(aval.shape))
-            group = Group(without_ones(shape))
-            group.store(
-                group.load(View(source, 0, shape, strides, aval.dtype)),
-                View(target, 0, shape, strides, aval.dtype),
-            )
-            write_group(self.code, group, self.lanes)
+            views = [whole(base, aval.shape, aval.dtype) for base in (source, target)]
+            write_group(self.code, copy_of(*views), self.lanes)
 
     def _step(self, index: str, _: Sequence[str]) -> Sequence[str]:
         code, plan = self.code, self.plan

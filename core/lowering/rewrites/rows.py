@@ -24,17 +24,11 @@ from tracebridge.core.interpreters.graph import Graph
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.debug_info import NO_DEBUG_INFO
 from tracebridge.core.ir.values import Literal
+from tracebridge.core.kernels.equations import REDUCTIONS, exponent_of, is_handled
 from tracebridge.core.kernels.functions import handles, is_easy_power
 from tracebridge.core.kernels.machine import is_there
-from tracebridge.core.kernels.rows.frame import (
-    REDUCTIONS,
-    RESHAPES,
-    can_be_read,
-    exponent_of,
-    is_rows_shape,
-)
+from tracebridge.core.kernels.rows.frame import RESHAPES, can_be_read, is_rows_shape
 from tracebridge.core.kernels.rows.row_kernel import row_kernel_p
-from tracebridge.core.lax.families import Elementwise
 from tracebridge.core.lax.reduce.exp_sums import by_largest, shifted_exp_sum_p
 from tracebridge.core.lowering.rewrites.flat import computed_by, flat
 from tracebridge.core.lowering.rewrites.producers import GIVEN, producers
@@ -284,14 +278,6 @@ class _Groups:
 def _is_along(app: Application) -> bool:
     """Whether a reduction is one along rows, not over all other axes."""
     return tuple(app.params["axes"]) == (app.avals[0].ndim - 1,)
-
-
-def is_handled(app: Application) -> bool:
-    """Whether kernels can compute an elementwise equation."""
-    if not isinstance(app.primitive, Elementwise) and app.primitive is not lax.stop_gradient_p:
-        return False
-    dtypes = [a.dtype for a in app.avals]
-    return handles(app.primitive.name, app.params, dtypes, app.out.dtype)
 
 
 @final

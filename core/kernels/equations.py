@@ -1,0 +1,38 @@
+"""Which equations kernels can have, whatever is around them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tracebridge.core import lax
+from tracebridge.core.ir.values import Literal
+from tracebridge.core.kernels.functions import handles
+from tracebridge.core.lax.families import Elementwise
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.application import Application
+    from tracebridge.core.ir.jaxpr import Jaxpr
+    from tracebridge.core.ir.primitive import Primitive
+
+REDUCTIONS: dict[Primitive, str] = {
+    lax.reduce_sum_p: "sum",
+    lax.reduce_max_p: "max",
+    lax.reduce_min_p: "min",
+}
+
+
+def is_handled(app: Application) -> bool:
+    """Whether kernels can compute an elementwise equation."""
+    if not isinstance(app.primitive, Elementwise) and app.primitive is not lax.stop_gradient_p:
+        return False
+    dtypes = [a.dtype for a in app.avals]
+    return handles(app.primitive.name, app.params, dtypes, app.out.dtype)
+
+
+def exponent_of(jaxpr: Jaxpr, variable: int) -> float | None:
+    """The number that a variable is, if it stands in the program."""
+    i = variable - jaxpr.n_in
+    if not 0 <= i < len(jaxpr.consts):
+        return None
+    value = jaxpr.consts[i]
+    return float(value.value) if isinstance(value, Literal) and not value.aval.ndim else None
