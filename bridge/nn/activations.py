@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import tracebridge.core.lax as lax
@@ -14,52 +13,27 @@ from tracebridge.core.dtypes.canonicalize import to_inexact
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
+from tracebridge.nn._smooth import (
+    gated,
+    gelu_of_complex,
+    gelu_of_floats,
+    gelu_slope,
+    mish_of_floats,
+    normal_share,
+    real_gelu_by_erfc,
+    silu_of_floats,
+    silu_slope,
+    smooth,
+    squareplus_of_floats,
+    with_slope,
+)
 from tracebridge.numpy._promote import as_strong, promote_inexact
-from tracebridge.scipy._special.formulas import bell, ndtr
-from tracebridge.scipy._special.series import widened
 
 
 def _inexact(x: Any) -> Any:
     """As an array of a floating or complex dtype."""
     x = tnp.asarray(x)
     return x if tnp.issubdtype(x.dtype, tnp.inexact) else x.astype(to_inexact(x.dtype))
-
-
-def _gated(x: Any, gate: Callable[[Any], Any], limit: float = 800.0) -> Any:
-    """``x * gate(x)`` of a gate that is 1 above the limit and 0 below minus the limit.
-
-    So the slope is 1 or 0 where that of the product is an infinity times 0.
-    """
-    near = tnp.clip(x, -limit, limit)
-    return tnp.where(x >= limit, x, near * gate(near))
-
-
-def _smooth(real: Callable[[Any], Any], other: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """``real`` of floats, in float32 where they have 16 bits, and ``other`` of complex numbers."""
-
-    def run(x: Any) -> Any:
-        (x,) = promote_inexact(tnp.asarray(x))
-        if tnp.issubdtype(x.dtype, tnp.complexfloating):
-            return other(x)
-        return widened(real)(x)
-
-    return run
-
-
-def _bounded(x: Any, limit: float) -> Any:
-    return lax.max(lax.min(x, limit), -limit)
-
-
-def _with_slope(function: Callable[[Any], Any], slope: Callable[[Any], Any]) -> Any:
-    """A function of one array with its derivative."""
-    wrapped = custom_jvp(function)
-
-    def jvp(primals: Any, tangents: Any) -> Any:
-        (x,), (t,) = primals, tangents
-        return wrapped(x), t * slope(x)
-
-    wrapped.defjvp(jvp)
-    return wrapped
 
 
 @jit
@@ -107,35 +81,6 @@ def relu6(x: ArrayLike) -> Array:
     return tnp.where(inside, x, lax.stop_gradient(tnp.minimum(tnp.maximum(x, 0), 6.0)))
 
 
-def _squareplus_parts(x: Any, b: Any) -> tuple[Any, Any, Any, Any]:
-    """Whether it is below 0, the size, the root and the sum of both."""
-    # A square overflows where b does not count any more.
-    limit = float(tnp.finfo(x.dtype).max) ** 0.5 / 4
-    below = x < 0
-    size = tnp.where(below, -x, x)
-    near = tnp.minimum(size, limit)
-    root = tnp.sqrt(tnp.square(near) + b)
-    return below, size, root, near + root
-
-
-@custom_jvp
-def _squareplus(x: Any, b: Any) -> Any:
-    below, size, root, total = _squareplus_parts(x, b)
-    # Below 0 the two terms cancel: their sum is b over their difference.
-    total = size + tnp.maximum(size, root)
-    below = below & (total > 0)
-    return tnp.where(below, b, total) / tnp.where(below, 2 * total, 2)
-
-
-@_squareplus.defjvp
-def _squareplus_jvp(primals: Any, tangents: Any) -> Any:
-    (x, b), (t, t_b) = primals, tangents
-    below, size, root, total = _squareplus_parts(x, b)
-    below = below & (total > 0)
-    slope = tnp.where(below, b, total) / (tnp.where(below, 2 * total, 2) * root)
-    return _squareplus(x, b), t * slope + t_b * (0.25 / tnp.maximum(size, root))
-
-
 @jit
 def squareplus(x: ArrayLike, b: ArrayLike = 4) -> Array:
     """``(x + sqrt(x**2 + b)) / 2``.
@@ -151,7 +96,7 @@ def squareplus(x: ArrayLike, b: ArrayLike = 4) -> Array:
     values, b = promote_inexact(tnp.asarray(x), tnp.asarray(b))
     if tnp.issubdtype(values.dtype, tnp.complexfloating):
         return (values + tnp.sqrt(tnp.square(values) + b)) / 2
-    return _squareplus(values, b)
+    return squareplus_of_floats(values, b)
 
 
 @jit
@@ -228,30 +173,7 @@ def sigmoid(x: ArrayLike) -> Array:
     return lax.logistic(_inexact(x))
 
 
-# Far below 0 the sigmoid is smaller than any float where its product with x is not. There it is
-# taken from so much above, and the decay in between is left to x.
-_ABOVE = 8.0
-_DECAY = math.exp(-_ABOVE)
-
-
-def _silu_parts(x: Any) -> tuple[Any, Any, Any]:
-    """Where the sigmoid is taken from above, the bounded argument and the sigmoid."""
-    near = _bounded(x, 800.0)
-    far = near < 0.75 * math.log(float(tnp.finfo(x.dtype).tiny))
-    return far, near, lax.logistic(tnp.where(far, near + _ABOVE, near))
-
-
-def _silu(x: Any) -> Any:
-    far, near, share = _silu_parts(x)
-    return tnp.where(far, near * _DECAY, tnp.where(x > near, x, near)) * share
-
-
-def _silu_slope(x: Any) -> Any:
-    far, near, share = _silu_parts(x)
-    return share * tnp.where(far, (1.0 + near) * _DECAY, 1.0 + near * (1.0 - share))
-
-
-_any_silu = _smooth(_with_slope(_silu, _silu_slope), lambda x: x * sigmoid(x))
+_any_silu = smooth(with_slope(silu_of_floats, silu_slope), lambda x: x * sigmoid(x))
 
 
 @jit
@@ -271,16 +193,7 @@ def silu(x: ArrayLike) -> Array:
 swish = silu
 
 
-def _mish(x: Any) -> Any:
-    near = tnp.clip(x, -800.0, 30.0)
-    # tanh(log(1 + p)) with p = exp(x); the root of p is not too small where x * p counts.
-    root = tnp.exp(near * 0.5)
-    power = root * root
-    more = power + 2.0
-    return tnp.where(x >= 30.0, x, (near * root) * (root * more / (power * more + 2.0)))
-
-
-_any_mish = _smooth(_mish, lambda x: x * tnp.tanh(softplus(x)))
+_any_mish = smooth(mish_of_floats, lambda x: x * tnp.tanh(softplus(x)))
 
 
 @jit
@@ -410,31 +323,7 @@ def gelu(x: ArrayLike, approximate: bool = True) -> Array:
     return _gelu_by_tanh(x) if approximate else _gelu_by_erfc(x)
 
 
-_GELU = (math.sqrt(8.0 / math.pi), 0.044715 * math.sqrt(8.0 / math.pi))
-
-
-def _gelu_share(near: Any) -> Any:
-    # (1 + tanh(y / 2)) / 2, without its cancellation far below 0.
-    return lax.logistic(near * (_GELU[0] + _GELU[1] * tnp.square(near)))
-
-
-def _gelu(x: Any) -> Any:
-    near = _bounded(x, 30.0)
-    return tnp.where(x > near, x, near) * _gelu_share(near)
-
-
-def _gelu_slope(x: Any) -> Any:
-    near = _bounded(x, 30.0)
-    share = _gelu_share(near)
-    rate = near * (_GELU[0] + 3.0 * _GELU[1] * tnp.square(near))
-    return share * (1.0 + (1.0 - share) * rate)
-
-
-def _gelu_of_complex(x: Any) -> Any:
-    return x * (0.5 * (1.0 + tnp.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * (x**3)))))
-
-
-_any_gelu = _smooth(_with_slope(_gelu, _gelu_slope), _gelu_of_complex)
+_any_gelu = smooth(with_slope(gelu_of_floats, gelu_slope), gelu_of_complex)
 
 
 @jit
@@ -442,30 +331,7 @@ def _gelu_by_tanh(x: Any) -> Any:
     return as_strong(_any_gelu(x))
 
 
-def _normal_share(x: Any) -> Any:
-    return 0.5 * lax.erfc(x * -math.sqrt(0.5))
-
-
-def _gelu_wide(x: Any) -> Any:
-    near = _bounded(x, 60.0)
-    return tnp.where(x > near, x, near) * ndtr(near)
-
-
-def _gelu_wide_slope(x: Any) -> Any:
-    near = _bounded(x, 60.0)
-    return ndtr(near) + near * bell(near)
-
-
-_gelu_of_64_bits = _with_slope(_gelu_wide, _gelu_wide_slope)
-
-
-def _real_gelu_by_erfc(x: Any) -> Any:
-    # The rounding of x / sqrt(2), of which little is left in float32.
-    is_wide = tnp.finfo(x.dtype).bits > 32
-    return _gelu_of_64_bits(x) if is_wide else _gated(x, _normal_share)
-
-
-_any_gelu_by_erfc = _smooth(_real_gelu_by_erfc, lambda x: x * _normal_share(x))
+_any_gelu_by_erfc = smooth(real_gelu_by_erfc, lambda x: x * normal_share(x))
 
 
 @jit
@@ -523,7 +389,7 @@ def hard_silu(x: ArrayLike) -> Array:
     x = tnp.asarray(x) * 1.0
     if tnp.issubdtype(x.dtype, tnp.complexfloating):
         return x * hard_sigmoid(x)
-    return _gated(x, hard_sigmoid, 4.0)
+    return gated(x, hard_sigmoid, 4.0)
 
 
 hard_swish = hard_silu

@@ -1,0 +1,168 @@
+"""Smooth activation functions of floats, with their digits far below 0 too, and their slopes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import tracebridge.core.lax as lax
+import tracebridge.numpy as tnp
+from tracebridge._api.custom.custom_jvp import custom_jvp
+from tracebridge.numpy._promote import promote_inexact
+from tracebridge.scipy._special.formulas import bell, ndtr
+from tracebridge.scipy._special.series import widened
+
+
+def gated(x: Any, gate: Callable[[Any], Any], limit: float = 800.0) -> Any:
+    """``x * gate(x)`` of a gate that is 1 above the limit and 0 below minus the limit.
+
+    So the slope is 1 or 0 where that of the product is an infinity times 0.
+    """
+    near = tnp.clip(x, -limit, limit)
+    return tnp.where(x >= limit, x, near * gate(near))
+
+
+def smooth(real: Callable[[Any], Any], other: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """``real`` of floats, in float32 where they have 16 bits, and ``other`` of complex numbers."""
+
+    def run(x: Any) -> Any:
+        (x,) = promote_inexact(tnp.asarray(x))
+        if tnp.issubdtype(x.dtype, tnp.complexfloating):
+            return other(x)
+        return widened(real)(x)
+
+    return run
+
+
+def _bounded(x: Any, limit: float) -> Any:
+    return lax.max(lax.min(x, limit), -limit)
+
+
+def with_slope(function: Callable[[Any], Any], slope: Callable[[Any], Any]) -> Any:
+    """A function of one array with its derivative."""
+    wrapped = custom_jvp(function)
+
+    def jvp(primals: Any, tangents: Any) -> Any:
+        (x,), (t,) = primals, tangents
+        return wrapped(x), t * slope(x)
+
+    wrapped.defjvp(jvp)
+    return wrapped
+
+
+def _squareplus_parts(x: Any, b: Any) -> tuple[Any, Any, Any, Any]:
+    """Whether it is below 0, the size, the root and the sum of both."""
+    # A square overflows where b does not count any more.
+    limit = float(tnp.finfo(x.dtype).max) ** 0.5 / 4
+    below = x < 0
+    size = tnp.where(below, -x, x)
+    near = tnp.minimum(size, limit)
+    root = tnp.sqrt(tnp.square(near) + b)
+    return below, size, root, near + root
+
+
+@custom_jvp
+def squareplus_of_floats(x: Any, b: Any) -> Any:
+    """``(x + sqrt(x**2 + b)) / 2``."""
+    below, size, root, total = _squareplus_parts(x, b)
+    # Below 0 the two terms cancel: their sum is b over their difference.
+    total = size + tnp.maximum(size, root)
+    below = below & (total > 0)
+    return tnp.where(below, b, total) / tnp.where(below, 2 * total, 2)
+
+
+@squareplus_of_floats.defjvp
+def _squareplus_jvp(primals: Any, tangents: Any) -> Any:
+    (x, b), (t, t_b) = primals, tangents
+    below, size, root, total = _squareplus_parts(x, b)
+    below = below & (total > 0)
+    slope = tnp.where(below, b, total) / (tnp.where(below, 2 * total, 2) * root)
+    return squareplus_of_floats(x, b), t * slope + t_b * (0.25 / tnp.maximum(size, root))
+
+
+# Far below 0 the sigmoid is smaller than any float where its product with x is not. There it is
+# taken from so much above, and the decay in between is left to x.
+_ABOVE = 8.0
+_DECAY = math.exp(-_ABOVE)
+
+
+def _silu_parts(x: Any) -> tuple[Any, Any, Any]:
+    """Where the sigmoid is taken from above, the bounded argument and the sigmoid."""
+    near = _bounded(x, 800.0)
+    far = near < 0.75 * math.log(float(tnp.finfo(x.dtype).tiny))
+    return far, near, lax.logistic(tnp.where(far, near + _ABOVE, near))
+
+
+def silu_of_floats(x: Any) -> Any:
+    """``x * sigmoid(x)``."""
+    far, near, share = _silu_parts(x)
+    return tnp.where(far, near * _DECAY, tnp.where(x > near, x, near)) * share
+
+
+def silu_slope(x: Any) -> Any:
+    """The derivative of `silu_of_floats`."""
+    far, near, share = _silu_parts(x)
+    return share * tnp.where(far, (1.0 + near) * _DECAY, 1.0 + near * (1.0 - share))
+
+
+def mish_of_floats(x: Any) -> Any:
+    """``x * tanh(softplus(x))``."""
+    near = tnp.clip(x, -800.0, 30.0)
+    # tanh(log(1 + p)) with p = exp(x); the root of p is not too small where x * p counts.
+    root = tnp.exp(near * 0.5)
+    power = root * root
+    more = power + 2.0
+    return tnp.where(x >= 30.0, x, (near * root) * (root * more / (power * more + 2.0)))
+
+
+_GELU = (math.sqrt(8.0 / math.pi), 0.044715 * math.sqrt(8.0 / math.pi))
+
+
+def _gelu_share(near: Any) -> Any:
+    # (1 + tanh(y / 2)) / 2, without its cancellation far below 0.
+    return lax.logistic(near * (_GELU[0] + _GELU[1] * tnp.square(near)))
+
+
+def gelu_of_floats(x: Any) -> Any:
+    """The form of GELU with tanh."""
+    near = _bounded(x, 30.0)
+    return tnp.where(x > near, x, near) * _gelu_share(near)
+
+
+def gelu_slope(x: Any) -> Any:
+    """The derivative of `gelu_of_floats`."""
+    near = _bounded(x, 30.0)
+    share = _gelu_share(near)
+    rate = near * (_GELU[0] + 3.0 * _GELU[1] * tnp.square(near))
+    return share * (1.0 + (1.0 - share) * rate)
+
+
+def gelu_of_complex(x: Any) -> Any:
+    """The form of GELU with tanh, of complex numbers."""
+    return x * (0.5 * (1.0 + tnp.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * (x**3)))))
+
+
+def normal_share(x: Any) -> Any:
+    """The share of a normal distribution below ``x``."""
+    return 0.5 * lax.erfc(x * -math.sqrt(0.5))
+
+
+def _gelu_wide(x: Any) -> Any:
+    near = _bounded(x, 60.0)
+    return tnp.where(x > near, x, near) * ndtr(near)
+
+
+def _gelu_wide_slope(x: Any) -> Any:
+    near = _bounded(x, 60.0)
+    return ndtr(near) + near * bell(near)
+
+
+_gelu_of_64_bits = with_slope(_gelu_wide, _gelu_wide_slope)
+
+
+def real_gelu_by_erfc(x: Any) -> Any:
+    """The exact GELU."""
+    # The rounding of x / sqrt(2), of which little is left in float32.
+    is_wide = tnp.finfo(x.dtype).bits > 32
+    return _gelu_of_64_bits(x) if is_wide else gated(x, normal_share)
