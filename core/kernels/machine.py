@@ -50,6 +50,11 @@ def is_there() -> bool:
     return machine().fuses
 
 
+def n_threads() -> int:
+    """How many cores this process may use: XLA starts as many threads."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def machine() -> Machine:
     """This processor."""
     with _LOCK:

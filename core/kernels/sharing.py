@@ -12,6 +12,8 @@ Seats are memory of the process that all kernels know by ``SEATS``.
 
 from __future__ import annotations
 
+from tracebridge.core.kernels.interface import pointers
+
 SEATS = "tracebridge_seats"
 """The symbol of the memory for seats, zeros at first; each stands in a cache line of its own."""
 N_SEATS, SEAT_BYTES = 16, 64
@@ -269,3 +271,40 @@ HELPED = [
     "br label %wait",
     "end:",
 ]
+
+
+def state(n_in: int, n: int) -> list[str]:
+    """In a handler: memory for the state of a call.
+
+    Its attribute has three numbers: of rows or steps, of those in a block, of blocks. Addresses of
+    operands and results are copied: help may come when the call's own are gone.
+    """
+    lines = [
+        f"%state = call ptr @malloc(i64 {STATE_BUFFERS + 8 * n})",
+        f"%buffers = getelementptr i8, ptr %state, i64 {STATE_BUFFERS}",
+        f"%shares.to = getelementptr i8, ptr %state, i64 {STATE_ROWS}",
+        "call void @llvm.memcpy.p0.p0.i64(ptr %shares.to, ptr %numbers, i64 24, i1 false)",
+        f"%blocks.at = getelementptr i8, ptr %state, i64 {STATE_BLOCKS}",
+        "%blocks = load i64, ptr %blocks.at",
+        "store i64 0, ptr %state",
+        f"%done = getelementptr i8, ptr %state, i64 {STATE_DONE}",
+        "store i64 0, ptr %done",
+        f"%users = getelementptr i8, ptr %state, i64 {STATE_USERS}",
+        "store i64 1, ptr %users",
+    ]
+    found, names = pointers(n_in, n)
+    lines += found
+    for i, name in enumerate(names):
+        lines.append(f"%b{i}.to = getelementptr ptr, ptr %buffers, i64 {i}")
+        lines.append(f"store ptr {name}, ptr %b{i}.to")
+    return lines
+
+
+def arrays_of_block(n_in: int, n: int) -> tuple[list[str], list[str]]:
+    """In a block: the lines that find the arrays of the call, and their names."""
+    lines = [f"%buffers = getelementptr i8, ptr %state, i64 {STATE_BUFFERS}"]
+    names = [f"%in{i}" if i < n_in else f"%out{i - n_in}" for i in range(n)]
+    for i, name in enumerate(names):
+        lines.append(f"{name}.at = getelementptr ptr, ptr %buffers, i64 {i}")
+        lines.append(f"{name} = load ptr, ptr {name}.at")
+    return lines, names

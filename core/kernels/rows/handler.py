@@ -9,17 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracebridge.core.kernels.interface import BEGINNING, SHARED, attribute_at, pointers
+from tracebridge.core.kernels.interface import BEGINNING, SHARED, attribute_at
 from tracebridge.core.kernels.sharing import (
     HELP,
     HELPED,
-    STATE_BLOCKS,
-    STATE_BUFFERS,
     STATE_COLUMNS,
-    STATE_DONE,
     STATE_PER_BLOCK,
     STATE_ROWS,
-    STATE_USERS,
+    arrays_of_block,
+    state,
 )
 from tracebridge.core.kernels.waiting import ENTRY
 
@@ -59,7 +57,8 @@ def _block(program: RowProgram, n_in: int, n_columns: int) -> str:
     n = n_in + len(program.results)
     size = 4 * n_columns * program.length
     lines = ["define internal void @block(ptr %state, i64 %b) {", "entry:"]
-    lines += [f"%buffers = getelementptr i8, ptr %state, i64 {STATE_BUFFERS}"]
+    found, names = arrays_of_block(n_in, n)
+    lines += found
     for name, place, kind in (
         ("rows", STATE_ROWS, "i64"),
         ("per_block", STATE_PER_BLOCK, "i64"),
@@ -67,12 +66,6 @@ def _block(program: RowProgram, n_in: int, n_columns: int) -> str:
     ):
         lines += [f"%{name}.at = getelementptr i8, ptr %state, i64 {place}"]
         lines += [f"%{name} = load {kind}, ptr %{name}.at"]
-    given: list[str] = []
-    for i in range(n):
-        name = f"%in{i}" if i < n_in else f"%out{i - n_in}"
-        lines += [f"{name}.at = getelementptr ptr, ptr %buffers, i64 {i}"]
-        lines += [f"{name} = load ptr, ptr {name}.at"]
-        given.append(f"ptr {name}")
     lines += [
         "%from = mul nuw nsw i64 %b, %per_block",
         "%full = add nuw nsw i64 %from, %per_block",
@@ -83,7 +76,7 @@ def _block(program: RowProgram, n_in: int, n_columns: int) -> str:
     ]
     if n_columns:
         lines += [f"call void @llvm.memset.p0.i64(ptr %mine, i8 0, i64 {size}, i1 false)"]
-    given += ["i64 %from", "i64 %to", "ptr %mine"]
+    given = [*[f"ptr {name}" for name in names], "i64 %from", "i64 %to", "ptr %mine"]
     return "\n".join([*lines, f"call void @rows({', '.join(given)})", "ret void", "}"])
 
 
@@ -127,27 +120,10 @@ def _sums(program: RowProgram, columns: Sequence[int], n_in: int) -> str:
     return "\n".join([*lines, "ret void", "}"])
 
 
-# Memory for the state of a call.
-_STATE = [
-    "%state = call ptr @malloc(i64 @STATE@)",
-    f"%buffers = getelementptr i8, ptr %state, i64 {STATE_BUFFERS}",
-    f"%shares.to = getelementptr i8, ptr %state, i64 {STATE_ROWS}",
-    "call void @llvm.memcpy.p0.p0.i64(ptr %shares.to, ptr %numbers, i64 24, i1 false)",
-    f"%blocks.at = getelementptr i8, ptr %state, i64 {STATE_BLOCKS}",
-    "%blocks = load i64, ptr %blocks.at",
-    "store i64 0, ptr %state",
-    f"%done = getelementptr i8, ptr %state, i64 {STATE_DONE}",
-    "store i64 0, ptr %done",
-    f"%users = getelementptr i8, ptr %state, i64 {STATE_USERS}",
-    "store i64 1, ptr %users",
-]
-
-
 def _handler(program: RowProgram, n_in: int, columns: Sequence[int]) -> str:
     n = n_in + len(program.results)
-    state = "\n".join(_STATE).replace("@STATE@", str(STATE_BUFFERS + 8 * n))
-    lines = [f"define ptr @{ENTRY}(ptr %frame) {{", "entry:", *BEGINNING, *attribute_at(), state]
-    lines += _buffers(n_in, n)
+    lines = [f"define ptr @{ENTRY}(ptr %frame) {{", "entry:", *BEGINNING, *attribute_at()]
+    lines += state(n_in, n)
     if columns:
         lines += [f"%size = mul nuw nsw i64 %blocks, {4 * len(columns) * program.length}"]
         lines += ["%columns = call ptr @malloc(i64 %size)"]
@@ -160,14 +136,3 @@ def _handler(program: RowProgram, n_in: int, columns: Sequence[int]) -> str:
         lines += ["call void @sums(ptr %buffers, ptr %columns, i64 %blocks)"]
         lines += ["call void @free(ptr %columns)"]
     return "\n".join([*lines, "call void @leave(ptr %state)", "ret ptr null", "}"])
-
-
-def _buffers(n_in: int, n: int) -> list[str]:
-    """Copy the addresses of operands and results: help may come when the call's own are gone."""
-    lines, names = pointers(n_in, n)
-    for i, name in enumerate(names):
-        lines += [
-            f"%b{i}.to = getelementptr ptr, ptr %buffers, i64 {i}",
-            f"store ptr {name}, ptr %b{i}.to",
-        ]
-    return lines

@@ -21,19 +21,20 @@ from tracebridge.core.kernels.functions import is_easy_power
 from tracebridge.core.kernels.steps.contractions import CONTRACTIONS
 from tracebridge.core.kernels.steps.elementwise import Group, Node, copy_of
 from tracebridge.core.kernels.steps.moves import MOVES, split
+from tracebridge.core.kernels.steps.parts import Arrays
 from tracebridge.core.kernels.steps.values import (
     Known,
     NotWritten,
     Number,
     Open,
     Statement,
-    whole,
 )
-from tracebridge.core.kernels.steps.views import ALIGNED, View, bytes_of, without_ones
+from tracebridge.core.kernels.steps.views import ALIGNED, View, bytes_of, whole, without_ones
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Application
     from tracebridge.core.ir.jaxpr import Jaxpr
+    from tracebridge.core.kernels.steps.parts import Parts
 
 _DTYPES = frozenset({np.dtype(np.float32), np.dtype(np.int32), np.dtype(np.bool_)})
 _FLOAT = np.dtype(np.float32)
@@ -44,15 +45,20 @@ _RULES: Mapping[Any, Callable[..., Known]] = {**MOVES, **CONTRACTIONS}
 class Plan:
     """The statements before the loop and in a step of it.
 
-    ``body``: (consts, carry, slices of xs) -> (carry, slices of ys), without calls.
+    ``body``: (consts, carry, slices of xs) -> (carry, slices of ys), without calls; ``parts``:
+    those of an axis that are shared among threads, the body is that of the loop then as well.
     """
 
-    def __init__(self, body: Jaxpr, n_consts: int, n_carry: int) -> None:
+    def __init__(self, body: Jaxpr, n_consts: int, n_carry: int, parts: Parts | None) -> None:
+        self.arrays = Arrays(body, parts)
+        body = body if parts is None else parts.body
         self.body, self.n_consts, self.n_carry = body, n_consts, n_carry
         self.before: list[Statement] = []
         self.step: list[Statement] = []
         self.after: list[Statement] = []
         """At the end of a step: what the next one reads."""
+        self.carries: list[View] = []
+        """Where the loop keeps what one step hands on to the next."""
         self.scratch = 0
         """Bytes of memory of its own."""
         self.places: dict[str, int] = {}
@@ -82,13 +88,14 @@ class Plan:
         first_xs = self.n_consts + self.n_carry
         for i, aval in enumerate(body.in_avals):
             if i < self.n_consts:
-                base = f"%in{i}"
+                value = self.arrays.operand(i, f"%in{i}")
             elif i < first_xs:
-                base = f"%carry{i - self.n_consts}"
-                self._reserve(base, aval.shape, aval.dtype)
+                value = whole(f"%carry{i - self.n_consts}", aval.shape, aval.dtype)
+                self._reserve(value.base, aval.shape, aval.dtype)
+                self.carries.append(value)
             else:
-                base = f"%x{i - first_xs}"
-            self.values.append(whole(base, aval.shape, aval.dtype))
+                value = self.arrays.operand(i, f"%x{i - first_xs}")
+            self.values.append(value)
             self.fixed.append(i < self.n_consts)
         for const in body.consts:
             if not isinstance(const, Literal) or const.aval.ndim:
@@ -96,11 +103,12 @@ class Plan:
             self.values.append(Number(const.value, (), const.aval.dtype))
             self.fixed.append(True)
         for k, v in enumerate(body.outs[self.n_carry :]):
-            self._slots.setdefault(v, self._slice_of_ys(k))
+            place = self._slice_of_ys(k)
+            if place.is_contiguous:  # what writes it may take other axes together
+                self._slots.setdefault(v, place)
 
     def _slice_of_ys(self, k: int) -> View:
-        aval = self.body.out_avals[self.n_carry + k]
-        return whole(f"%y{k}", aval.shape, aval.dtype)
+        return self.arrays.result(self.n_carry + k, f"%y{k}")
 
     def _end(self) -> None:
         """Write the slices of ys, then the carries: what is read of the old ones is read first."""
@@ -110,9 +118,7 @@ class Plan:
             slot = self._slice_of_ys(k)
             if self.memory(v) != slot:
                 self.write(v, slot, self.step)
-        for k, v in enumerate(body.outs[:n]):
-            aval = body.out_avals[k]
-            carry = whole(f"%carry{k}", aval.shape, aval.dtype)
+        for carry, v in zip(self.carries, body.outs[:n], strict=True):
             value = self.memory(v)
             if value == carry:
                 continue

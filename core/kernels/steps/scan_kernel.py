@@ -14,9 +14,10 @@ from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.kernels.call import kernel_call, name_of
 from tracebridge.core.kernels.costs import remember_costs
 from tracebridge.core.kernels.functions import TRANSCENDENTAL
-from tracebridge.core.kernels.machine import machine
+from tracebridge.core.kernels.machine import machine, n_threads
 from tracebridge.core.kernels.steps.dots import Dots
 from tracebridge.core.kernels.steps.elementwise import Group
+from tracebridge.core.kernels.steps.parts import parts_of
 from tracebridge.core.kernels.steps.plan import Plan
 from tracebridge.core.kernels.steps.products import Product
 from tracebridge.core.kernels.steps.values import NotWritten
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
 
     from tracebridge.core._jaxlib.mlir import IrValue
     from tracebridge.core.ir.aval import ShapedArray
+    from tracebridge.core.ir.jaxpr import Jaxpr
     from tracebridge.core.ir.rule_contexts import LoweringContext
+    from tracebridge.core.kernels.steps.parts import Parts
 
 
 @final
@@ -48,33 +51,47 @@ class ScanKernel(Primitive):
         assert kernel is not None  # as when the rewrite has looked
         name = name_of(kernel.text)
         remember_costs(name, *kernel.operations)
-        return kernel_call(ctx, operands, name, {"steps": (params["length"], 1)})
+        return kernel_call(ctx, operands, name, {"steps": (params["length"], 1, kernel.parts)})
 
 
 scan_kernel_p = ScanKernel()
 
 
 class Written(NamedTuple):
-    """A kernel: its text, operations of a step, bytes of memory of its own."""
+    """A kernel: its text, operations of a step, bytes of memory of its own, parts for threads."""
 
     text: str
     operations: tuple[int, int]
     scratch: int
+    parts: int
 
 
 def written(params: Any) -> Written | None:
     """The kernel of a loop, whose body has no calls; None if it cannot have one."""
-    body, reverse = params["jaxpr"], params["reverse"]
+    body, reverse, length = params["jaxpr"], params["reverse"], params["length"]
     n_consts, n_carry = params["num_consts"], params["num_carry"]
-    key = "kernel", n_consts, n_carry, reverse
+    parts = parts_of(body, n_consts, n_carry, length, n_threads())
+    found = None
+    if parts is not None:
+        found = _written(body, n_consts, n_carry, reverse, parts)
+    return found or _written(body, n_consts, n_carry, reverse, None)
+
+
+def _written(
+    body: Jaxpr, n_consts: int, n_carry: int, reverse: bool, parts: Parts | None
+) -> Written | None:
+    count = 1 if parts is None else parts.count
+    axes = None if parts is None else (parts.ins, parts.outs)
+    key = "kernel", n_consts, n_carry, reverse, count, axes
     if key not in body.cache:
         try:
-            plan = Plan(body, n_consts, n_carry)
+            plan = Plan(body, n_consts, n_carry, parts)
         except NotWritten:
             body.cache[key] = None
         else:
             text = module_text(plan, reverse, machine().lanes)
-            body.cache[key] = Written(text, _operations(plan), plan.scratch)
+            cheap, dear = _operations(plan)
+            body.cache[key] = Written(text, (count * cheap, count * dear), plan.scratch, count)
     return body.cache[key]
 
 

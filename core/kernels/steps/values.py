@@ -8,7 +8,7 @@ from tracebridge.core.kernels.steps.dots import Dots
 from tracebridge.core.kernels.steps.elementwise import Group
 from tracebridge.core.kernels.steps.products import Product
 from tracebridge.core.kernels.steps.reductions import Reduction
-from tracebridge.core.kernels.steps.views import View, contiguous
+from tracebridge.core.kernels.steps.views import View
 
 Statement = Group | Product | Dots | Reduction
 
@@ -34,8 +34,3 @@ class Open(NamedTuple):
 
 
 Known = View | Number | Open
-
-
-def whole(base: str, shape: tuple[int, ...], dtype: Any) -> View:
-    """An array whose elements lie one after another, from the beginning of its memory on."""
-    return View(base, 0, shape, tuple(contiguous(shape)), dtype)

@@ -37,6 +37,12 @@ class View(NamedTuple):
     def size(self) -> int:
         return math.prod(self.shape)
 
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether the elements lie one after another."""
+        there = zip(self.shape, self.strides, contiguous(self.shape), strict=True)
+        return all([n == 1 or a == b for n, a, b in there])
+
     def transposed(self, axes: Sequence[int]) -> View:
         """The array with its axes in another order."""
         shape = tuple([self.shape[a] for a in axes])
@@ -67,6 +73,11 @@ class View(NamedTuple):
         found = iter(strides)
         strides_there = tuple([next(found) if n != 1 else 0 for n in shape])
         return self._replace(shape=shape, strides=strides_there)
+
+
+def whole(base: str, shape: tuple[int, ...], dtype: Any) -> View:
+    """An array whose elements lie one after another, from the beginning of its memory on."""
+    return View(base, 0, shape, tuple(contiguous(shape)), dtype)
 
 
 def _split(kept: list[tuple[int, int]], wanted: list[int]) -> list[int] | None:

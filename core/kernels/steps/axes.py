@@ -1,0 +1,157 @@
+"""Which axes of the values of a program belong together, and which of them can be cut.
+
+Axes are one class where an equation pairs their elements. A class in which nothing is summed up,
+taken apart or joined can be cut in all arrays that have it: the program does the same for each
+part.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, final
+
+from tracebridge.core import lax
+from tracebridge.core.kernels.equations import REDUCTIONS
+from tracebridge.core.lax.families import Elementwise
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.application import Application
+    from tracebridge.core.ir.jaxpr import Jaxpr
+
+Pairs = Sequence[Sequence[int | None]]
+"""Of each operand: to which axis of the result each axis belongs; None: it cannot be cut."""
+
+
+@final
+class Axes:
+    """The axes of all values of a Jaxpr, which has no calls.
+
+    ``same``: pairs of variables whose axes belong together besides.
+    """
+
+    def __init__(self, jaxpr: Jaxpr, same: Iterable[tuple[int, int]] = ()) -> None:
+        self.jaxpr = jaxpr
+        self.avals = jaxpr.variable_avals()
+        self._first = list(itertools.accumulate([a.ndim for a in self.avals], initial=0))
+        self._parent = list(range(self._first[-1]))
+        self._whole: list[int] = []
+        v = jaxpr.n_in + len(jaxpr.consts)
+        for app, args in jaxpr.equations:
+            for out in range(v, v + len(app.outs)):
+                self._relate(app, args, out)
+            v += len(app.outs)
+        for a, b in same:
+            self._pair(a, b, range(self.avals[a].ndim))
+
+    def classes(self) -> list[dict[int, int]]:
+        """Those that can be cut, each as variables and the axes of theirs that are in it."""
+        whole = {self._root(axis) for axis in self._whole}
+        found: dict[int, dict[int, int]] = {}
+        for v, aval in enumerate(self.avals):
+            for i in range(aval.ndim):
+                root = self._root(self._first[v] + i)
+                if v in found.setdefault(root, {}):
+                    whole.add(root)  # an array has it twice
+                found[root][v] = i
+        sizes = {r: {self.avals[v].shape[i] for v, i in c.items()} for r, c in found.items()}
+        return [c for r, c in found.items() if r not in whole and len(sizes[r]) == 1]
+
+    def _root(self, axis: int) -> int:
+        parent = self._parent
+        while parent[axis] != axis:
+            parent[axis] = axis = parent[parent[axis]]
+        return axis
+
+    def _pair(self, a: int, b: int, axes: Sequence[int | None]) -> None:
+        for i, j in enumerate(axes):
+            if j is None:
+                self._whole.append(self._first[a] + i)
+            else:
+                x, y = self._root(self._first[a] + i), self._root(self._first[b] + j)
+                self._parent[x] = y
+
+    def _relate(self, app: Application, args: Sequence[int], out: int) -> None:
+        n = self.avals[out].ndim
+        if isinstance(app.primitive, Elementwise) or app.primitive is lax.stop_gradient_p:
+            pairs: Pairs = [range(self.avals[a].ndim) for a in args]
+        elif app.primitive in _RULES:
+            pairs = _RULES[app.primitive](app)
+        else:
+            pairs = [[None] * self.avals[a].ndim for a in args]
+        for a, axes in zip(args, pairs, strict=True):
+            self._pair(a, out, axes)
+        if app.primitive is not lax.broadcast_in_dim_p:  # which makes axes
+            made = set(range(n)).difference(*pairs)
+            self._whole += [self._first[out] + i for i in made]
+
+
+def _broadcast(app: Application) -> Pairs:
+    (aval,), shape = app.avals, app.out.shape
+    axes = app.params["broadcast_dimensions"]
+    return [[j if n == shape[j] else None for n, j in zip(aval.shape, axes, strict=True)]]
+
+
+def _transpose(app: Application) -> Pairs:
+    order = app.params["permutation"]
+    return [[order.index(i) for i in range(len(order))]]
+
+
+def _reduction(app: Application) -> Pairs:
+    gone = app.params["axes"]
+    kept = itertools.count()
+    return [[None if i in gone else next(kept) for i in range(app.avals[0].ndim)]]
+
+
+def _product(app: Application) -> Pairs:
+    contracted, batch = app.params["dimension_numbers"]
+    n = itertools.count(len(batch[0]))
+    pairs = []
+    for aval, summed, lead in zip(app.avals, contracted, batch, strict=True):
+        axes: list[int | None] = []
+        for i in range(aval.ndim):
+            axes.append(lead.index(i) if i in lead else None if i in summed else next(n))
+        pairs.append(axes)
+    return pairs
+
+
+def _reshape(app: Application) -> Pairs:
+    """Axes of one size that the same number of elements comes after."""
+    sizes = app.out.shape
+    there = {place: i for i, place in enumerate(_places(sizes)) if sizes[i] != 1}
+    return [[there.get(place) for place in _places(app.avals[0].shape)]]
+
+
+def _places(shape: Sequence[int]) -> list[tuple[int, int]]:
+    """Of each axis its size, and how many elements come after one of its own."""
+    return [(n, math.prod(shape[i + 1 :])) for i, n in enumerate(shape)]
+
+
+def _slice(app: Application) -> Pairs:
+    """Axes of which it takes all elements."""
+    kept = enumerate(zip(app.avals[0].shape, app.out.shape, strict=True))
+    return [[i if n == taken else None for i, (n, taken) in kept]]
+
+
+def _except(axis: int, app: Application) -> Pairs:
+    return [[i if i != axis else None for i in range(a.ndim)] for a in app.avals]
+
+
+def _pad(app: Application) -> Pairs:
+    config = app.params["padding_config"]
+    return [[None if any(edge) else i for i, edge in enumerate(config)], []]
+
+
+_RULES: Mapping[Any, Callable[[Application], Pairs]] = {
+    lax.broadcast_in_dim_p: _broadcast,
+    lax.transpose_p: _transpose,
+    lax.dot_general_p: _product,
+    lax.reshape_p: _reshape,
+    lax.squeeze_p: _reshape,
+    lax.slice_p: _slice,
+    lax.split_p: lambda app: _except(app.params["axis"], app),
+    lax.concatenate_p: lambda app: _except(app.params["dimension"], app),
+    lax.pad_p: _pad,
+    **dict.fromkeys(REDUCTIONS, _reduction),
+}

@@ -1,0 +1,175 @@
+"""Loops that do the same for each of several parts of an axis: rows of a batch, signals.
+
+Threads share the parts: each does all steps for its own ones. What has no axis of the kind is
+computed for each part.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple, final
+
+from tracebridge.core import lax
+from tracebridge.core.interpreters.graph import Graph
+from tracebridge.core.ir.debug_info import NO_DEBUG_INFO
+from tracebridge.core.kernels.equations import REDUCTIONS
+from tracebridge.core.kernels.functions import TRANSCENDENTAL
+from tracebridge.core.kernels.steps.axes import Axes
+from tracebridge.core.kernels.steps.views import View, bytes_of, whole
+from tracebridge.core.lax.families import Elementwise
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracebridge.core.ir.application import Application, Params
+    from tracebridge.core.ir.aval import ShapedArray
+    from tracebridge.core.ir.jaxpr import Jaxpr
+
+_LEAST = 75_000  # ns of work in a part: to wake a thread takes up to 60,000
+_FEWEST_ROWS = 4  # in a part: a matrix is read once for several rows
+_FEWEST_COLUMNS = 16  # in a part, where elements of the axis lie one after another
+_LEAST_SHARED = 0.8  # of the work: what has no part is done by each thread
+_MULTIPLIED, _CHEAP, _DEAR = 1 / 30, 1 / 8, 1.0  # ns, of an element
+
+
+class Parts(NamedTuple):
+    """``count`` equal parts of an axis.
+
+    ``body``: the step for one of them; ``ins`` and ``outs``: the axis in its arguments and results,
+    None in those that have none.
+    """
+
+    count: int
+    body: Jaxpr
+    ins: tuple[int | None, ...]
+    outs: tuple[int | None, ...]
+
+
+@final
+class Arrays:
+    """Operands and results of a loop, of those that are taken by steps a slice, for one part.
+
+    ``body``: of the loop, not of a part.
+    """
+
+    def __init__(self, body: Jaxpr, parts: Parts | None) -> None:
+        self.count = 1 if parts is None else parts.count
+        self.in_avals, self.out_avals = body.in_avals, body.out_avals
+        self._ins = (None,) * len(self.in_avals) if parts is None else parts.ins
+        self._outs = (None,) * len(self.out_avals) if parts is None else parts.outs
+
+    def operand(self, i: int, base: str) -> View:
+        """The first part of an operand, whose memory begins at ``base``."""
+        return self._part(self.in_avals[i], self._ins[i], base)
+
+    def result(self, i: int, base: str) -> View:
+        """As `operand`, of a result."""
+        return self._part(self.out_avals[i], self._outs[i], base)
+
+    def steps(self) -> tuple[list[int], list[int]]:
+        """Bytes from one part to the next, of operands and of results."""
+        ins = [self._step(a, i) for a, i in zip(self.in_avals, self._ins, strict=True)]
+        return ins, [self._step(a, i) for a, i in zip(self.out_avals, self._outs, strict=True)]
+
+    def _part(self, aval: ShapedArray, axis: int | None, base: str) -> View:
+        view = whole(base, aval.shape, aval.dtype)
+        if axis is None:
+            return view
+        ends = list(aval.shape)
+        ends[axis] //= self.count
+        return view.part([0] * aval.ndim, ends, [1] * aval.ndim)
+
+    def _step(self, aval: ShapedArray, axis: int | None) -> int:
+        if axis is None:
+            return 0
+        return bytes_of(aval.shape[axis:], aval.dtype) // self.count
+
+
+def parts_of(body: Jaxpr, n_consts: int, n_carry: int, length: int, threads: int) -> Parts | None:
+    """The parts that so many threads should share; None if one should do all.
+
+    ``body``: (consts, carry, slices of xs) -> (carry, slices of ys), without calls.
+    """
+    works = [_work(app) for app, _ in body.equations]
+    most = min(threads, int(sum(works) * length / _LEAST))
+    if most < 2:
+        return None
+    carried = [(n_consts + k, out) for k, out in enumerate(body.outs[:n_carry])]
+    axes = Axes(body, carried)
+    best: tuple[int, dict[int, int]] = 1, {}
+    for members in axes.classes():
+        if _shared(body, members, works) >= _LEAST_SHARED * sum(works):
+            count = _count(axes.avals, members, most)
+            best = max(best, (count, members), key=lambda pair: pair[0])
+    count, members = best
+    if count < 2:
+        return None
+    ins = tuple([members.get(v) for v in range(body.n_in)])
+    outs = tuple([members.get(v) for v in body.outs])
+    return Parts(count, _for_part(body, axes.avals, members, count), ins, outs)
+
+
+def _count(avals: Sequence[ShapedArray], members: dict[int, int], most: int) -> int:
+    """How many parts: no more than ``most``, none of them too small."""
+    last = any([i == avals[v].ndim - 1 for v, i in members.items()])
+    least = _FEWEST_COLUMNS if last else _FEWEST_ROWS
+    v, i = next(iter(members.items()))
+    size = avals[v].shape[i]
+    return max([n for n in range(1, min(most, size // least) + 1) if size % n == 0], default=1)
+
+
+def _shared(body: Jaxpr, members: dict[int, int], works: Sequence[float]) -> float:
+    """The work of the equations whose results have the axis."""
+    v, total = body.n_in + len(body.consts), 0.0
+    for (app, _), work in zip(body.equations, works, strict=True):
+        total += work if v in members else 0.0
+        v += len(app.outs)
+    return total
+
+
+def _work(app: Application) -> float:
+    """Nanoseconds that an equation takes, about."""
+    if app.primitive is lax.dot_general_p:
+        (summed, _), _ = app.params["dimension_numbers"]
+        terms = math.prod([app.avals[0].shape[i] for i in summed])
+        return terms * app.out.size * _MULTIPLIED
+    if isinstance(app.primitive, Elementwise):
+        return app.out.size * (_DEAR if app.primitive.name in TRANSCENDENTAL else _CHEAP)
+    return app.avals[0].size * _CHEAP if app.primitive in REDUCTIONS else 0.0
+
+
+def _for_part(
+    body: Jaxpr, avals: Sequence[ShapedArray], members: dict[int, int], count: int
+) -> Jaxpr:
+    """The body for one part."""
+
+    def cut(v: int) -> ShapedArray:
+        shape = list(avals[v].shape)
+        if v in members:
+            shape[members[v]] //= count
+        return avals[v].update(shape=tuple(shape))
+
+    graph = Graph()
+    numbers = dict(enumerate(graph.inputs([cut(v) for v in range(body.n_in)])))
+    numbers.update({body.n_in + i: graph.constant(c) for i, c in enumerate(body.consts)})
+    v = body.n_in + len(body.consts)
+    for app, args in body.equations:
+        params = _cut_params(app, cut(v).shape)
+        first = graph.add_bound(app.primitive, [numbers[a] for a in args], params)
+        numbers.update({v + i: first + i for i in range(len(app.outs))})
+        v += len(app.outs)
+    ins = [numbers[v] for v in range(body.n_in)]
+    return graph.program(ins, [numbers[v] for v in body.outs], NO_DEBUG_INFO)
+
+
+def _cut_params(app: Application, shape: tuple[int, ...]) -> Params:
+    """The parameters of an equation whose result has the shape ``shape``."""
+    params: dict[str, Any] = {**app.params}
+    if app.primitive is lax.broadcast_in_dim_p:
+        params["shape"] = shape
+    elif app.primitive is lax.reshape_p:
+        params["new_sizes"] = shape
+    elif app.primitive is lax.slice_p:
+        pairs = zip(params["limit_indices"], app.out.shape, shape, strict=True)
+        params["limit_indices"] = tuple([a - n + new for a, n, new in pairs])
+    return params
