@@ -73,18 +73,20 @@ class Axes:
                 self._parent[x] = y
 
     def _relate(self, app: Application, args: Sequence[int], out: int) -> None:
-        n = self.avals[out].ndim
-        if isinstance(app.primitive, Elementwise) or app.primitive is lax.stop_gradient_p:
-            pairs: Pairs = [range(self.avals[a].ndim) for a in args]
-        elif app.primitive in _RULES:
-            pairs = _RULES[app.primitive](app)
-        else:
-            pairs = [[None] * self.avals[a].ndim for a in args]
+        pairs = pairs_of(app)
         for a, axes in zip(args, pairs, strict=True):
             self._pair(a, out, axes)
         if app.primitive is not lax.broadcast_in_dim_p:  # which makes axes
-            made = set(range(n)).difference(*pairs)
+            made = set(range(self.avals[out].ndim)).difference(*pairs)
             self._whole += [self._first[out] + i for i in made]
+
+
+def pairs_of(app: Application) -> Pairs:
+    """To which axes of the results those of the operands belong."""
+    if isinstance(app.primitive, Elementwise) or app.primitive is lax.stop_gradient_p:
+        return [range(a.ndim) for a in app.avals]
+    rule = _RULES.get(app.primitive)
+    return [[None] * a.ndim for a in app.avals] if rule is None else rule(app)
 
 
 def _broadcast(app: Application) -> Pairs:

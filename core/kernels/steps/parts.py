@@ -6,17 +6,14 @@ computed for each part.
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tracebridge.core import lax
 from tracebridge.core.interpreters.graph import Graph
 from tracebridge.core.ir.debug_info import NO_DEBUG_INFO
-from tracebridge.core.kernels.equations import REDUCTIONS
-from tracebridge.core.kernels.functions import TRANSCENDENTAL
+from tracebridge.core.kernels.steps.arrays import Arrays
 from tracebridge.core.kernels.steps.axes import Axes
-from tracebridge.core.kernels.steps.views import View, bytes_of, whole
-from tracebridge.core.lax.families import Elementwise
+from tracebridge.core.kernels.steps.work import work
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,60 +26,18 @@ _LEAST = 75_000  # ns of work in a part: to wake a thread takes up to 60,000
 _FEWEST_ROWS = 4  # in a part: a matrix is read once for several rows
 _FEWEST_COLUMNS = 16  # in a part, where elements of the axis lie one after another
 _LEAST_SHARED = 0.8  # of the work: what has no part is done by each thread
-_MULTIPLIED, _CHEAP, _DEAR = 1 / 30, 1 / 8, 1.0  # ns, of an element
 
 
 class Parts(NamedTuple):
-    """``count`` equal parts of an axis.
+    """The step for one part of an axis, and how arguments and results of the whole one are cut."""
 
-    ``body``: the step for one of them; ``ins`` and ``outs``: the axis in its arguments and results,
-    None in those that have none.
-    """
-
-    count: int
     body: Jaxpr
-    ins: tuple[int | None, ...]
-    outs: tuple[int | None, ...]
+    arrays: Arrays
 
-
-@final
-class Arrays:
-    """Operands and results of a loop, of those that are taken by steps a slice, for one part.
-
-    ``body``: of the loop, not of a part.
-    """
-
-    def __init__(self, body: Jaxpr, parts: Parts | None) -> None:
-        self.count = 1 if parts is None else parts.count
-        self.in_avals, self.out_avals = body.in_avals, body.out_avals
-        self._ins = (None,) * len(self.in_avals) if parts is None else parts.ins
-        self._outs = (None,) * len(self.out_avals) if parts is None else parts.outs
-
-    def operand(self, i: int, base: str) -> View:
-        """The first part of an operand, whose memory begins at ``base``."""
-        return self._part(self.in_avals[i], self._ins[i], base)
-
-    def result(self, i: int, base: str) -> View:
-        """As `operand`, of a result."""
-        return self._part(self.out_avals[i], self._outs[i], base)
-
-    def steps(self) -> tuple[list[int], list[int]]:
-        """Bytes from one part to the next, of operands and of results."""
-        ins = [self._step(a, i) for a, i in zip(self.in_avals, self._ins, strict=True)]
-        return ins, [self._step(a, i) for a, i in zip(self.out_avals, self._outs, strict=True)]
-
-    def _part(self, aval: ShapedArray, axis: int | None, base: str) -> View:
-        view = whole(base, aval.shape, aval.dtype)
-        if axis is None:
-            return view
-        ends = list(aval.shape)
-        ends[axis] //= self.count
-        return view.part([0] * aval.ndim, ends, [1] * aval.ndim)
-
-    def _step(self, aval: ShapedArray, axis: int | None) -> int:
-        if axis is None:
-            return 0
-        return bytes_of(aval.shape[axis:], aval.dtype) // self.count
+    @property
+    def count(self) -> int:
+        """How many parts there are, all equal."""
+        return self.arrays.counts[0]
 
 
 def parts_of(body: Jaxpr, n_consts: int, n_carry: int, length: int, threads: int) -> Parts | None:
@@ -90,7 +45,7 @@ def parts_of(body: Jaxpr, n_consts: int, n_carry: int, length: int, threads: int
 
     ``body``: (consts, carry, slices of xs) -> (carry, slices of ys), without calls.
     """
-    works = [_work(app) for app, _ in body.equations]
+    works = [work(app) for app, _ in body.equations]
     most = min(threads, int(sum(works) * length / _LEAST))
     if most < 2:
         return None
@@ -104,9 +59,10 @@ def parts_of(body: Jaxpr, n_consts: int, n_carry: int, length: int, threads: int
     count, members = best
     if count < 2:
         return None
-    ins = tuple([members.get(v) for v in range(body.n_in)])
-    outs = tuple([members.get(v) for v in body.outs])
-    return Parts(count, _for_part(body, axes.avals, members, count), ins, outs)
+    ins = tuple([(members.get(v),) for v in range(body.n_in)])
+    outs = tuple([(members.get(v),) for v in body.outs])
+    arrays = Arrays((count,), tuple(body.in_avals), tuple(body.out_avals), ins, outs)
+    return Parts(_for_part(body, axes.avals, members, count), arrays)
 
 
 def _count(avals: Sequence[ShapedArray], members: dict[int, int], most: int) -> int:
@@ -121,21 +77,10 @@ def _count(avals: Sequence[ShapedArray], members: dict[int, int], most: int) -> 
 def _shared(body: Jaxpr, members: dict[int, int], works: Sequence[float]) -> float:
     """The work of the equations whose results have the axis."""
     v, total = body.n_in + len(body.consts), 0.0
-    for (app, _), work in zip(body.equations, works, strict=True):
-        total += work if v in members else 0.0
+    for (app, _), taken in zip(body.equations, works, strict=True):
+        total += taken if v in members else 0.0
         v += len(app.outs)
     return total
-
-
-def _work(app: Application) -> float:
-    """Nanoseconds that an equation takes, about."""
-    if app.primitive is lax.dot_general_p:
-        (summed, _), _ = app.params["dimension_numbers"]
-        terms = math.prod([app.avals[0].shape[i] for i in summed])
-        return terms * app.out.size * _MULTIPLIED
-    if isinstance(app.primitive, Elementwise):
-        return app.out.size * (_DEAR if app.primitive.name in TRANSCENDENTAL else _CHEAP)
-    return app.avals[0].size * _CHEAP if app.primitive in REDUCTIONS else 0.0
 
 
 def _for_part(
@@ -154,7 +99,7 @@ def _for_part(
     numbers.update({body.n_in + i: graph.constant(c) for i, c in enumerate(body.consts)})
     v = body.n_in + len(body.consts)
     for app, args in body.equations:
-        params = _cut_params(app, cut(v).shape)
+        params = cut_params(app, cut(v).shape)
         first = graph.add_bound(app.primitive, [numbers[a] for a in args], params)
         numbers.update({v + i: first + i for i in range(len(app.outs))})
         v += len(app.outs)
@@ -162,7 +107,7 @@ def _for_part(
     return graph.program(ins, [numbers[v] for v in body.outs], NO_DEBUG_INFO)
 
 
-def _cut_params(app: Application, shape: tuple[int, ...]) -> Params:
+def cut_params(app: Application, shape: tuple[int, ...]) -> Params:
     """The parameters of an equation whose result has the shape ``shape``."""
     params: dict[str, Any] = {**app.params}
     if app.primitive is lax.broadcast_in_dim_p:

@@ -21,7 +21,6 @@ from tracebridge.core.kernels.functions import is_easy_power
 from tracebridge.core.kernels.steps.contractions import CONTRACTIONS
 from tracebridge.core.kernels.steps.elementwise import Group, Node, copy_of
 from tracebridge.core.kernels.steps.moves import MOVES, split
-from tracebridge.core.kernels.steps.parts import Arrays
 from tracebridge.core.kernels.steps.values import (
     Known,
     NotWritten,
@@ -34,7 +33,7 @@ from tracebridge.core.kernels.steps.views import ALIGNED, View, bytes_of, whole,
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Application
     from tracebridge.core.ir.jaxpr import Jaxpr
-    from tracebridge.core.kernels.steps.parts import Parts
+    from tracebridge.core.kernels.steps.arrays import Arrays
 
 _DTYPES = frozenset({np.dtype(np.float32), np.dtype(np.int32), np.dtype(np.bool_)})
 _FLOAT = np.dtype(np.float32)
@@ -45,13 +44,12 @@ _RULES: Mapping[Any, Callable[..., Known]] = {**MOVES, **CONTRACTIONS}
 class Plan:
     """The statements before the loop and in a step of it.
 
-    ``body``: (consts, carry, slices of xs) -> (carry, slices of ys), without calls; ``parts``:
-    those of an axis that are shared among threads, the body is that of the loop then as well.
+    ``body``: (consts, carry, slices of xs) -> (carry, slices of ys), without calls, for one part of
+    ``arrays``.
     """
 
-    def __init__(self, body: Jaxpr, n_consts: int, n_carry: int, parts: Parts | None) -> None:
-        self.arrays = Arrays(body, parts)
-        body = body if parts is None else parts.body
+    def __init__(self, body: Jaxpr, n_consts: int, n_carry: int, arrays: Arrays) -> None:
+        self.arrays = arrays
         self.body, self.n_consts, self.n_carry = body, n_consts, n_carry
         self.before: list[Statement] = []
         self.step: list[Statement] = []

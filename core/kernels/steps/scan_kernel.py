@@ -15,13 +15,16 @@ from tracebridge.core.kernels.call import kernel_call, name_of
 from tracebridge.core.kernels.costs import remember_costs
 from tracebridge.core.kernels.functions import TRANSCENDENTAL
 from tracebridge.core.kernels.machine import machine, n_threads
+from tracebridge.core.kernels.steps.arrays import not_cut
 from tracebridge.core.kernels.steps.dots import Dots
 from tracebridge.core.kernels.steps.elementwise import Group
+from tracebridge.core.kernels.steps.handler import handler, handler_of_parts
+from tracebridge.core.kernels.steps.handler import handler, handler_of_parts
 from tracebridge.core.kernels.steps.parts import parts_of
 from tracebridge.core.kernels.steps.plan import Plan
 from tracebridge.core.kernels.steps.products import Product
 from tracebridge.core.kernels.steps.values import NotWritten
-from tracebridge.core.kernels.steps.writer import module_text
+from tracebridge.core.kernels.steps.writer import places_of_steps, steps_function
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.jaxpr import Jaxpr
     from tracebridge.core.ir.rule_contexts import LoweringContext
-    from tracebridge.core.kernels.steps.parts import Parts
+from tracebridge.core.kernels.steps.parts import Parts
 
 
 @final
@@ -80,22 +83,23 @@ def written(params: Any) -> Written | None:
 def _written(
     body: Jaxpr, n_consts: int, n_carry: int, reverse: bool, parts: Parts | None
 ) -> Written | None:
-    count = 1 if parts is None else parts.count
-    axes = None if parts is None else (parts.ins, parts.outs)
-    key = "kernel", n_consts, n_carry, reverse, count, axes
+    arrays = not_cut(body.in_avals, body.out_avals) if parts is None else parts.arrays
+    key = "kernel", n_consts, n_carry, reverse, arrays.counts, arrays.ins
     if key not in body.cache:
         try:
-            plan = Plan(body, n_consts, n_carry, parts)
+            plan = Plan(body if parts is None else parts.body, n_consts, n_carry, arrays)
         except NotWritten:
             body.cache[key] = None
         else:
-            text = module_text(plan, reverse, machine().lanes)
-            cheap, dear = _operations(plan)
+            function = steps_function(plan, places_of_steps(plan, reverse), machine().lanes)
+            called = handler(arrays) if parts is None else handler_of_parts(arrays)
+            text, count = f"{function}\n{called}", math.prod(arrays.counts)
+            cheap, dear = operations(plan)
             body.cache[key] = Written(text, (count * cheap, count * dear), plan.scratch, count)
     return body.cache[key]
 
 
-def _operations(plan: Plan) -> tuple[int, int]:
+def operations(plan: Plan) -> tuple[int, int]:
     """How many a step takes: cheap ones, and exponentials and their like."""
     cheap = dear = 0
     for statement in plan.step:

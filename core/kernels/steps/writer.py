@@ -1,46 +1,83 @@
-"""The function of a kernel, and the interface that XLA calls it by."""
+"""The function of a kernel: ``@steps(arrays, first, length)`` does some steps of a plan."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import final
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, final
 
-from tracebridge.core.kernels.interface import BEGINNING, SHARED, attribute_at, pointers
-from tracebridge.core.kernels.sharing import HELP, HELPED, STATE_ROWS, arrays_of_block, state
 from tracebridge.core.kernels.steps.code import Code
 from tracebridge.core.kernels.steps.dots import Dots, write_dots
 from tracebridge.core.kernels.steps.elementwise import Group, copy_of, write_group
-from tracebridge.core.kernels.steps.plan import Plan
 from tracebridge.core.kernels.steps.products import Product, write_product
 from tracebridge.core.kernels.steps.reductions import write_reduction
-from tracebridge.core.kernels.steps.values import Statement
 from tracebridge.core.kernels.steps.views import ALIGNED, View, bytes_of
-from tracebridge.core.kernels.waiting import ENTRY
+
+if TYPE_CHECKING:
+    from tracebridge.core.kernels.steps.plan import Plan
+    from tracebridge.core.kernels.steps.values import Statement
+
+Places = Callable[[Code, str], "list[tuple[str, str, str]]"]
+"""In a step: names of slices, the arrays that they are of, how many bytes they are into these."""
 
 
-def module_text(plan: Plan, reverse: bool, lanes: int) -> str:
-    """The whole module of a kernel; ``lanes``: float32 in a vector of the processor."""
-    return _Writer(plan, reverse, lanes).text()
+def places_of_steps(plan: Plan, reverse: bool) -> Places:
+    """A slice for each step lies one after another, or in the reverse order."""
+    n_in, n_out, arrays = plan.n_consts + plan.n_carry, plan.n_carry, plan.arrays
+
+    def places(code: Code, index: str) -> list[tuple[str, str, str]]:
+        if reverse:
+            last = code.line("sub nsw i64 %length, 1")
+            index = code.line(f"sub nsw i64 {last}, {index}")
+        names = [(f"%x{k}", f"%in{n_in + k}", a) for k, a in enumerate(arrays.in_avals[n_in:])]
+        names += [(f"%y{k}", f"%out{n_out + k}", a) for k, a in enumerate(arrays.out_avals[n_out:])]
+        return [
+            (name, array, code.line(f"mul nsw i64 {index}, {bytes_of(a.shape, a.dtype)}"))
+            for name, array, a in names
+        ]
+
+    return places
+
+
+def places_of_parts(plan: Plan) -> Places:
+    """A part of each array for each step."""
+    n, arrays = plan.n_consts, plan.arrays
+
+    def places(code: Code, index: str) -> list[tuple[str, str, str]]:
+        index, indices = code.line(f"add nuw nsw i64 {index}, %first"), []
+        for count in reversed(arrays.counts[1:]):
+            indices.insert(0, code.line(f"urem i64 {index}, {count}"))
+            index = code.line(f"udiv i64 {index}, {count}")
+        indices.insert(0, index)
+        found = []
+        for k in range(len(arrays.in_avals) - n):
+            at = code.offset(indices, arrays.operand_steps(n + k))
+            found.append((f"%x{k}", f"%in{n + k}", at))
+        for k in range(len(arrays.out_avals)):
+            found.append((f"%y{k}", f"%out{k}", code.offset(indices, arrays.result_steps(k))))
+        return found
+
+    return places
+
+
+def steps_function(plan: Plan, places: Places, lanes: int) -> str:
+    """The text of the function; ``lanes``: float32 in a vector of the processor."""
+    return _Writer(plan, places, lanes).text()
 
 
 @final
 class _Writer:
-    def __init__(self, plan: Plan, reverse: bool, lanes: int) -> None:
-        self.plan, self.reverse, self.lanes = plan, reverse, lanes
+    def __init__(self, plan: Plan, places: Places, lanes: int) -> None:
+        self.plan, self.places, self.lanes = plan, places, lanes
         self.code = Code()
-        body, n_carry = plan.body, plan.n_carry
-        self.first_xs = plan.n_consts + n_carry
-        self.n_in, self.n_out = body.n_in, len(body.outs)
 
     def text(self) -> str:
-        given = [f"ptr noalias readonly %in{i}" for i in range(self.n_in)]
-        given += [f"ptr noalias %out{i}" for i in range(self.n_out)]
+        arrays = self.plan.arrays
+        given = [f"ptr noalias readonly %in{i}" for i in range(len(arrays.in_avals))]
+        given += [f"ptr noalias %out{i}" for i in range(len(arrays.out_avals))]
+        given += ["i64 %first", "i64 %length"]
         self._function()
-        lines = [f"define internal void @steps({', '.join([*given, 'i64 %length'])}) {{", "entry:"]
-        lines += [*self.code.lines, "ret void", "}"]
-        shared = self.plan.arrays.count > 1
-        rest = [self._block(), HELP, self._shared_handler()] if shared else [self._handler()]
-        return "\n".join([*sorted(self.code.needs), *lines, SHARED, *rest])
+        lines = [f"define internal void @steps({', '.join(given)}) {{", "entry:"]
+        return "\n".join([*sorted(self.code.needs), *lines, *self.code.lines, "ret void", "}"])
 
     def _function(self) -> None:
         code, plan = self.code, self.plan
@@ -66,19 +103,10 @@ class _Writer:
         write_group(self.code, copy_of(source, target), self.lanes)
 
     def _step(self, index: str, _: Sequence[str]) -> Sequence[str]:
-        code, plan = self.code, self.plan
-        if self.reverse:
-            last = code.line("sub nsw i64 %length, 1")
-            index = code.line(f"sub nsw i64 {last}, {index}")
-        xs = plan.arrays.in_avals[self.first_xs :]
-        ys = plan.arrays.out_avals[plan.n_carry :]
-        names = [(f"%x{k}", f"%in{self.first_xs + k}", a) for k, a in enumerate(xs)]
-        names += [(f"%y{k}", f"%out{plan.n_carry + k}", a) for k, a in enumerate(ys)]
-        for name, array, aval in names:
-            at = code.line(f"mul nsw i64 {index}, {bytes_of(aval.shape, aval.dtype)}")
-            code.lines.append(f"{name} = getelementptr i8, ptr {array}, i64 {at}")
-        self._write(plan.step)
-        self._write(plan.after)
+        for name, array, at in self.places(self.code, index):
+            self.code.lines.append(f"{name} = getelementptr i8, ptr {array}, i64 {at}")
+        self._write(self.plan.step)
+        self._write(self.plan.after)
         return ()
 
     def _write(self, statements: Sequence[Statement]) -> None:
@@ -92,41 +120,3 @@ class _Writer:
                 write_dots(self.code, statement, self.lanes)
             else:
                 write_reduction(self.code, statement, self.lanes)
-
-    def _handler(self) -> str:
-        lines = [f"define ptr @{ENTRY}(ptr %frame) {{", "entry:", *BEGINNING, *attribute_at()]
-        lines.append("%length = load i64, ptr %numbers")
-        found, given = pointers(self.n_in, self.n_in + self.n_out)
-        call = ", ".join([*[f"ptr {name}" for name in given], "i64 %length"])
-        return "\n".join([*lines, *found, f"call void @steps({call})", "ret ptr null", "}"])
-
-    def _block(self) -> str:
-        """``@block``: all steps for part number ``%b``."""
-        lines, names = arrays_of_block(self.n_in, self.n_in + self.n_out)
-        for k, (name, step) in enumerate(
-            zip(names, [x for xs in self.plan.arrays.steps() for x in xs], strict=True)
-        ):
-            lines += [
-                f"%shift{k} = mul nuw nsw i64 %b, {step}",
-                f"%part{k} = getelementptr i8, ptr {name}, i64 %shift{k}",
-            ]
-        lines += [
-            f"%length.at = getelementptr i8, ptr %state, i64 {STATE_ROWS}",
-            "%length = load i64, ptr %length.at",
-        ]
-        call = ", ".join([*[f"ptr %part{k}" for k in range(len(names))], "i64 %length"])
-        return "\n".join(
-            [
-                "define internal void @block(ptr %state, i64 %b) {",
-                "entry:",
-                *lines,
-                f"call void @steps({call})",
-                "ret void",
-                "}",
-            ]
-        )
-
-    def _shared_handler(self) -> str:
-        lines = [f"define ptr @{ENTRY}(ptr %frame) {{", "entry:", *BEGINNING, *attribute_at()]
-        lines += [*state(self.n_in, self.n_in + self.n_out), *HELPED]
-        return "\n".join([*lines, "call void @leave(ptr %state)", "ret ptr null", "}"])

@@ -39,6 +39,7 @@ from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.debug_info import NO_DEBUG_INFO
 from tracebridge.core.ir.jaxpr import Jaxpr
+from tracebridge.core.lowering.rewrites.batches import with_batch_kernels
 from tracebridge.core.lowering.rewrites.contraction import SumOfProducts
 from tracebridge.core.lowering.rewrites.copies import Copies
 from tracebridge.core.lowering.rewrites.exp_sums import ExpSum
@@ -96,6 +97,7 @@ def rewritten(jaxpr: Jaxpr) -> Jaxpr:
         new = with_stored(jaxpr) if any([is_costly(p) for p in found]) else None
         if lax.gather_p in found:
             new = _with_picks(new or jaxpr) or new
+        new = with_batch_kernels(new or jaxpr) or new
         new = with_row_kernels(new or jaxpr) or new
         if lax.reduce_sum_p in found:
             new = with_shared_products(new or jaxpr) or new

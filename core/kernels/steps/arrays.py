@@ -1,0 +1,69 @@
+"""Operands and results of a kernel that does the same for each of many parts of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from tracebridge.core.kernels.steps.views import View, bytes_of, whole
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracebridge.core.ir.aval import ShapedArray
+
+Cut = tuple[int | None, ...]
+"""The axes along which an array is cut, one for each number of parts; None: it is not."""
+
+
+class Arrays(NamedTuple):
+    """``counts``: the numbers of parts; what is cut of operands and results, and how.
+
+    Of what a loop takes or makes by steps, the avals are those of a slice.
+    """
+
+    counts: tuple[int, ...]
+    in_avals: tuple[ShapedArray, ...]
+    out_avals: tuple[ShapedArray, ...]
+    ins: tuple[Cut, ...]
+    outs: tuple[Cut, ...]
+
+    def operand(self, i: int, base: str) -> View:
+        """The first part of an operand, whose memory begins at ``base``."""
+        return self._part(self.in_avals[i], self.ins[i], base)
+
+    def result(self, i: int, base: str) -> View:
+        """As `operand`, of a result."""
+        return self._part(self.out_avals[i], self.outs[i], base)
+
+    def operand_steps(self, i: int) -> list[int]:
+        """Bytes from one part of an operand to the next, for each number of parts."""
+        return self._steps(self.in_avals[i], self.ins[i])
+
+    def result_steps(self, i: int) -> list[int]:
+        """As `operand_steps`, of a result."""
+        return self._steps(self.out_avals[i], self.outs[i])
+
+    def _part(self, aval: ShapedArray, cut: Cut, base: str) -> View:
+        shape = cut_shape(aval.shape, cut, self.counts)
+        view = whole(base, aval.shape, aval.dtype)
+        return view.part([0] * aval.ndim, shape, [1] * aval.ndim)
+
+    def _steps(self, aval: ShapedArray, cut: Cut) -> list[int]:
+        pairs = zip(cut, self.counts, strict=True)
+        return [0 if a is None else bytes_of(aval.shape[a:], aval.dtype) // n for a, n in pairs]
+
+
+def not_cut(in_avals: Sequence[ShapedArray], out_avals: Sequence[ShapedArray]) -> Arrays:
+    """Arrays that are one part."""
+    nothing: tuple[Cut, ...] = ((),)
+    ins, outs = nothing * len(in_avals), nothing * len(out_avals)
+    return Arrays((), tuple(in_avals), tuple(out_avals), ins, outs)
+
+
+def cut_shape(shape: Sequence[int], cut: Cut, counts: Sequence[int]) -> tuple[int, ...]:
+    """The shape of a part."""
+    sizes = list(shape)
+    for axis, n in zip(cut, counts, strict=True):
+        if axis is not None:
+            sizes[axis] //= n
+    return tuple(sizes)

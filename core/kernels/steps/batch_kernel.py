@@ -1,0 +1,86 @@
+"""batch_kernel: a program of small matrices, for each element of a batch, that is one kernel.
+
+As `scan_kernel`, but that no step needs another one: threads share them.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, final
+
+from tracebridge.core.ir.cost import Cost
+from tracebridge.core.ir.primitive import Primitive
+from tracebridge.core.kernels.call import kernel_call, name_of
+from tracebridge.core.kernels.costs import remember_costs
+from tracebridge.core.kernels.machine import machine
+from tracebridge.core.kernels.steps.arrays import Arrays
+from tracebridge.core.kernels.steps.handler import handler_of_blocks
+from tracebridge.core.kernels.steps.plan import Plan
+from tracebridge.core.kernels.steps.scan_kernel import Written, operations
+from tracebridge.core.kernels.steps.values import NotWritten
+from tracebridge.core.kernels.steps.work import work
+from tracebridge.core.kernels.steps.writer import places_of_parts, steps_function
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.aval import ShapedArray
+    from tracebridge.core.ir.jaxpr import Jaxpr
+    from tracebridge.core.ir.rule_contexts import LoweringContext
+
+_BLOCK = 10_000  # ns of work
+_LEAST_SHARED = 50_000  # ns: to wake a thread takes 30,000
+_MOST_BLOCKS = 64
+
+
+@final
+class BatchKernel(Primitive):
+    """``program`` for each part of ``arrays``. It is made while programs are lowered.
+
+    The first ``num_consts`` operands are not cut.
+    """
+
+    name = "batch_kernel"
+    cost = Cost.OTHER
+    multiple_results = True
+
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> Sequence[ShapedArray]:
+        return params["arrays"].out_avals
+
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
+        program, arrays = params["program"], params["arrays"]
+        kernel = batch_kernel(program, params["num_consts"], arrays)
+        assert kernel is not None  # as when the rewrite has looked
+        name = name_of(kernel.text)
+        remember_costs(name, *kernel.operations)
+        numbers = {"steps": _shares(math.prod(arrays.counts), program)}
+        return kernel_call(ctx, operands, name, numbers)
+
+
+batch_kernel_p = BatchKernel()
+
+
+def batch_kernel(program: Jaxpr, n_consts: int, arrays: Arrays) -> Written | None:
+    """The kernel of a program of one part of ``arrays``; None if it cannot have one."""
+    key = "batch kernel", n_consts, arrays
+    if key not in program.cache:
+        try:
+            plan = Plan(program, n_consts, 0, arrays)
+        except NotWritten:
+            program.cache[key] = None
+        else:
+            function = steps_function(plan, places_of_parts(plan), machine().lanes)
+            text = f"{function}\n{handler_of_blocks(arrays)}"
+            program.cache[key] = Written(text, operations(plan), plan.scratch, 1)
+    return program.cache[key]
+
+
+def _shares(n: int, program: Jaxpr) -> tuple[int, int, int]:
+    """Numbers of steps, of steps in a block, of blocks."""
+    total = n * sum([work(app) for app, _ in program.equations])
+    n_blocks = 1
+    if total >= _LEAST_SHARED:
+        n_blocks = max(1, min(n, _MOST_BLOCKS, int(total / _BLOCK)))
+    per_block = -(-n // n_blocks)
+    return n, per_block, -(-n // per_block)

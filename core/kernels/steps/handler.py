@@ -1,0 +1,73 @@
+"""What XLA calls of a kernel of steps: a handler of its typed FFI, written as LLVM's text."""
+
+from __future__ import annotations
+
+from tracebridge.core.kernels.interface import BEGINNING, SHARED, attribute_at, pointers
+from tracebridge.core.kernels.sharing import (
+    HELP,
+    HELPED,
+    STATE_PER_BLOCK,
+    STATE_ROWS,
+    arrays_of_block,
+    state,
+)
+from tracebridge.core.kernels.steps.arrays import Arrays
+from tracebridge.core.kernels.waiting import ENTRY
+
+_HANDLER = [f"define ptr @{ENTRY}(ptr %frame) {{", "entry:", *BEGINNING, *attribute_at()]
+
+
+def handler(arrays: Arrays) -> str:
+    """One thread does all steps: ``@steps(arrays, 0, length)``."""
+    n_in, n = _sizes(arrays)
+    found, names = pointers(n_in, n)
+    lines = [*_HANDLER, "%length = load i64, ptr %numbers", *found]
+    return "\n".join([SHARED, *lines, _steps(names, "0", "%length"), "ret ptr null", "}"])
+
+
+def handler_of_parts(arrays: Arrays) -> str:
+    """Threads share parts: ``@steps(parts of arrays, 0, length)`` for each."""
+    n_in, n = _sizes(arrays)
+    lines, names = arrays_of_block(n_in, n)
+    for i, name in enumerate(names):
+        (step,) = arrays.operand_steps(i) if i < n_in else arrays.result_steps(i - n_in)
+        lines.append(f"%shift{i} = mul nuw nsw i64 %b, {step}")
+        lines.append(f"%part{i} = getelementptr i8, ptr {name}, i64 %shift{i}")
+    lines += _number("length", STATE_ROWS)
+    call = _steps([f"%part{i}" for i in range(n)], "0", "%length")
+    return _shared(n_in, n, [*lines, call])
+
+
+def handler_of_blocks(arrays: Arrays) -> str:
+    """Threads share blocks of steps: ``@steps(arrays, first, number)`` for each."""
+    n_in, n = _sizes(arrays)
+    lines, names = arrays_of_block(n_in, n)
+    lines += [*_number("all", STATE_ROWS), *_number("per_block", STATE_PER_BLOCK)]
+    lines += [
+        "%first = mul nuw nsw i64 %b, %per_block",
+        "%rest = sub nsw i64 %all, %first",
+        "%is_last = icmp ult i64 %rest, %per_block",
+        "%length = select i1 %is_last, i64 %rest, i64 %per_block",
+    ]
+    return _shared(n_in, n, [*lines, _steps(names, "%first", "%length")])
+
+
+def _sizes(arrays: Arrays) -> tuple[int, int]:
+    n_in = len(arrays.in_avals)
+    return n_in, n_in + len(arrays.out_avals)
+
+
+def _number(name: str, place: int) -> list[str]:
+    at = f"%{name}.at = getelementptr i8, ptr %state, i64 {place}"
+    return [at, f"%{name} = load i64, ptr %{name}.at"]
+
+
+def _steps(names: list[str], first: str, length: str) -> str:
+    given = [*[f"ptr {name}" for name in names], f"i64 {first}", f"i64 {length}"]
+    return f"call void @steps({', '.join(given)})"
+
+
+def _shared(n_in: int, n: int, block: list[str]) -> str:
+    lines = ["define internal void @block(ptr %state, i64 %b) {", "entry:", *block]
+    lines += ["ret void", "}", SHARED, HELP, *_HANDLER, *state(n_in, n), *HELPED]
+    return "\n".join([*lines, "call void @leave(ptr %state)", "ret ptr null", "}"])

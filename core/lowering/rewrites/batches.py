@@ -1,0 +1,295 @@
+"""Programs of small matrices, for each element of a batch, that become one kernel.
+
+It is one of ``core/kernels/steps/batch_kernel.py``. A group begins with a matrix product that has batch axes; further products of the same batch join
+it, elementwise equations, reductions along other axes, and what moves elements without mixing the
+elements of the batch. XLA would do the products one after another, each for the whole batch.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple, final
+
+import numpy as np
+
+from tracebridge.core import lax
+from tracebridge.core.interpreters.graph import Graph
+from tracebridge.core.interpreters.staging import stage
+from tracebridge.core.ir.debug_info import NO_DEBUG_INFO
+from tracebridge.core.kernels.equations import REDUCTIONS, exponent_of, is_handled
+from tracebridge.core.kernels.functions import is_easy_power
+from tracebridge.core.kernels.machine import is_there
+from tracebridge.core.kernels.steps.arrays import Arrays, Cut, cut_shape
+from tracebridge.core.kernels.steps.axes import pairs_of
+from tracebridge.core.kernels.steps.batch_kernel import batch_kernel, batch_kernel_p
+from tracebridge.core.kernels.steps.moves import MOVES
+from tracebridge.core.kernels.steps.parts import cut_params
+from tracebridge.core.kernels.steps.work import multiplications
+from tracebridge.core.lax.reduce.exp_sums import by_largest, shifted_exp_sum_p
+from tracebridge.core.lowering.rewrites.flat import computed_by, flat
+from tracebridge.core.lowering.rewrites.groups import Groups, Kernel, WithKernels
+from tracebridge.core.lowering.rewrites.producers import GIVEN
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tracebridge.core.ir.application import Application, Params
+    from tracebridge.core.ir.aval import ShapedArray
+    from tracebridge.core.ir.jaxpr import Jaxpr
+    from tracebridge.core.ir.primitive import Primitive
+
+_FEWEST = 2  # elements of the batch
+_MOST_MULTIPLIED = 1 << 19  # products of numbers in one matrix product
+_MOST_ELEMENTS = 1 << 15  # of an array, for one element of the batch
+_MOST_SCRATCH = 1 << 20  # bytes
+_MOST_LINES = 8192  # of the text
+_MOST_EQUATIONS = 128
+_MOST_ARRAYS = 24
+_MOVED = frozenset({lax.broadcast_in_dim_p, lax.transpose_p})
+_DTYPES = frozenset({np.dtype(np.float32), np.dtype(np.int32), np.dtype(np.bool_)})
+
+
+def with_batch_kernels(jaxpr: Jaxpr) -> Jaxpr | None:
+    """``jaxpr`` with kernels for batches of small matrices; None if there are none."""
+    if not _has_products(jaxpr) or not is_there():
+        return None
+    batches = _Batches(flat(jaxpr, _meaning))
+    kernels = batches.kernels()
+    return WithKernels(batches, kernels).program() if kernels else None
+
+
+def _has_products(jaxpr: Jaxpr) -> bool:
+    """Whether two products could begin a group, in called functions too."""
+    return _products(jaxpr) > 1
+
+
+def _products(jaxpr: Jaxpr) -> int:
+    found = 0
+    for app, _ in jaxpr.equations:
+        called = computed_by(app)
+        if called is not None:
+            found += _products(called)
+        elif app.primitive is lax.dot_general_p:
+            found += _batch_of(app) is not None
+    return found
+
+
+def _meaning(app: Application) -> Jaxpr | None:
+    """What a call computes, and a sum of shifted exponentials with the largest one as the shift."""
+    if app.primitive is shifted_exp_sum_p:
+        return stage(lambda x: list(by_largest(x, **app.params)), app.avals, locate=False)
+    return computed_by(app)
+
+
+def _batch_of(app: Application) -> tuple[int, ...] | None:
+    """The sizes of the batch of a product of small matrices."""
+    batch = app.params["dimension_numbers"][1][0]
+    if not batch or not _is_static((*app.avals, app.out)):
+        return None
+    sizes = tuple([app.avals[0].shape[i] for i in batch])
+    n = math.prod(sizes)
+    if n < _FEWEST or multiplications(app) > n * _MOST_MULTIPLIED:
+        return None
+    return sizes if _is_small((*app.avals, app.out), n) else None
+
+
+def _is_static(avals: Sequence[ShapedArray]) -> bool:
+    return all([type(n) is int for a in avals for n in a.shape])
+
+
+def _is_small(avals: Sequence[ShapedArray], n: int) -> bool:
+    return all([a.size <= n * _MOST_ELEMENTS for a in avals])
+
+
+@final
+class _Batches(Groups):
+    """Groups by the sizes of their batch."""
+
+    def __init__(self, jaxpr: Jaxpr) -> None:
+        self.cuts: dict[int, tuple[int, ...]] = {}
+        """Of results of members: their axes of the batch."""
+        super().__init__(jaxpr)
+
+    def key_for(self, app: Application, args: Sequence[int]) -> tuple[int, ...] | None:
+        """The sizes of the batch."""
+        if app.multiple or app.effects or app.out.vma or app.primitive.has_rules_of_users:
+            return None
+        for a in args:
+            group = self.member(a)
+            if group is not None:
+                return self.keys[group]
+        return _batch_of(app) if app.primitive is lax.dot_general_p else None
+
+    def joins(self, k: int, key: tuple[int, ...], group: int) -> bool:
+        """Whether no element of the batch of this equation needs another one."""
+        app, args = self.jaxpr.equations[k]
+        avals, n = (*app.avals, app.out), math.prod(key)
+        if any([a.dtype not in _DTYPES for a in avals]) or not _is_static(avals):
+            return False
+        if not _is_small(avals, n) or not self._can_be_written(app, args, n):
+            return False
+        cut = self._cut(app, args, key, group)
+        if cut is None or tuple([app.out.shape[i] for i in cut]) != key:
+            return False
+        self.cuts[self.first[k]] = cut
+        return True
+
+    def _can_be_written(self, app: Application, args: Sequence[int], n: int) -> bool:
+        """Whether steps may have such an equation."""
+        primitive = app.primitive
+        if primitive is lax.dot_general_p:
+            return multiplications(app) <= n * _MOST_MULTIPLIED
+        if primitive in MOVES or primitive in REDUCTIONS:
+            return True
+        if primitive is lax.pow_p:
+            y = exponent_of(self.jaxpr, args[1])
+            return y is not None and is_easy_power(y)
+        return is_handled(app)
+
+    def _cut(
+        self, app: Application, args: Sequence[int], key: tuple[int, ...], group: int
+    ) -> tuple[int, ...] | None:
+        """The axes of the batch in the result."""
+        pairs = pairs_of(app)
+        found: tuple[int | None, ...] | None = None
+        if app.primitive is lax.dot_general_p:
+            found = tuple(range(len(app.params["dimension_numbers"][1][0])))
+            if len(found) != len(key):
+                return None
+        for a, axes in zip(args, pairs, strict=True):
+            if self.member(a) == group:
+                cut = tuple([axes[i] for i in self.cuts[a]])
+                if None in cut or found not in (None, cut):
+                    return None
+                found = cut
+        return None if found is None else tuple([i for i in found if i is not None])
+
+    def kernels(self) -> list[Kernel]:
+        """The groups that have kernels and are faster with them."""
+        found = [m for m in self.components() if self._pays(m)]
+        readers = self.readers() if found else {}
+        kernels = [_BatchKernel(self, members, readers) for members in found]
+        return [kernel for kernel in kernels if kernel.is_written()]
+
+    def _pays(self, members: Sequence[int]) -> bool:
+        """Whether there is more than one product, or rows of one are reduced."""
+        if len(members) > _MOST_EQUATIONS:
+            return False
+        primitives = [self.jaxpr.equations[k][0].primitive for k in members]
+        n_products = len([p for p in primitives if p is lax.dot_general_p])
+        return n_products > 1
+
+
+class _Operand(NamedTuple):
+    """A variable and its axes of the batch; equations may read one variable in several ways."""
+
+    variable: int
+    cut: Cut
+
+
+@final
+class _BatchKernel(Kernel):
+    def __init__(
+        self, groups: _Batches, members: Sequence[int], readers: Mapping[int, Sequence[int]]
+    ) -> None:
+        super().__init__(groups, members, readers, frozenset())
+        self.batches = groups
+        self.sizes: tuple[int, ...] = self.key
+        own = {groups.first[k] for k in self.members}
+        self.read: dict[tuple[int, int], _Operand] = {}
+        """By equation and argument, where others make it."""
+        for k in self.members:
+            app, args = groups.jaxpr.equations[k]
+            out = groups.cuts[groups.first[k]]
+            for i, (a, axes) in enumerate(zip(args, pairs_of(app), strict=True)):
+                if a not in own and not groups.is_number(a):
+                    cut = tuple([axes.index(j) if j in axes else None for j in out])
+                    self.read[k, i] = _Operand(a, cut)
+        self.moved: dict[_Operand, tuple[int, _Operand]] = {}
+        """What is broadcast or transposed within the kernel -> the equation outside, its operand."""
+        for operand in dict.fromkeys(self.read.values()):
+            self._look_through(operand)
+        needed = dict.fromkeys([self._source(r) for r in self.read.values()])
+        # What is the same for all elements of the batch comes first.
+        self.given = sorted(needed, key=lambda r: any([i is not None for i in r.cut]))
+        self.n_consts = len([r for r in self.given if all([i is None for i in r.cut])])
+        self.operands = [r.variable for r in self.given]
+        self.arrays = self._arrays()
+        self.program = self._program()
+
+    def _look_through(self, operand: _Operand) -> None:
+        """Broadcast or transpose within the kernel, if an operand is made so of another one."""
+        groups = self.batches
+        k = groups.made_by[operand.variable]
+        if k == GIVEN or k in groups.group_of:
+            return
+        app, args = groups.jaxpr.equations[k]
+        if app.primitive not in _MOVED or groups.is_number(args[0]):
+            return
+        made_by = groups.made_by[args[0]]
+        if made_by in groups.group_of:
+            return
+        (axes,) = pairs_of(app)
+        cut = tuple([axes.index(j) if j in axes else None for j in operand.cut])
+        source = _Operand(args[0], cut)
+        self.moved[operand] = k, source
+        self._look_through(source)
+
+    def _source(self, operand: _Operand) -> _Operand:
+        while operand in self.moved:
+            _, operand = self.moved[operand]
+        return operand
+
+    def _arrays(self) -> Arrays:
+        groups = self.batches
+        ins = [groups.avals[r.variable] for r in self.given]
+        outs = [groups.avals[v] for v in self.results]
+        cuts = tuple([r.cut for r in self.given]), tuple([groups.cuts[v] for v in self.results])
+        return Arrays(self.sizes, tuple(ins), tuple(outs), *cuts)
+
+    def _program(self) -> Jaxpr:
+        """The equations for one element of the batch, whose axes have the size 1."""
+        groups, graph = self.batches, Graph()
+        jaxpr = groups.jaxpr
+        inputs = graph.inputs([self._part(r) for r in self.given])
+        numbers: dict[_Operand, int] = dict(zip(self.given, inputs, strict=True))
+        own: dict[int, int] = {}
+
+        def read(operand: _Operand) -> int:
+            if operand not in numbers:
+                k, source = self.moved[operand]
+                app, shape = jaxpr.equations[k][0], self._part(operand).shape
+                numbers[operand] = graph.add_bound(
+                    app.primitive, [read(source)], cut_params(app, shape)
+                )
+            return numbers[operand]
+
+        def argument(k: int, i: int, a: int) -> int:
+            if (k, i) in self.read:
+                return read(self.read[k, i])
+            return own[a] if a in own else graph.constant(jaxpr.consts[a - jaxpr.n_in])
+
+        for k in self.members:
+            app, args = jaxpr.equations[k]
+            v = groups.first[k]
+            given = [argument(k, i, a) for i, a in enumerate(args)]
+            params = cut_params(app, self._part(_Operand(v, groups.cuts[v])).shape)
+            own[v] = graph.add_bound(app.primitive, given, params)
+        return graph.program(inputs, [own[v] for v in self.results], NO_DEBUG_INFO)
+
+    def _part(self, operand: _Operand) -> ShapedArray:
+        aval = self.batches.avals[operand.variable]
+        return aval.update(shape=cut_shape(aval.shape, operand.cut, self.sizes))
+
+    def is_written(self) -> bool:
+        """Whether there is a kernel, and LLVM compiles it in about the time that XLA would take."""
+        if not self.results or len(self.operands) + len(self.results) > _MOST_ARRAYS:
+            return False
+        kernel = batch_kernel(self.program, self.n_consts, self.arrays)
+        if kernel is None or kernel.scratch > _MOST_SCRATCH:
+            return False
+        return kernel.text.count("\n") <= _MOST_LINES
+
+    def bound(self) -> tuple[Primitive, Params]:
+        params: dict[str, Any] = {"program": self.program, "arrays": self.arrays}
+        return batch_kernel_p, {**params, "num_consts": self.n_consts}

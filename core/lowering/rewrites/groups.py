@@ -1,0 +1,270 @@
+"""Groups of equations that become one kernel each.
+
+Nothing in a group may depend on a member through an equation outside. So one scan over the program,
+in which each value knows the groups that it depends on, finds all groups; a value that would close
+a circle begins the next one. Parts of a group that share no value are kernels of their own.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any, final
+
+from tracebridge.core.interpreters.graph import Graph
+from tracebridge.core.ir.values import Literal
+from tracebridge.core.lowering.rewrites.producers import GIVEN, producers
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Mapping, Sequence
+
+    from tracebridge.core.ir.application import Application, Params
+    from tracebridge.core.ir.jaxpr import Jaxpr
+    from tracebridge.core.ir.primitive import Primitive
+
+
+class Groups(ABC):
+    """One program while its groups are found; variables and equations are those of the Jaxpr."""
+
+    def __init__(self, jaxpr: Jaxpr) -> None:
+        self.jaxpr = jaxpr
+        self.made_by, self.first = producers(jaxpr)
+        self.avals = jaxpr.variable_avals()
+        self.group_of: dict[int, int] = {}
+        """Of member equations."""
+        self.current: dict[Hashable, int] = {}
+        """By key the group that grows."""
+        self.keys: list[Any] = []
+        """Of each group what its members have in common."""
+        self.needs: list[set[int]] = []
+        """Of each group: those that it depends on."""
+        self.depends: list[frozenset[int]] = []
+        """Of each equation outside: the groups that it depends on; of members nothing."""
+        self.effects: set[int] = set()
+        """The groups that equations with effects depend on so far: they keep their order."""
+        for k in range(len(jaxpr.equations)):
+            self._place(k)
+
+    @abstractmethod
+    def key_for(self, app: Application, args: Sequence[int]) -> Hashable | None:
+        """What the members of the group have in common that an equation may belong to."""
+
+    @abstractmethod
+    def joins(self, k: int, key: Any, group: int) -> bool:
+        """Whether an equation can be in a group, which may be a new one."""
+
+    def ends(self, k: int) -> bool:
+        """Whether no other member can read the result of a member."""
+        del k
+        return False
+
+    def member(self, variable: int) -> int | None:
+        """The group in which a variable can be read."""
+        k = self.made_by[variable]
+        return None if k == GIVEN or self.ends(k) else self.group_of.get(k)
+
+    def readers(self) -> dict[int, list[int]]:
+        """Of each variable the equations that read it, and ``GIVEN`` if it is a result."""
+        readers = {v: [GIVEN] for v in self.jaxpr.outs}
+        for k, (_, args) in enumerate(self.jaxpr.equations):
+            for a in args:
+                readers.setdefault(a, []).append(k)
+        return readers
+
+    def is_number(self, v: int) -> bool:
+        """Whether a variable is a number that stands in the program."""
+        i, consts = v - self.jaxpr.n_in, self.jaxpr.consts
+        return 0 <= i < len(consts) and isinstance(consts[i], Literal) and not consts[i].aval.ndim
+
+    def _place(self, k: int) -> None:
+        app, args = self.jaxpr.equations[k]
+        key = self.key_for(app, args)
+        if key is not None:
+            new = len(self.keys)
+            group = self.current.get(key, new)
+            if group != new and self._reaches(args, group):
+                group = new
+            if self.joins(k, key, group):
+                if group == new:
+                    self.keys.append(key)
+                    self.needs.append(set())
+                    self.current[key] = new
+                self.group_of[k] = group
+                self.needs[group] |= self._outside_of(args, group)
+                self.depends.append(frozenset())
+                return
+        found = self._outside_of(args, None)
+        if app.effects:
+            self.effects |= found
+            found = self.effects
+        self.depends.append(frozenset(found))
+
+    def _outside_of(self, args: Sequence[int], group: int | None) -> set[int]:
+        """The groups that these variables depend on without being members of ``group``."""
+        found: set[int] = set()
+        for a in args:
+            k = self.made_by[a]
+            if k != GIVEN:
+                own = self.group_of.get(k)
+                if own is None:
+                    found |= self.depends[k]
+                elif own != group or self.ends(k):
+                    found.add(own)
+        return found
+
+    def _reaches(self, args: Sequence[int], group: int) -> bool:
+        """Whether operands depend on a group by something that is not in it."""
+        todo = list(self._outside_of(args, group))
+        seen = set(todo)
+        while todo:
+            n = todo.pop()
+            if n == group:
+                return True
+            new = self.needs[n] - seen
+            seen |= new
+            todo.extend(new)
+        return False
+
+    def components(self, shares: Any = None) -> list[list[int]]:
+        """The members of groups that share values, in the order of the program.
+
+        ``shares(variable, group)``: whether who reads this variable of others shares it too.
+        """
+        parent = {k: k for k in self.group_of}
+
+        def root(k: int) -> int:
+            while parent[k] != k:
+                parent[k] = parent[parent[k]]
+                k = parent[k]
+            return k
+
+        readers: dict[tuple[int, int], int] = {}
+        for k, group in self.group_of.items():
+            for a in self.jaxpr.equations[k][1]:
+                if self.member(a) == group:
+                    parent[root(k)] = root(self.made_by[a])
+                elif shares is not None and shares(a, group):
+                    parent[root(k)] = root(readers.setdefault((group, a), k))
+        found: dict[int, list[int]] = {}
+        for k in sorted(self.group_of):
+            found.setdefault(root(k), []).append(k)
+        return list(found.values())
+
+
+class Kernel:
+    """The equations of a kernel, what they read, and what of theirs others read.
+
+    ``copies``: primitives of members that others do again where they read the results.
+    """
+
+    def __init__(
+        self,
+        groups: Groups,
+        members: Sequence[int],
+        readers: Mapping[int, Sequence[int]],
+        copies: frozenset[Primitive],
+    ) -> None:
+        jaxpr = groups.jaxpr
+        self.groups = groups
+        self.key = groups.keys[groups.group_of[members[0]]]
+        inside = set(members)
+        self.copied: list[int] = []
+        """Members that are made outside as well: they only copy."""
+        of_members = [groups.first[k] for k in members]
+        read = {v for v in of_members if not inside.issuperset(readers.get(v, ()))}
+        for k in reversed(members):
+            if groups.first[k] in read and jaxpr.equations[k][0].primitive in copies:
+                read.update(jaxpr.equations[k][1])
+                self.copied.insert(0, k)
+        made = {groups.first[k]: k for k in members if k not in self.copied}
+        self.results = [v for v in made if v in read]
+        self.members = self._needed(members)
+        self.unread = inside.difference(self.members, self.copied)
+        operands = dict.fromkeys([a for k in self.members for a in jaxpr.equations[k][1]])
+        own = {groups.first[k] for k in self.members}
+        self.operands = [a for a in operands if a not in own and not groups.is_number(a)]
+
+    def _needed(self, members: Sequence[int]) -> list[int]:
+        needed, kept = set(self.results), []
+        for k in reversed(members):
+            if self.groups.first[k] in needed:
+                needed.update(self.groups.jaxpr.equations[k][1])
+                kept.append(k)
+        return kept[::-1]
+
+    def bound(self) -> tuple[Primitive, Params]:
+        """The primitive of the kernel, which takes the operands, and its parameters."""
+        raise NotImplementedError(type(self).__name__)
+
+
+@final
+class WithKernels:
+    """Writes a program anew: kernels stand where their last member was, or where they can run."""
+
+    def __init__(self, groups: Groups, kernels: Sequence[Kernel]) -> None:
+        self.groups = groups
+        self.kernels = {kernel.members[-1]: kernel for kernel in kernels}
+        self.inside = {k for kernel in kernels for k in kernel.members}
+        self.inside -= {k for kernel in kernels for k in kernel.copied}
+        self.unread = {k for kernel in kernels for k in kernel.unread}
+        self.graph = Graph()
+        self.numbers: dict[int, int] = {}
+
+    def program(self) -> Jaxpr:
+        """The program with its kernels."""
+        jaxpr, graph = self.groups.jaxpr, self.graph
+        inputs = graph.inputs(jaxpr.in_avals)
+        given = [*inputs, *[graph.constant(c) for c in jaxpr.consts]]
+        self.numbers.update(enumerate(given))
+        self._run()
+        outs = [self.numbers[v] for v in jaxpr.outs]
+        return graph.program(inputs, outs, jaxpr.debug)
+
+    def _run(self) -> None:
+        """Write each equation or kernel as soon as all is there that it reads, the first first."""
+        readers: dict[object, list[int]] = {}
+        missing: dict[int, int] = {}
+        last_effect: object = None
+        for k, (app, args) in enumerate(self.groups.jaxpr.equations):
+            kernel = self.kernels.get(k)
+            if kernel is None and (k in self.inside or k in self.unread):
+                continue
+            read: set[object] = set(args if kernel is None else kernel.operands)
+            read.difference_update(self.numbers)
+            if app.effects:  # those keep their order
+                read |= {last_effect} - {None}
+                last_effect = ("effect", k)
+            missing[k] = len(read)
+            for v in read:
+                readers.setdefault(v, []).append(k)
+        ready = [k for k, n in missing.items() if not n]
+        n_written = 0
+        while ready:
+            k = heappop(ready)
+            n_written += 1
+            for v in [*self._emit(k), ("effect", k)]:
+                for reader in readers.get(v, ()):
+                    missing[reader] -= 1
+                    if not missing[reader]:
+                        heappush(ready, reader)
+        assert n_written == len(missing)
+
+    def _emit(self, k: int) -> Iterable[int]:
+        """Write an equation or the kernel that ends with it; the variables that are there now."""
+        groups, kernel = self.groups, self.kernels.get(k)
+        app, args = groups.jaxpr.equations[k]
+        if kernel is not None:
+            numbers = [self.numbers[a] for a in kernel.operands]
+            first, made = self.graph.add_bound(*_ordered(kernel, numbers)), kernel.results
+        else:
+            sources = groups.jaxpr.sources
+            source = sources[k] if sources else None
+            first = self.graph.add(app, [self.numbers[a] for a in args], source)
+            made = range(groups.first[k], groups.first[k] + len(app.outs))
+        self.numbers.update({v: first + i for i, v in enumerate(made)})
+        return made
+
+
+def _ordered(kernel: Kernel, numbers: Sequence[int]) -> tuple[Primitive, Sequence[int], Params]:
+    primitive, params = kernel.bound()
+    return primitive, numbers, params
