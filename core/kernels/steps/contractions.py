@@ -64,7 +64,7 @@ def _product(
         order = [*range(n), n + 1, n]
         x, y, target = y.transposed(order), x.transposed(order), target.transposed(order)
         wide = args[0]
-    if _multiplies_rows(x, y, plan.fixed[wide]):
+    if _multiplies_rows(x, y):
         plan.where(fixed).append(dots_of(x, y, target))
     else:
         plan.where(fixed).append(Product(x, _packed(plan, y, plan.fixed[wide]), target))
@@ -107,12 +107,11 @@ def _collides(matrix: View) -> bool:
     return rows * columns >= _LARGE and matrix.strides[-2] % _COLLIDING == 0
 
 
-def _multiplies_rows(x: View, y: View, is_fixed: bool) -> bool:
+def _multiplies_rows(x: View, y: View) -> bool:
     """Whether terms lie one after another, not columns, and that is the better way to have them."""
     if y.shape[-1] == 1 or y.strides[-1] == 1 or y.shape[-2] < _FEWEST_TERMS:
         return False
-    few = not is_fixed or x.shape[-2] <= _FEW_ROWS
-    return few and x.strides[-1] == y.strides[-2] == 1
+    return x.shape[-2] <= _FEW_ROWS and x.strides[-1] == y.strides[-2] == 1
 
 
 def _packed(plan: Plan, view: View, fixed: bool) -> View:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, final
 
 from tracebridge.core.kernels.functions import elementwise
 from tracebridge.core.kernels.steps.code import Code
+from tracebridge.core.kernels.steps.transposes import edges, transpose_of, write_transpose
 from tracebridge.core.kernels.steps.views import SIZES, View, collapsed, without_ones
 from tracebridge.core.kernels.text import Text, type_of
 
@@ -53,6 +54,12 @@ class Group:
         """Write a value to memory."""
         self.stores.append((node, _squeezed(view)))
 
+    def copied(self) -> tuple[View, View] | None:
+        """The source and the target, if the group does nothing but copy."""
+        if len(self.nodes) == len(self.stores) == 1 and self.nodes[0].kind == "load":
+            return self.nodes[0].params, self.stores[0][1]
+        return None
+
 
 def copy_of(value: View, out: View) -> Group:
     """What writes the elements of an array to another one."""
@@ -68,7 +75,14 @@ def _squeezed(view: View) -> View:
 
 def write_group(code: Code, group: Group, lanes: int) -> None:
     """The loops of a group."""
-    _Writer(code, group, lanes).write()
+    copied = group.copied()
+    found = None if copied is None else transpose_of(*copied, lanes)
+    if found is None:
+        _Writer(code, group, lanes).write()
+        return
+    write_transpose(code, found)
+    for source, target in edges(found):
+        _Writer(code, copy_of(source, target), lanes).write()
 
 
 @final

@@ -19,7 +19,6 @@ from tracebridge.core.kernels.steps.arrays import not_cut
 from tracebridge.core.kernels.steps.dots import Dots
 from tracebridge.core.kernels.steps.elementwise import Group
 from tracebridge.core.kernels.steps.handler import handler, handler_of_parts
-from tracebridge.core.kernels.steps.handler import handler, handler_of_parts
 from tracebridge.core.kernels.steps.parts import parts_of
 from tracebridge.core.kernels.steps.plan import Plan
 from tracebridge.core.kernels.steps.products import Product

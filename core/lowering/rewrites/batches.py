@@ -1,8 +1,9 @@
 """Programs of small matrices, for each element of a batch, that become one kernel.
 
-It is one of ``core/kernels/steps/batch_kernel.py``. A group begins with a matrix product that has batch axes; further products of the same batch join
-it, elementwise equations, reductions along other axes, and what moves elements without mixing the
-elements of the batch. XLA would do the products one after another, each for the whole batch.
+A group begins with a matrix product that has batch axes; further products of the same batch join
+it, elementwise equations, reductions along other axes, and what moves elements without mixing those
+of the batch. XLA would do the products one after another, each for the whole batch. The kernel is
+one of ``core/kernels/steps/batch_kernel.py``.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.debug_info import NO_DEBUG_INFO
 from tracebridge.core.kernels.equations import REDUCTIONS, exponent_of, is_handled
 from tracebridge.core.kernels.functions import is_easy_power
-from tracebridge.core.kernels.machine import is_there
+from tracebridge.core.kernels.machine import is_there, n_threads
 from tracebridge.core.kernels.steps.arrays import Arrays, Cut, cut_shape
 from tracebridge.core.kernels.steps.axes import pairs_of
 from tracebridge.core.kernels.steps.batch_kernel import batch_kernel, batch_kernel_p
@@ -41,7 +42,11 @@ if TYPE_CHECKING:
 _FEWEST = 2  # elements of the batch
 _MOST_MULTIPLIED = 1 << 19  # products of numbers in one matrix product
 _MOST_ELEMENTS = 1 << 15  # of an array, for one element of the batch
-_MOST_SCRATCH = 1 << 20  # bytes
+# Where every thread has an element of its own. XLA shares a product of large matrices among
+# threads, but is slower even then: it reads and writes each matrix once for each equation.
+_MOST_MULTIPLIED_EACH = 1 << 25
+_MOST_ELEMENTS_EACH = 1 << 19
+_MOST_SCRATCH = 1 << 24  # bytes, of each thread
 _MOST_LINES = 8192  # of the text
 _MOST_EQUATIONS = 128
 _MOST_ARRAYS = 24
@@ -88,17 +93,23 @@ def _batch_of(app: Application) -> tuple[int, ...] | None:
         return None
     sizes = tuple([app.avals[0].shape[i] for i in batch])
     n = math.prod(sizes)
-    if n < _FEWEST or multiplications(app) > n * _MOST_MULTIPLIED:
+    if n < _FEWEST or not _is_small_product(app, n):
         return None
-    return sizes if _is_small((*app.avals, app.out), n) else None
+    return sizes if _are_small((*app.avals, app.out), n) else None
 
 
 def _is_static(avals: Sequence[ShapedArray]) -> bool:
     return all([type(n) is int for a in avals for n in a.shape])
 
 
-def _is_small(avals: Sequence[ShapedArray], n: int) -> bool:
-    return all([a.size <= n * _MOST_ELEMENTS for a in avals])
+def _are_small(avals: Sequence[ShapedArray], n: int) -> bool:
+    most = _MOST_ELEMENTS if n < n_threads() else _MOST_ELEMENTS_EACH
+    return all([a.size <= n * most for a in avals])
+
+
+def _is_small_product(app: Application, n: int) -> bool:
+    most = _MOST_MULTIPLIED if n < n_threads() else _MOST_MULTIPLIED_EACH
+    return multiplications(app) <= n * most
 
 
 @final
@@ -126,7 +137,7 @@ class _Batches(Groups):
         avals, n = (*app.avals, app.out), math.prod(key)
         if any([a.dtype not in _DTYPES for a in avals]) or not _is_static(avals):
             return False
-        if not _is_small(avals, n) or not self._can_be_written(app, args, n):
+        if not _are_small(avals, n) or not self._can_be_written(app, args, n):
             return False
         cut = self._cut(app, args, key, group)
         if cut is None or tuple([app.out.shape[i] for i in cut]) != key:
@@ -138,7 +149,7 @@ class _Batches(Groups):
         """Whether steps may have such an equation."""
         primitive = app.primitive
         if primitive is lax.dot_general_p:
-            return multiplications(app) <= n * _MOST_MULTIPLIED
+            return _is_small_product(app, n)
         if primitive in MOVES or primitive in REDUCTIONS:
             return True
         if primitive is lax.pow_p:
@@ -166,10 +177,14 @@ class _Batches(Groups):
 
     def kernels(self) -> list[Kernel]:
         """The groups that have kernels and are faster with them."""
-        found = [m for m in self.components() if self._pays(m)]
+        found = [m for m in self.components(self._is_array) if self._pays(m)]
         readers = self.readers() if found else {}
         kernels = [_BatchKernel(self, members, readers) for members in found]
         return [kernel for kernel in kernels if kernel.is_written()]
+
+    def _is_array(self, v: int, group: int) -> bool:
+        del group
+        return self.avals[v].ndim > 0
 
     def _pays(self, members: Sequence[int]) -> bool:
         """Whether there is more than one product, or rows of one are reduced."""
@@ -206,7 +221,7 @@ class _BatchKernel(Kernel):
                     cut = tuple([axes.index(j) if j in axes else None for j in out])
                     self.read[k, i] = _Operand(a, cut)
         self.moved: dict[_Operand, tuple[int, _Operand]] = {}
-        """What is broadcast or transposed within the kernel -> the equation outside, its operand."""
+        """What is broadcast or transposed within -> the equation outside, its operand."""
         for operand in dict.fromkeys(self.read.values()):
             self._look_through(operand)
         needed = dict.fromkeys([self._source(r) for r in self.read.values()])
