@@ -67,7 +67,10 @@ def parts_of(body: Jaxpr, n_consts: int, n_carry: int, length: int, threads: int
 
 def _count(avals: Sequence[ShapedArray], members: dict[int, int], most: int) -> int:
     """How many parts: no more than ``most``, none of them too small."""
-    last = any([i == avals[v].ndim - 1 for v, i in members.items()])
+    # Small arrays do not make the loops over larger ones shorter.
+    most_elements = max([avals[v].size for v in members])
+    large = [(avals[v].ndim, i) for v, i in members.items() if 2 * avals[v].size > most_elements]
+    last = any([i == ndim - 1 for ndim, i in large])
     least = _FEWEST_COLUMNS if last else _FEWEST_ROWS
     v, i = next(iter(members.items()))
     size = avals[v].shape[i]

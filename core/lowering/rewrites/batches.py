@@ -125,11 +125,13 @@ class _Batches(Groups):
         """The sizes of the batch."""
         if app.multiple or app.effects or app.out.vma or app.primitive.has_rules_of_users:
             return None
-        for a in args:
+        is_product = app.primitive is lax.dot_general_p
+        batch = app.params["dimension_numbers"][1] if is_product else None
+        for i, a in enumerate(args):
             group = self.member(a)
-            if group is not None:
+            if group is not None and (batch is None or self.cuts[a] == tuple(batch[i])):
                 return self.keys[group]
-        return _batch_of(app) if app.primitive is lax.dot_general_p else None
+        return _batch_of(app) if is_product else None
 
     def joins(self, k: int, key: tuple[int, ...], group: int) -> bool:
         """Whether no element of the batch of this equation needs another one."""

@@ -1,0 +1,241 @@
+"""Batches of small matrices as one kernel: where programs get one, and the plain form's numbers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracebridge as tb
+import tracebridge.numpy as tnp
+from tracebridge import export, lax, nn
+from tracebridge.core.config.scopes import scope
+from tracebridge.core.kernels.machine import is_there
+from tracebridge.core.kernels.steps import batch_kernel
+
+pytestmark = pytest.mark.skipif(not is_there(), reason="llvmlite is not installed")
+
+RNG = np.random.default_rng(0)
+KERNEL = "tracebridge_kernel_"
+
+
+def array(*shape: int) -> Any:
+    """Normal numbers."""
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def kernels_in(f: Any, *args: Any) -> int:
+    """How many kernels the program of a function calls."""
+    return tb.jit(f).lower(*args).as_text().count(f"@{KERNEL}")
+
+
+def check(f: Callable[..., Any], *args: Any, kernels: int = 1) -> None:
+    """``f`` has so many kernels, and the numbers of its plain form."""
+    assert kernels_in(f, *args) == kernels
+    fast = tb.tree.leaves(tb.jit(f)(*args))
+    with scope("platform_rules", False):
+        plain = tb.tree.leaves(tb.jit(lambda *xs: f(*xs))(*args))
+    for a, b in zip(fast, plain, strict=True):
+        assert (a.shape, a.dtype) == (b.shape, b.dtype)
+        x, y = np.asarray(a), np.asarray(b)
+        largest = np.abs(np.where(np.isfinite(y), y, 0)).max(initial=0)
+        np.testing.assert_allclose(x, y, rtol=2e-6, atol=2e-6 * largest)
+
+
+def swapped(x: Any) -> Any:
+    """The transposes of matrices."""
+    return tnp.swapaxes(x, -1, -2)
+
+
+def attention(q: Any, k: Any, v: Any, mask: Any = None) -> Any:
+    """Mixed values, weighted by the softmax of products."""
+    scores = q @ swapped(k) / 4
+    return nn.softmax(scores if mask is None else tnp.where(mask, scores, -tnp.inf)) @ v
+
+
+SIZES = [(2, 1, 1), (3, 5, 7), (8, 64, 32), (5, 33, 17), (64, 16, 16), (2, 100, 3), (40, 2, 130)]
+
+
+@pytest.mark.parametrize("shape", SIZES)
+def test_attention_and_its_gradient(shape: tuple[int, ...]) -> None:
+    """Products of all sizes, maxima and sums of rows; transposes of products are views."""
+    q, k, v, g = [array(*shape) for _ in range(4)]
+    check(attention, q, k, v)
+    check(lambda q, k, v, g: tb.vjp(attention, q, k, v)[1](g), q, k, v, g)
+    check(lambda q, k, v, g: tb.jvp(attention, (q, k, v), (g, q, g)), q, k, v, g)
+
+
+@pytest.mark.parametrize("mask", [(1, 1, 9), (4, 1, 9), (9, 9), (2, 1, 1, 9), (2, 4, 9, 9), ()])
+def test_masks_that_are_the_same_for_some_of_the_batch(mask: tuple[int, ...]) -> None:
+    """They are broadcast within the kernel: no array of all scores is made for them."""
+    q, k, v = [array(2, 4, 9, 5) for _ in range(3)]
+    m = RNG.random(mask) < 0.7
+    f = tb.jit(lambda q, k, v, m: attention(q, k, v, m))
+    check(f, q, k, v, m)
+    if mask:
+        assert "tensor<2x4x9x9xi1>" not in f.lower(q, k, v, m).as_text() or mask == (2, 4, 9, 9)
+    check(lambda q, k, v, m: tb.grad(lambda q: (attention(q, k, v, m) ** 2).sum())(q), q, k, v, m)
+
+
+def test_rows_without_anything_to_mix() -> None:
+    """NaN and infinities are those of the plain form."""
+    q, k, v = [array(3, 6, 4) for _ in range(3)]
+    mask = np.ones((3, 6, 6), bool)
+    mask[1, 2] = False
+    q[2, 1, 0], k[0, 3, 1] = np.nan, np.inf
+    found = np.asarray(tb.jit(attention)(q, k, v, mask))
+    with scope("platform_rules", False):
+        expected = np.asarray(tb.jit(lambda *xs: attention(*xs))(q, k, v, mask))
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("axes", [(0, 0, 0), (1, 2, 0), (2, 0, None), (None, 1, 1)])
+def test_a_batch_that_is_not_the_first_axis(axes: tuple[int | None, ...]) -> None:
+    """Elements of the batch are strided parts of the operands, or the same operand."""
+    shapes = [[9, 5]] * 3
+    args = []
+    for shape, axis in zip(shapes, axes, strict=True):
+        sizes = list(shape)
+        if axis is not None:
+            sizes.insert(axis, 6)
+        args.append(array(*sizes))
+    mapped = tb.vmap(attention, axes, out_axes=1)
+    check(mapped, *args, kernels=kernels_in(mapped, *args))
+
+
+def test_results_that_others_read_and_results_in_other_orders() -> None:
+    """Everything that is read outside is a result."""
+
+    def f(x: Any, y: Any) -> Any:
+        a = x @ y
+        b = tnp.tanh(a).transpose(2, 0, 1)
+        c = b.transpose(1, 0, 2) @ a
+        return a, b, c, a.sum((1, 2)), c.max(1), (c > 0), c[:, 1:3], tnp.cumsum(b, 0)
+
+    check(f, array(4, 6, 6), array(4, 6, 6))
+
+
+def test_one_operand_read_in_two_ways() -> None:
+    """The batch is one axis of it here and another there."""
+    x = array(5, 5, 5)
+    check(lambda x: (x @ x) @ (x.transpose(1, 0, 2) @ x), x)
+    check(lambda x: tnp.einsum("bij,jbk->bik", x, x) @ x, x)
+
+
+def test_a_member_that_depends_on_a_group_through_something_outside() -> None:
+    """It cannot be in that group; both are kernels if both have products enough."""
+
+    def f(x: Any, y: Any) -> Any:
+        a = tnp.tanh(x @ y) @ y
+        b = tnp.sort(a, axis=1)
+        return tnp.tanh(b @ y) @ a
+
+    check(f, array(4, 6, 6), array(4, 6, 6), kernels=2)
+
+
+def test_rows_of_the_batch_that_are_mixed() -> None:
+    """Sums over the batch, and rolls of it, are outside."""
+
+    def f(x: Any, y: Any) -> Any:
+        a = x @ y @ x
+        return a.sum(0), tnp.roll(a, 1, 0), a[:2], a.reshape(-1, 6)
+
+    check(f, array(4, 6, 6), array(4, 6, 6))
+
+
+def test_batches_of_two_axes_in_two_orders() -> None:
+    """Products of batches whose axes come in another order are not the same batch."""
+    x, y = array(3, 4, 5, 5), array(4, 3, 5, 5)
+    check(lambda x, y: (x @ x) @ y.transpose(1, 0, 2, 3), x, y)
+    check(lambda x, y: ((x @ x).transpose(1, 0, 2, 3) @ y) @ y, x, y)
+
+
+def test_what_has_no_kernel() -> None:
+    """Other dtypes, one product alone, no batch, symbolic sizes, exports."""
+    x = array(4, 6, 6)
+    assert kernels_in(lambda x: x @ x, x) == 0
+    assert kernels_in(lambda x: (x[0] @ x[1]) @ x[2], x) == 0
+    assert kernels_in(lambda x: (x @ x) @ x, x.astype(np.float16)) == 0
+    with scope("enable_x64", True):
+        assert kernels_in(lambda x: (x @ x) @ x, x.astype(np.float64)) == 0
+    with scope("platform_rules", False):
+        assert kernels_in(lambda x: (x @ x) @ x + 1, x) == 0
+    exported = export.export(tb.jit(lambda x: (x @ x) @ x))(x)
+    assert KERNEL not in exported.mlir_module()
+    (b,) = export.symbolic_shape("b")
+    symbolic = export.export(tb.jit(lambda x: (x @ x) @ x))(tb.ShapeDtypeStruct((b, 6, 6), x.dtype))
+    assert KERNEL not in symbolic.mlir_module()
+
+
+def test_empty_batches() -> None:
+    """Nothing is done for nothing."""
+    for shape in ((0, 4, 4), (3, 0, 4), (3, 4, 0)):
+        check(attention, *[array(*shape) for _ in range(3)], kernels=0)
+
+
+def test_products_of_high_precision_are_those_of_the_plain_form() -> None:
+    """Numbers of kernels are float32 throughout: a precision changes nothing."""
+    x = array(4, 6, 6)
+    for precision in ("highest", "default"):
+        f = lambda x: tnp.matmul(tnp.matmul(x, x, precision=precision), x, precision=precision)  # noqa: B023
+        check(f, x, kernels=kernels_in(f, x))
+
+
+def test_random_products_in_the_middle() -> None:
+    """Numbers that are drawn outside are operands: dropout."""
+    q, k, v = [array(4, 12, 8) for _ in range(3)]
+
+    def f(key: Any, q: Any, k: Any, v: Any) -> Any:
+        weights = nn.softmax(q @ swapped(k))
+        kept = tb.random.bernoulli(key, 0.8, weights.shape)
+        return tnp.where(kept, weights / 0.8, 0) @ v
+
+    check(f, tb.random.key(0), q, k, v)
+
+
+def test_blocks_of_the_batch_that_threads_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of all sizes give the same numbers, in several threads at once."""
+    q, k, v = [array(2, 13, 9, 6) for _ in range(3)]
+    expected = np.asarray(tb.jit(attention)(q, k, v))
+    monkeypatch.setattr(batch_kernel, "_LEAST_SHARED", 0)
+    for block in (1, 1000, 3000, 10**9):
+        monkeypatch.setattr(batch_kernel, "_BLOCK", block)
+        f = tb.jit(lambda *xs: attention(*xs))
+        wrong: list[int] = []
+
+        def run(f: Any = f, wrong: list[int] = wrong) -> None:
+            for _ in range(20):
+                if not np.array_equal(np.asarray(f(q, k, v)), expected):
+                    wrong.append(1)
+
+        threads = [threading.Thread(target=run) for _ in range(3)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        assert wrong == []
+
+
+def test_kernels_within_loops_and_branches() -> None:
+    """Bodies have kernels of their own."""
+    x = array(4, 6, 6)
+
+    def f(x: Any) -> Any:
+        return lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] @ x @ x / 9), (0, x))[1]
+
+    check(f, x)
+    check(lambda x: lax.cond(x[0, 0, 0] > 0, lambda: x @ x @ x, lambda: x), x)
+
+
+def test_second_derivatives() -> None:
+    """Of attention, with respect to the queries."""
+    q, k, v = [array(2, 3, 2) for _ in range(3)]
+    hessian = tb.hessian(lambda q, k, v: (attention(q, k, v) ** 2).sum())
+    found = tb.jit(hessian)(q, k, v)
+    with scope("platform_rules", False):
+        expected = tb.jit(lambda *xs: hessian(*xs))(q, k, v)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
