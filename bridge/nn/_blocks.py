@@ -22,7 +22,7 @@ from tracebridge.core.runtime.backends.clients import get_backend
 from tracebridge.random.keys import split
 
 _AT_ONCE: Final = 1 << 20  # scores that are one block
-_BLOCK: Final = 1 << 19
+_BLOCK: Final = 1 << 18
 _ROWS: Final = 128  # queries in a block, if there are so many: fewer are no matrix worth the name
 _ON_ACCELERATORS: Final = 1 << 7  # times as many: these have memory, and wait for each step
 
@@ -68,6 +68,12 @@ class Operands(NamedTuple):
     extras: tuple[Any, ...]
     rows: Any
     key: Any
+
+
+def with_heads(x: Value, heads: int) -> Any:
+    """An array of shape ``(b, n, t, s)``, its second axis as that of keys and that within it."""
+    b, n, t, s = x.shape
+    return tnp.reshape(x, (b, *((1, 1) if n == 1 else (heads, n // heads)), t, s))
 
 
 Attend = Callable[[Layout, Operands], tuple[Any, ...]]

@@ -15,7 +15,7 @@ from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
-from tracebridge.nn._blocks import Layout, Operands, by_blocks
+from tracebridge.nn._blocks import Layout, Operands, by_blocks, with_heads
 from tracebridge.nn.normalization import logsumexp, softmax
 from tracebridge.numpy._promote import as_dtype
 
@@ -88,7 +88,10 @@ def dot_product_attention(
         for x in (query_seq_lengths, key_value_seq_lengths)
     ]
     of_scores = batch, n, t, k.shape[1]
-    extras = [_of_scores("bias", bias, of_scores, heads), _of_scores("mask", mask, of_scores, heads)]
+    extras = [
+        _of_scores("bias", bias, of_scores, heads),
+        _of_scores("mask", mask, of_scores, heads),
+    ]
 
     def attend(layout: Layout, operands: Operands) -> tuple[Any, ...]:
         preferred = None if kind == q.dtype else kind
@@ -152,8 +155,7 @@ def _of_scores(name: str, x: Any, shape: tuple[Any, ...], heads: int) -> Any:
     if any([size not in (1, wanted) for size, wanted in zip(x.shape, shape, strict=True)]):
         msg = f"dot_product_attention: {name} has shape {x.shape}"
         raise ShapeMismatchError(msg, expected=f"a shape that broadcasts to {shape}")
-    b, n, t, s = x.shape
-    return x.reshape(b, *((1, 1) if n == 1 else (heads, n // heads)), t, s)
+    return with_heads(x, heads)
 
 
 def _allowed(
