@@ -88,10 +88,43 @@ def by_blocks(attend: Attend, layout: Layout, operands: Operands) -> tuple[Any, 
     if not all([type(n) is int for n in sizes.values()]):
         return attend(layout, operands)
     more = 1 if get_backend().platform == "cpu" else _ON_ACCELERATORS
+    shape = q.shape[:-1]
     n_scores = math.prod([sizes[c] for c in layout.scores])
     if n_scores <= _AT_ONCE * more or sizes["h"] == 0:
         return attend(layout, operands)
-    return _Blocks(attend, sizes, _BLOCK * more).over("bk", layout, operands)
+    if sizes["g"] == 1:
+        operands, layout = _without_groups(operands, layout), layout.without("g")
+    if layout.query.startswith("bk"):
+        operands, sizes = _as_one_batch(operands, sizes)
+    outs = _Blocks(attend, sizes, _BLOCK * more).over("bk", layout, operands)
+    return tuple([tnp.reshape(y, (*shape, *y.shape[len(layout.query) - 1 :])) for y in outs])
+
+
+def _without_groups(operands: Operands, layout: Layout) -> Operands:
+    """Operands whose heads all have keys of their own: axes of one element cost copies."""
+    place, of_scores = layout.query.index("g"), layout.scores.index("g")
+    extras = [x if x is None else lax.squeeze(x, (of_scores,)) for x in operands.extras]
+    return operands._replace(q=lax.squeeze(operands.q, (place,)), extras=tuple(extras))
+
+
+def _as_one_batch(operands: Operands, sizes: dict[str, int]) -> tuple[Operands, dict[str, int]]:
+    """Heads of all elements of the batch in one row, if they lie so: one loop instead of two."""
+    b, k = sizes["b"], sizes["k"]
+    extras: list[Any] = []
+    for x in operands.extras:
+        if x is None or b == 1:
+            extras.append(x)
+            continue
+        if x.shape[0] != 1 == x.shape[1] and x.shape[-2] == 1:  # small for each head, too
+            x = tnp.broadcast_to(x, (b, k, *x.shape[2:]))
+        if x.shape[:2] not in ((1, 1), (b, k)):
+            return operands, sizes
+        extras.append(tnp.reshape(x, (1, -1, *x.shape[2:])))
+    q, keys, v = [
+        tnp.reshape(x, (1, b * k, *x.shape[2:])) for x in (operands.q, operands.k, operands.v)
+    ]
+    changed = operands._replace(q=q, k=keys, v=v, extras=tuple(extras))
+    return changed, {**sizes, "b": 1, "k": b * k}
 
 
 class _Blocks:
