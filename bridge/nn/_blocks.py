@@ -10,7 +10,7 @@ back to the system and has to be mapped again.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import tracebridge.core.lax as lax

@@ -11,8 +11,7 @@ from scipy import special
 import tracebridge as tb
 import tracebridge.nn as nn
 from tracebridge.core.errors.argument_errors import ArgumentValueError
-from tracebridge.core.errors.dtype_errors import DtypeMismatchError
-from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
+from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.testing import assert_allclose, check_rules
 
 X = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
