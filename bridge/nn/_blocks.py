@@ -115,11 +115,11 @@ def _as_one_batch(operands: Operands, sizes: dict[str, int]) -> tuple[Operands, 
         if x is None or b == 1:
             extras.append(x)
             continue
-        if x.shape[0] != 1 == x.shape[1] and x.shape[-2] == 1:  # small for each head, too
-            x = tnp.broadcast_to(x, (b, k, *x.shape[2:]))
-        if x.shape[:2] not in ((1, 1), (b, k)):
+        is_small = x.shape[0] != 1 == x.shape[1] and x.shape[-2] == 1  # for each head, too
+        each = tnp.broadcast_to(x, (b, k, *x.shape[2:])) if is_small else x
+        if each.shape[:2] not in ((1, 1), (b, k)):
             return operands, sizes
-        extras.append(tnp.reshape(x, (1, -1, *x.shape[2:])))
+        extras.append(tnp.reshape(each, (1, -1, *each.shape[2:])))
     q, keys, v = [
         tnp.reshape(x, (1, b * k, *x.shape[2:])) for x in (operands.q, operands.k, operands.v)
     ]
@@ -163,12 +163,7 @@ class _Blocks:
         place = layout.query.index("t")
         slices, joined = _slices(operands, layout, "t", n, size)
         outs = map_slices(lambda parts: self.again(layout, joined(parts)), slices)
-        wholes: list[Any] = []
-        for y in outs:
-            y = tnp.moveaxis(y, 0, place)
-            y = tnp.reshape(y, (*y.shape[:place], rounds * size, *y.shape[place + 2 :]))
-            wholes.append(lax.slice_in_dim(y, 0, n, axis=place))
-        return tuple(wholes)
+        return tuple([lax.slice_in_dim(_whole(y, place), 0, n, axis=place) for y in outs])
 
     def again(self, layout: Layout, operands: Operands) -> tuple[Any, ...]:
         """A block, computed once more for its derivatives, in the loop of these."""
@@ -217,6 +212,12 @@ def _first(x: Value, at: int, size: int) -> Any:
             x = tnp.pad(x, [(0, missing * (i == at)) for i in range(x.ndim)])
         x = tnp.reshape(x, (*x.shape[:at], -1, size, *x.shape[at + 1 :]))
     return tnp.moveaxis(x, at, 0)
+
+
+def _whole(y: Value, place: int) -> Any:
+    """Blocks in front as places of an axis."""
+    y = tnp.moveaxis(y, 0, place)
+    return tnp.reshape(y, (*y.shape[:place], -1, *y.shape[place + 2 :]))
 
 
 def _only(x: Any, at: int) -> Any:
