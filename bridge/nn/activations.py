@@ -62,7 +62,19 @@ def relu(x: ArrayLike) -> Array:
     [0.0, 0.0, 2.0]
     """
     x = tnp.asarray(x)
-    return tnp.where(x > 0, x, lax.stop_gradient(tnp.maximum(x, 0)))
+    return _positive(x) if tnp.issubdtype(x.dtype, tnp.inexact) else tnp.maximum(x, 0)
+
+
+@custom_jvp
+def _positive(x: Any) -> Any:
+    return tnp.maximum(x, 0)
+
+
+@_positive.defjvp
+def _positive_jvp(primals: Any, tangents: Any) -> Any:
+    # From the result, which layers behind need for themselves: the argument need not be kept.
+    y = _positive(*primals)
+    return y, tnp.where(y > 0, tangents[0], 0)
 
 
 @jit

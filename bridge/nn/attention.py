@@ -15,6 +15,7 @@ from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
+from tracebridge.nn._blocks import Layout, Operands, by_blocks, with_heads
 from tracebridge.nn.normalization import logsumexp, softmax
 from tracebridge.numpy._promote import as_dtype
 
@@ -78,33 +79,46 @@ def dot_product_attention(
     shape = tnp.asarray(query).shape
     q, k, v = _with_batch("query", query), _with_batch("key", key), _with_batch("value", value)
     _check(q, k, v)
-    counts = [
-        None if n is None else tnp.asarray(n) for n in (query_seq_lengths, key_value_seq_lengths)
-    ]
     batch, t, n, h = q.shape
-    s, heads = k.shape[1:3]
+    heads = k.shape[2]
     kind = tnp.promote_types(q.dtype, tnp.float32)
+    factor = as_dtype(tnp.asarray(1 / math.sqrt(h) if scale is None else scale), kind)
+    lengths = [
+        None if x is None else tnp.asarray(x)[:, None, None, None, None]
+        for x in (query_seq_lengths, key_value_seq_lengths)
+    ]
+    of_scores = batch, n, t, k.shape[1]
+    extras = [
+        _of_scores("bias", bias, of_scores, heads),
+        _of_scores("mask", mask, of_scores, heads),
+    ]
+
+    def attend(layout: Layout, operands: Operands) -> tuple[Any, ...]:
+        preferred = None if kind == q.dtype else kind
+        logits = layout.logits(operands.q, operands.k, preferred) * factor
+        bias, mask, *counts = operands.extras
+        if bias is not None:
+            logits = as_dtype(logits + bias, kind)
+        places = operands.rows[:, None], tnp.arange(logits.shape[-1])[None, :]
+        allowed = _allowed(*places, mask, is_causal, counts, local_window_size)
+        if allowed is not None:
+            # Finite, so that a row in which nothing is allowed has no NaN.
+            logits = tnp.where(allowed, logits, 0.7 * float(tnp.finfo(kind).min))
+        out = layout.average(as_dtype(softmax(logits, axis=-1), k.dtype), operands.v)
+        if not return_residual:
+            return (out,)
+        residual = lax.stop_gradient(as_dtype(logsumexp(logits, axis=-1), k.dtype))
+        return out, tnp.moveaxis(residual, -1, layout.query.index("t"))
+
     grouped = q.reshape(batch, t, heads, n // heads, h)
-    preferred = None if kind == q.dtype else kind
-    products = tnp.einsum("btkgh,bskh->bkgts", grouped, k, preferred_element_type=preferred)
-    logits = products.reshape(batch, n, t, s)
-    logits = logits * as_dtype(tnp.asarray(1 / math.sqrt(h) if scale is None else scale), kind)
-    if bias is not None:
-        logits = as_dtype(logits + _with_batch("bias", bias), kind)
-    allowed = _allowed(t, s, mask, is_causal, counts, local_window_size)
-    if allowed is not None:
-        # Finite, so that a row in which nothing is allowed has no NaN.
-        logits = tnp.where(allowed, logits, 0.7 * float(tnp.finfo(kind).min))
-    weights = as_dtype(softmax(logits, axis=-1), k.dtype).reshape(batch, heads, n // heads, t, s)
-    out = tnp.einsum("bkgts,bskh->btkgh", weights, v).reshape(batch, t, n, h)
-    if counts[0] is not None:
-        here = tnp.arange(t)[None, :] < counts[0][:, None]
+    operands = Operands(grouped, k, v, (*extras, *lengths), None, None)
+    out, *residual = by_blocks(attend, Layout("btkgh", "bskh"), operands)
+    out = out.reshape(batch, t, n, h)
+    if lengths[0] is not None:
+        here = tnp.arange(t)[None, :] < lengths[0][:, :, 0, 0, 0]
         out = out * as_dtype(here[:, :, None, None], out.dtype)
     out = out.reshape(shape)
-    if not return_residual:
-        return out
-    residual = lax.stop_gradient(as_dtype(logsumexp(logits, axis=-1), k.dtype))
-    return out, tnp.transpose(residual, (0, 2, 1)).reshape(shape[:-1])
+    return (out, residual[0].reshape(shape[:-1])) if return_residual else out
 
 
 def _with_batch(name: str, x: ArrayLike) -> Array:
@@ -130,27 +144,36 @@ def _check(q: Value, k: Value, v: Value) -> None:
         raise DtypeMismatchError(msg, expected="one dtype")
 
 
+def _of_scores(name: str, x: Any, shape: tuple[Any, ...], heads: int) -> Any:
+    """An array with the axis of heads as two: those of the keys, and those that share one."""
+    if x is None:
+        return None
+    x = _with_batch(name, x)
+    if name == "mask" and x.dtype != np.bool_:
+        msg = f"dot_product_attention: mask is {x.dtype}, expected bool"
+        raise DtypeMismatchError(msg)
+    if any([size not in (1, wanted) for size, wanted in zip(x.shape, shape, strict=True)]):
+        msg = f"dot_product_attention: {name} has shape {x.shape}"
+        raise ShapeMismatchError(msg, expected=f"a shape that broadcasts to {shape}")
+    return with_heads(x, heads)
+
+
 def _allowed(
-    t: int, s: int, mask: Any, is_causal: bool, counts: Any, window: int | tuple[int, int] | None
+    row: Any,
+    column: Any,
+    mask: Any,
+    is_causal: bool,
+    counts: Any,
+    window: int | tuple[int, int] | None,
 ) -> Any:
-    """Which queries see which keys, broadcastable to (batch, n, t, s); None: all see all."""
-    parts: list[Any] = []
-    if mask is not None:
-        mask = _with_batch("mask", mask)
-        if mask.dtype != np.bool_:
-            msg = f"dot_product_attention: mask is {mask.dtype}, expected bool"
-            raise DtypeMismatchError(msg)
-        parts.append(mask)
-    row, column = tnp.arange(t)[:, None], tnp.arange(s)[None, :]
+    """Which queries see which keys, broadcastable to the scores; None: all see all."""
+    parts: list[Any] = [] if mask is None else [mask]
     if is_causal:
-        parts.append((column <= row)[None, None])
+        parts.append(column <= row)
     if window is not None:
         before, after = (window, window) if isinstance(window, int) else window
-        parts.append(((row <= column + before) & (row >= column - after))[None, None])
-    if counts[0] is not None:
-        parts.append((row[None] < counts[0][:, None, None])[:, None])
-    if counts[1] is not None:
-        parts.append((column[None] < counts[1][:, None, None])[:, None])
+        parts.append((row <= column + before) & (row >= column - after))
+    parts += [at < n for at, n in zip((row, column), counts, strict=True) if n is not None]
     if not parts:
         return None
     whole = parts[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, final
@@ -17,6 +18,7 @@ from tracebridge.core.errors.user_warnings import warn_user
 from tracebridge.core.interpreters.dce import dce_jaxpr, wants_dce
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.effects import Effects, no_effects, ordered_effects
+from tracebridge.core.ir.traverse import applications
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lowering.context import PLATFORM_INDEX, LoweringContext
 from tracebridge.core.lowering.locations import Locations
@@ -46,8 +48,9 @@ class LoweredModule:
     them. ``callbacks``: host functions by index. ``effects``: those of the program; main takes
     an empty array for each ordered one before all other arguments, and gives one after all
     results. ``inspections``: functions of the placement, to be called when it is known.
-    ``keepalives``: objects that have to live as long as what is compiled. ``without_tiles``:
-    whether XLA is to leave out its emitter for tiles.
+    ``keepalives``: objects that have to live as long as what is compiled. ``largest``: bytes of the
+    largest value that an equation gives. ``without_tiles``: whether XLA is to leave out its emitter
+    for tiles.
     """
 
     __slots__ = (
@@ -57,6 +60,7 @@ class LoweredModule:
         "inspections",
         "keepalives",
         "kept",
+        "largest",
         "module",
         "name",
         "without_tiles",
@@ -73,6 +77,7 @@ class LoweredModule:
         inspections: Sequence[Any] = (),
         keepalives: Sequence[Any] = (),
         without_tiles: bool = False,
+        largest: float = math.inf,
     ) -> None:
         self.module = module
         self.name = name
@@ -83,6 +88,7 @@ class LoweredModule:
         self.inspections = tuple(inspections)
         self.keepalives = tuple(keepalives)
         self.without_tiles = without_tiles
+        self.largest = largest
 
     def as_text(self) -> str:
         """The StableHLO text."""
@@ -159,7 +165,8 @@ def lower_module(
     if not located:
         _warn_of_waste(jaxpr, name, [i for i in donated if i in kept and i not in aliases])
     held = ctx.callbacks, jaxpr.effects, ctx.inspections, ctx.keepalives
-    return LoweredModule(module, name, kept, hoisted, *held, _without_tiles(jaxpr, platform))
+    about = _without_tiles(jaxpr, platform), _largest(jaxpr)
+    return LoweredModule(module, name, kept, hoisted, *held, *about)
 
 
 def _over(ctx: LoweringContext, mesh: Mesh | None, manual: bool) -> None:
@@ -174,6 +181,17 @@ def _over(ctx: LoweringContext, mesh: Mesh | None, manual: bool) -> None:
 
 def _without_tiles(jaxpr: Jaxpr, platform: str) -> bool:
     return platform == "cpu" and option("platform_rules") and is_faster_without_tiles(jaxpr)
+
+
+def _largest(jaxpr: Jaxpr) -> float:
+    """Bytes of the largest value that an equation gives; infinite if a size has a name only."""
+    largest = 0
+    for app in applications(jaxpr):
+        for aval in [a for a in app.outs if isinstance(a, ShapedArray)]:
+            if not all([type(n) is int for n in aval.shape]):
+                return math.inf
+            largest = max(largest, math.prod(aval.shape) * aval.dtype.itemsize)
+    return largest
 
 
 def _main(

@@ -12,6 +12,7 @@ import torch
 
 from tracebridge.torch._translate.numbers import Operator, as_float, as_int, chosen, negation
 from tracebridge.torch._translate.operators import (
+    attention,
     bessel,
     calls,
     complex_numbers,
@@ -73,13 +74,13 @@ TABLE: Final[dict[Any, Operator]] = (
     )
 )
 KEYED_TABLE: Final[dict[Any, Operator]] = _overloads(
-    drawing.KEYED_ROWS, products.KEYED_ROWS, recurrent.KEYED_ROWS
+    drawing.KEYED_ROWS, attention.KEYED_ROWS, recurrent.KEYED_ROWS
 )
 """Operators that may draw random numbers: their first argument is a key."""
 
 DRAWS: Final[dict[Any, Callable[..., bool]]] = _overloads(
     {"rrelu_with_noise_functional.default": drawing.draws_in_rrelu},
-    dict.fromkeys(products.KEYED_ROWS, products.draws_in_attention),
+    dict.fromkeys(attention.KEYED_ROWS, attention.draws_in_attention),
     dict.fromkeys(recurrent.KEYED_ROWS, recurrent.draws_in_layers),
 )
 """Which calls of operators in ``KEYED_TABLE`` draw; those of others always do."""

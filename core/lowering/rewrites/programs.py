@@ -13,6 +13,7 @@
 | ``reduce_sum`` | over what ``take_along_axis`` puts back | what it puts back |
 | ``reduce_sum`` | of products that others sum up with other weights | ``shared_products.py`` |
 | ``gather`` | few elements of a chain that others read too | the chain of these elements |
+| ``add`` | of what pads make of the parts of an array | their concatenation |
 | ``transpose`` | the operand is joined along a new axis | a concatenation along another axis |
 | ``sin``, ``cos``, ``tan`` | the same of the same operand is there | that one |
 | ``broadcast_in_dim`` | of random bits or sines | ``repeated.py`` |
@@ -53,6 +54,7 @@ from tracebridge.core.lowering.rewrites.factors import (
 )
 from tracebridge.core.lowering.rewrites.flat import computed_by, flat
 from tracebridge.core.lowering.rewrites.guarded import guarded_p
+from tracebridge.core.lowering.rewrites.joins import Joins, moved_join
 from tracebridge.core.lowering.rewrites.own_copies import OwnCopy, may_have_copy
 from tracebridge.core.lowering.rewrites.picks import Pick, may_be_pick
 from tracebridge.core.lowering.rewrites.producers import Reads
@@ -97,6 +99,8 @@ def rewritten(jaxpr: Jaxpr) -> Jaxpr:
         new = with_stored(jaxpr) if any([is_costly(p) for p in found]) else None
         if lax.gather_p in found:
             new = _with_picks(new or jaxpr) or new
+        if lax.pad_p in found and lax.add_p in found:
+            new = _Pass(new or jaxpr, _JOINS).result() or new
         new = with_batch_kernels(new or jaxpr) or new
         new = with_row_kernels(new or jaxpr) or new
         if lax.reduce_sum_p in found:
@@ -127,6 +131,7 @@ class _Pass:
         self.waves: dict[object, int] = {}
         self.written: dict[int, int] = {}
         """Values that are computed once and read from memory -> what stands for them."""
+        self.joins = Joins(self.graph)
         self.changed = self.compares = False
         self.numbers: list[int] = []
         """Of the variables of the program."""
@@ -459,22 +464,19 @@ def _transposed_concatenation(
     here: _Pass, app: Application, args: Sequence[int], source: object
 ) -> int | None:
     """Arrays joined along a new axis, which is then moved, are joined where it goes."""
-    made = here.made_by.get(args[0])
-    if made is None or made[0].primitive is not lax.concatenate_p or not here.is_static(app):
-        return None
-    joined, operands = made
-    dimension, permutation = joined.params["dimension"], app.params["permutation"]
-    others = [p for p in permutation if p != dimension]
-    if others != sorted(others) or any([a.shape[dimension] != 1 for a in joined.avals]):
-        return None
-    place = permutation.index(dimension)
-    shape = (*app.out.shape[:place], 1, *app.out.shape[place + 1 :])
+    plan = moved_join(app, args, here.made_by) if here.is_static(app) else None
+    return None if plan is None else here.emit(*plan, source)
 
-    def run(*parts: Value) -> Any:
-        moved = [lax.reshape(x, shape) for x in parts]
-        return lax.concatenate_p.bind(*moved, dimension=place)
 
-    return here.emit(run, operands, source)
+def _part(here: _Pass, app: Application, args: Sequence[int], source: object) -> None:
+    """Nothing: it only remembers what a pad puts where."""
+    del source
+    here.joins.padded(app, args)
+
+
+def _joined(here: _Pass, app: Application, args: Sequence[int], source: object) -> int | None:
+    plan = here.joins.added(app, args)
+    return None if plan is None else here.emit(*plan, source)
 
 
 def _wave(here: _Pass, app: Application, args: Sequence[int], source: object) -> int | None:
@@ -487,6 +489,7 @@ def _wave(here: _Pass, app: Application, args: Sequence[int], source: object) ->
     return None if first == made else first
 
 
+_JOINS: Rewrites = {lax.pad_p: _part, lax.add_p: _joined}
 _REWRITES: Rewrites = {
     lax.reduce_sum_p: _sum,
     lax.dot_general_p: _product,

@@ -31,6 +31,11 @@ from tracebridge.core.runtime.programs.compile_or_load import compile_or_load
 from tracebridge.core.runtime.programs.executables import EXECUTABLES
 from tracebridge.core.runtime.programs.flags import with_flags
 from tracebridge.core.runtime.programs.program import Program
+from tracebridge.core.runtime.programs.schedule import (
+    may_need_less,
+    needs_less,
+    without_schedule,
+)
 from tracebridge.core.runtime.programs.spmd import compile_spmd
 
 if TYPE_CHECKING:
@@ -138,13 +143,19 @@ def compile_lowered(
         return compile_spmd(lowered, placement, out_avals, (), compiler_options)
     with building():
         bytecode = module_to_bytecode(lowered.module)
-    compiler_options = with_flags(compiler_options, platform_of(placement.device))
+    given = compiler_options
+    compiler_options = with_flags(given, platform_of(placement.device))
     own = lowered.callbacks or lowered.keepalives
-    key = None if own else (bytecode, placement, compiler_options, lowered.without_tiles)
+    others = None if own else without_schedule(compiler_options, given)
+    about = lowered.without_tiles, others is None
+    key = None if own else (bytecode, placement, compiler_options, about)
     executable = None if key is None else EXECUTABLES.get(key)
     if executable is None:
         shared = None if own else bytecode
         executable = _compile(lowered, placement, compiler_options, shared)
+        if others is not None and may_need_less(executable, lowered.largest):
+            other = _compile(lowered, placement, others, shared)
+            executable = other if needs_less(other, executable) else executable
     for inspect in lowered.inspections:
         inspect(placement)
     from_device = [_constant_on(c, placement) for c in lowered.hoisted]

@@ -10,6 +10,12 @@ from tracebridge.core.config.values import option
 _FLAGS = ("xla_cpu_scheduler_type", "xla_cpu_enable_concurrency_optimized_scheduler")
 _LEAST_MEMORY = ((_FLAGS[0], "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"),)
 
+# A second order is tried where the first one needs memory of so many bytes, and for so many times
+# the largest value: then several large values wait for each other.
+_LEAST_BYTES = 1 << 23
+_LARGE_VALUES = 2.5
+_LESS = 0.9  # of the memory, or the first order stays
+
 Options = tuple[tuple[str, Any], ...]  # Any: XLA's flags have values of several types
 
 
@@ -28,3 +34,30 @@ def with_schedule(options: Options, platform: str) -> Options:
     ):
         return options
     return (*options, *_LEAST_MEMORY)
+
+
+def without_schedule(options: Options, given: Options) -> Options | None:
+    """``options`` without the order that ``with_schedule`` added to those ``given``, if it did."""
+    added = [pair for pair in _LEAST_MEMORY if pair in options and pair not in given]
+    return tuple([pair for pair in options if pair not in added]) if added else None
+
+
+def may_need_less(executable: Any, largest: float) -> bool:
+    """Whether another order of a program might need much less memory.
+
+    The order that ``with_schedule`` chooses goes for the deepest value first. In backward passes
+    that is the gradient of the first layer, and the cotangents of all layers wait for the other
+    gradients. XLA's own order takes all values of one depth, and frees each cotangent.
+    """
+    memory = _memory_of(executable)
+    return memory >= _LEAST_BYTES and memory > _LARGE_VALUES * largest
+
+
+def needs_less(executable: Any, other: Any) -> bool:
+    """Whether a program needs clearly less memory than another one."""
+    return _memory_of(executable) < _LESS * _memory_of(other)
+
+
+def _memory_of(executable: Any) -> int:
+    """Bytes between arguments and results."""
+    return executable.get_compiled_memory_stats().temp_size_in_bytes

@@ -1,4 +1,4 @@
-"""The softmax family, standardize, one_hot and attention."""
+"""The softmax family, standardize, one_hot."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from scipy import special
 import tracebridge as tb
 import tracebridge.nn as nn
 from tracebridge.core.errors.argument_errors import ArgumentValueError
-from tracebridge.core.errors.dtype_errors import DtypeMismatchError
-from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
+from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.testing import assert_allclose, check_rules
 
 X = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
@@ -105,97 +104,6 @@ def test_one_hot() -> None:
     assert [0.0, 0.0, 1.0] == rows(2).tolist()
     with pytest.raises(ShapeMismatchError, match="num_classes"):
         tb.vmap(lambda i: nn.one_hot(i, 4, axis="c"), axis_name="c")(np.arange(3))
-
-
-def arrays() -> tuple[Any, ...]:
-    """Queries with four heads, keys and values with two."""
-    random = np.random.default_rng(1)
-    shapes = (2, 5, 4, 8), (2, 5, 2, 8), (2, 5, 2, 8)
-    return tuple([random.normal(size=s).astype(np.float32) for s in shapes])
-
-
-def by_loop(q: Any, k: Any, v: Any, bias: Any = 0.0, allowed: Any = True, scale: Any = None) -> Any:
-    """Attention of one head after the other."""
-    batch, t, n, h = q.shape
-    out = np.zeros(q.shape)
-    shape = (batch, n, t, k.shape[1])
-    bias, allowed = np.broadcast_to(bias, shape), np.broadcast_to(allowed, shape)
-    for i in range(batch):
-        for head in range(n):
-            g = head * k.shape[2] // n
-            logits = q[i, :, head].astype(np.float64) @ k[i, :, g].T
-            logits = logits * (scale or 1 / np.sqrt(h)) + bias[i, head]
-            weights = special.softmax(np.where(allowed[i, head], logits, -1e38), axis=-1)
-            out[i, :, head] = weights @ v[i, :, g]
-    return out
-
-
-ROW, COLUMN = np.arange(5)[:, None], np.arange(5)[None]
-LENGTHS = np.array([2, 4], np.int32)
-SEEN = (np.arange(5) < LENGTHS[:, None])[:, None, None, :]
-ATTENTION: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "plain": ({}, {}),
-    "scaled": ({"scale": 0.3}, {"scale": 0.3}),
-    "biased": ({"bias": X[:1, :1, None, None]}, {"bias": X[:1, :1, None, None]}),
-    "masked": ({"mask": ROW != COLUMN}, {"allowed": ROW != COLUMN}),
-    "causal": ({"is_causal": True}, {"allowed": COLUMN <= ROW}),
-    "window": ({"local_window_size": 1}, {"allowed": abs(ROW - COLUMN) <= 1}),
-    "left_window": ({"local_window_size": (2, 0)},
-                    {"allowed": (COLUMN <= ROW) & (ROW <= COLUMN + 2)}),
-    "lengths": ({"key_value_seq_lengths": LENGTHS}, {"allowed": SEEN}),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", ATTENTION)
-def test_attention_agrees_with_a_loop(name: str) -> None:
-    """Heads in groups, bias, masks, causal and local ones, lengths."""
-    q, k, v = arrays()
-    options, wanted = ATTENTION[name]
-    out = nn.dot_product_attention(q, k, v, **options)
-
-    np.testing.assert_allclose(np.asarray(out), by_loop(q, k, v, **wanted), rtol=1e-4, atol=1e-5)
-
-
-def test_attention_rules_and_padding() -> None:
-    """Derivatives of all three, no NaN in rows without keys; padded queries give 0."""
-    q, k, v = [a[:1, :3, :, :2] for a in arrays()]
-    check_rules(lambda q, k, v: nn.dot_product_attention(q, k, v, is_causal=True), q, k, v, order=1)
-    zero = np.array([0], np.int32)
-    out, pullback = tb.vjp(
-        lambda q: nn.dot_product_attention(q, k, v, query_seq_lengths=zero + 2,
-                                           key_value_seq_lengths=zero), q,
-    )  # fmt: skip
-
-    assert float(abs(out[:, 2:]).sum()) == 0
-    assert np.isfinite(np.asarray(pullback(out)[0])).all()
-
-
-def test_attention_without_batch_and_residuals() -> None:
-    """Three axes are one element of a batch; the residual is the log of the sums."""
-    q, k, v = arrays()
-    out, residual = nn.dot_product_attention(q[0], k[0], v[0], return_residual=True)
-
-    assert out.shape == q[0].shape
-    logits = np.einsum("tnh,snh->tns", q[0], np.repeat(k[0], 2, axis=1)) / np.sqrt(8)
-    assert_allclose(np.asarray(residual), special.logsumexp(logits, axis=-1), rtol=1e-4, atol=1e-5)
-    half = nn.dot_product_attention(*[tb.numpy.asarray(a, "bfloat16") for a in (q, k, v)])
-    assert half.dtype == "bfloat16"
-
-
-def test_attention_says_what_is_wrong() -> None:
-    """Each mistake has its class."""
-    q, k, v = arrays()
-    wrong: list[tuple[Any, Any]] = [
-        (RankError, lambda: nn.dot_product_attention(q[0, 0], k, v)),
-        (ShapeMismatchError, lambda: nn.dot_product_attention(q, k, v[:, :3])),
-        (ShapeMismatchError, lambda: nn.dot_product_attention(q[:, :, :3], k, v)),
-        (DtypeMismatchError, lambda: nn.dot_product_attention(q, k, v.astype(np.float16))),
-        (DtypeMismatchError, lambda: nn.dot_product_attention(q, k, v, mask=np.ones((5, 5)))),
-        (ArgumentValueError, lambda: nn.dot_product_attention(q, k, v, implementation="fast")),
-    ]
-    for kind, call in wrong:
-        with pytest.raises(kind, match="dot_product_attention"):
-            call()
 
 
 def test_standardize_of_large_narrow_floats() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -42,4 +44,29 @@ def test_no_memory_is_held_across_what_does_not_need_it(monkeypatch: pytest.Monk
 
     assert sizes[0] < sizes[1]
     for a, b in zip(least(*arguments), default(*arguments), strict=True):
+        np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
+
+
+def test_cotangents_of_many_layers_do_not_wait_for_each_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The gradients of weights free the cotangents that they read, one layer after the other."""
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    x = tnp.linspace(-1.0, 1.0, 4096 * 512).reshape(4096, 512)
+    weights, results = [tnp.eye(512)] * 4, [x] * 5
+
+    def gradients(weights: list[tb.Array], results: list[tb.Array], ct: tb.Array) -> Any:
+        found = []
+        for w, before, after in zip(weights[::-1], results[3::-1], results[:0:-1], strict=True):
+            ct = tnp.where(after > 0, ct, 0)
+            found.append(before.T @ ct)
+            ct = ct @ w.T
+        return found, ct
+
+    lowered = tb.jit(gradients).lower(weights, results, x)
+    least, deepest = lowered.compile(), lowered.compile(dict([LEAST]))
+    sizes = [p.memory_analysis().temp_size_in_bytes for p in (least, deepest)]
+
+    assert sizes[0] < 3 * x.nbytes < sizes[1]
+    for a, b in zip(*[p(weights, results, x)[0] for p in (least, deepest)], strict=True):
         np.testing.assert_array_equal(np.asarray(a), np.asarray(b))

@@ -1,0 +1,233 @@
+"""Attention by blocks of scores, so that never all of them are in memory.
+
+Scores are one number for each query and key of each head: far more than queries, keys and values
+together. A block of them fits into the caches; it is computed, used and forgotten, and computed
+again in the backward pass. Measured on two cores, batches of 64 to 1 heads, 256 to 4096 queries,
+forward and backward: 0.4 to 0.6 of the time that all scores at once take, for their memory goes
+back to the system and has to be mapped again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import tracebridge.core.lax as lax
+import tracebridge.numpy as tnp
+from tracebridge._api.derivatives.checkpoint import checkpoint
+from tracebridge.core.control.loops.map import map as map_slices
+from tracebridge.core.ir.value import Value
+from tracebridge.core.runtime.backends.clients import get_backend
+from tracebridge.random.keys import split
+
+_AT_ONCE: Final = 1 << 20  # scores that are one block
+_BLOCK: Final = 1 << 18
+_ROWS: Final = 128  # queries in a block, if there are so many: fewer are no matrix worth the name
+_ON_ACCELERATORS: Final = 1 << 7  # times as many: these have memory, and wait for each step
+
+
+class Layout(NamedTuple):
+    """The axes of queries and of keys, by letter.
+
+    b: batch, k: heads of keys, g: heads of queries that share one, t: queries, s: keys, h: size.
+    """
+
+    query: str
+    keys: str
+
+    def without(self, letter: str) -> Layout:
+        """The layout of slices along an axis."""
+        return Layout(self.query.replace(letter, ""), self.keys.replace(letter, ""))
+
+    @property
+    def scores(self) -> str:
+        """The axes of scores, and of all that is one number for some of these."""
+        return "".join([c for c in "bkg" if c in self.query]) + "ts"
+
+    def logits(self, q: Value, k: Value, dtype: Any = None) -> Any:
+        """The products of queries and keys."""
+        spec = f"{self.query},{self.keys}->{self.scores}"
+        return tnp.einsum(spec, q, k, preferred_element_type=dtype)
+
+    def average(self, weights: Value, v: Value) -> Any:
+        """The values, weighted: in the layout of queries."""
+        return tnp.einsum(f"{self.scores},{self.keys}->{self.query}", weights, v)
+
+
+class Operands(NamedTuple):
+    """What attention is computed from.
+
+    ``extras``: arrays with the axes of scores, each in full or 1 long, or None. ``rows``: the
+    number of each query. ``key``: of random numbers, or None.
+    """
+
+    q: Any
+    k: Any
+    v: Any
+    extras: tuple[Any, ...]
+    rows: Any
+    key: Any
+
+
+def with_heads(x: Value, heads: int) -> Any:
+    """An array of shape ``(b, n, t, s)``, its second axis as that of keys and that within it."""
+    b, n, t, s = x.shape
+    return tnp.reshape(x, (b, *((1, 1) if n == 1 else (heads, n // heads)), t, s))
+
+
+Attend = Callable[[Layout, Operands], tuple[Any, ...]]
+"""Arrays in the layout of queries, of which those after the first lack the last axis."""
+
+
+def by_blocks(attend: Attend, layout: Layout, operands: Operands) -> tuple[Any, ...]:
+    """``attend(layout, operands)`` with ``rows`` filled in: block by block, if there are many."""
+    q, k = operands.q, operands.k
+    sizes = {**dict(zip(layout.query, q.shape, strict=True)), "s": k.shape[layout.keys.index("s")]}
+    operands = operands._replace(rows=tnp.arange(sizes["t"]))
+    if not all([type(n) is int for n in sizes.values()]):
+        return attend(layout, operands)
+    more = 1 if get_backend().platform == "cpu" else _ON_ACCELERATORS
+    shape = q.shape[:-1]
+    n_scores = math.prod([sizes[c] for c in layout.scores])
+    if n_scores <= _AT_ONCE * more or sizes["h"] == 0:
+        return attend(layout, operands)
+    if sizes["g"] == 1:
+        operands, layout = _without_groups(operands, layout), layout.without("g")
+    if layout.query.startswith("bk"):
+        operands, sizes = _as_one_batch(operands, sizes)
+    outs = _Blocks(attend, sizes, _BLOCK * more).over("bk", layout, operands)
+    return tuple([tnp.reshape(y, (*shape, *y.shape[len(layout.query) - 1 :])) for y in outs])
+
+
+def _without_groups(operands: Operands, layout: Layout) -> Operands:
+    """Operands whose heads all have keys of their own: axes of one element cost copies."""
+    place, of_scores = layout.query.index("g"), layout.scores.index("g")
+    extras = [x if x is None else lax.squeeze(x, (of_scores,)) for x in operands.extras]
+    return operands._replace(q=lax.squeeze(operands.q, (place,)), extras=tuple(extras))
+
+
+def _as_one_batch(operands: Operands, sizes: dict[str, int]) -> tuple[Operands, dict[str, int]]:
+    """Heads of all elements of the batch in one row, if they lie so: one loop instead of two."""
+    b, k = sizes["b"], sizes["k"]
+    extras: list[Any] = []
+    for x in operands.extras:
+        if x is None or b == 1:
+            extras.append(x)
+            continue
+        is_small = x.shape[0] != 1 == x.shape[1] and x.shape[-2] == 1  # for each head, too
+        each = tnp.broadcast_to(x, (b, k, *x.shape[2:])) if is_small else x
+        if each.shape[:2] not in ((1, 1), (b, k)):
+            return operands, sizes
+        extras.append(tnp.reshape(each, (1, -1, *each.shape[2:])))
+    q, keys, v = [
+        tnp.reshape(x, (1, b * k, *x.shape[2:])) for x in (operands.q, operands.k, operands.v)
+    ]
+    changed = operands._replace(q=q, k=keys, v=v, extras=tuple(extras))
+    return changed, {**sizes, "b": 1, "k": b * k}
+
+
+class _Blocks:
+    """Loops over batches, heads and queries, as far as slices are larger than a block."""
+
+    def __init__(self, attend: Attend, sizes: dict[str, int], block: int) -> None:
+        self.attend, self.sizes, self.block = attend, sizes, block
+
+    def over(self, letters: str, layout: Layout, operands: Operands) -> tuple[Any, ...]:
+        """Slice by slice along the axes ``letters``, then over queries."""
+        if not letters:
+            return self.over_queries(layout, operands)
+        letter, inner = letters[0], layout.without(letters[0])
+        n, each = self.sizes[letter], math.prod([self.sizes[c] for c in inner.scores])
+        slices, joined = _slices(operands, layout, letter, n)
+
+        def step(parts: list[Any]) -> tuple[Any, ...]:
+            if each <= self.block:
+                return self.again(inner, joined(parts))
+            return self.over(letters[1:], inner, joined(parts))
+
+        place = layout.query.index(letter)
+        if n == 1:
+            return tuple([tnp.expand_dims(y, place) for y in step(slices)])
+        size = _even(n, max(1, self.block // each))
+        outs = map_slices(step, slices, batch_size=size if size > 1 else None)
+        return tuple([tnp.moveaxis(y, 0, place) for y in outs])
+
+    def over_queries(self, layout: Layout, operands: Operands) -> tuple[Any, ...]:
+        """So many queries at a time that their scores are a block."""
+        n, keys = self.sizes["t"], self.sizes["g"] * self.sizes["s"]
+        size = _even(n, max(_ROWS, self.block // keys))
+        rounds = -(-n // size)
+        if rounds == 1:
+            return self.again(layout, operands)
+        place = layout.query.index("t")
+        slices, joined = _slices(operands, layout, "t", n, size)
+        outs = map_slices(lambda parts: self.again(layout, joined(parts)), slices)
+        return tuple([lax.slice_in_dim(_whole(y, place), 0, n, axis=place) for y in outs])
+
+    def again(self, layout: Layout, operands: Operands) -> tuple[Any, ...]:
+        """A block, computed once more for its derivatives, in the loop of these."""
+
+        def run(arrays: Any) -> tuple[Any, ...]:
+            return self.attend(layout, Operands(*arrays))
+
+        return checkpoint(run, prevent_cse=False)(tuple(operands))
+
+
+def _slices(
+    operands: Operands, layout: Layout, letter: str, n: int, size: int = 0
+) -> tuple[list[Any], Callable[[list[Any]], Operands]]:
+    """What differs along an axis, slices first, and the operands of one slice of each.
+
+    With a ``size`` they are so many places of the axis, the last ones filled up with zeros.
+    """
+    q, k, v, extras, rows, key = operands
+    scores = layout.scores.index(letter)
+    along_keys = [(x, layout.keys.find(letter)) for x in (k, v)]
+    along = [(q, layout.query.index(letter)), *along_keys, *[(x, scores) for x in extras]]
+    along += [(rows, 0 if letter == "t" else -1)]
+    moves = [x is not None and at >= 0 and x.shape[at] == n > 1 for x, at in along]
+    slices = [_first(x, at, size) for (x, at), here in zip(along, moves, strict=True) if here]
+    has_keys = key is not None and n > 1
+    if has_keys:
+        slices.append(split(key, -(-n // (size or 1))))
+
+    def joined(parts: list[Any]) -> Operands:
+        found = iter(parts)
+        values = [
+            next(found) if here else _only(x, -1 if size else at)
+            for (x, at), here in zip(along, moves, strict=True)
+        ]
+        last = next(found) if has_keys else key
+        return Operands(*values[:3], tuple(values[3:-1]), values[-1], last)
+
+    return slices, joined
+
+
+def _first(x: Value, at: int, size: int) -> Any:
+    """An axis in front, or the axis of blocks of it."""
+    if size:
+        missing = -x.shape[at] % size
+        if missing:
+            x = tnp.pad(x, [(0, missing * (i == at)) for i in range(x.ndim)])
+        x = tnp.reshape(x, (*x.shape[:at], -1, size, *x.shape[at + 1 :]))
+    return tnp.moveaxis(x, at, 0)
+
+
+def _whole(y: Value, place: int) -> Any:
+    """Blocks in front as places of an axis."""
+    y = tnp.moveaxis(y, 0, place)
+    return tnp.reshape(y, (*y.shape[:place], -1, *y.shape[place + 2 :]))
+
+
+def _only(x: Any, at: int) -> Any:
+    """The one slice that all share."""
+    return x if x is None or at < 0 else lax.squeeze(x, (at,))
+
+
+def _even(n: int, most: int) -> int:
+    """The size of blocks of ``n`` things: a divisor, unless all of them are small."""
+    if most >= n:
+        return n
+    divisor = max([d for d in range(1, most + 1) if n % d == 0])
+    return divisor if 2 * divisor > most else most
