@@ -11,7 +11,7 @@ from tracebridge.core.kernels.waiting import wait_for_program
 from tracebridge.core.mlir.attrs import array, dictionary, i32, i64_array, index_tensor, string
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from tracebridge.core._jaxlib.mlir import IrValue
     from tracebridge.core.ir.rule_contexts import LoweringContext
@@ -23,7 +23,7 @@ def kernel_call(
     ctx: LoweringContext,
     operands: Sequence[IrValue],
     name: str,
-    numbers: dict[str, Sequence[int]],
+    numbers: Mapping[str, Sequence[int]],
 ) -> list[Any]:
     """A call of the kernel ``name``; its one attribute is an array of numbers."""
     attributes = {

@@ -86,8 +86,11 @@ def compile_text(text: str, entry: str) -> int:
         target = _machine().target
         with binding.parse_assembly(text) as module:
             module.verify()
-            options = binding.create_pipeline_tuning_options(speed_level=2)
+            # The texts have vectors and blocks in registers already; what the second level does,
+            # and loops unrolled, take half of LLVM's time and make nothing faster.
+            options = binding.create_pipeline_tuning_options(speed_level=1)
             options.loop_vectorization = options.slp_vectorization = False
+            options.loop_unrolling = False
             builder = binding.create_pass_builder(target, options)
             builder.getModulePassManager().run(module, builder)
             code = target.emit_object(module)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
+from tracebridge.core.ir.values import Literal
 from tracebridge.core.kernels.call import kernel_call, name_of
 from tracebridge.core.kernels.costs import remember_costs
 from tracebridge.core.kernels.machine import machine
@@ -20,6 +21,7 @@ from tracebridge.core.kernels.steps.scan_kernel import Written, operations
 from tracebridge.core.kernels.steps.values import NotWritten
 from tracebridge.core.kernels.steps.work import work
 from tracebridge.core.kernels.steps.writer import places_of_parts, steps_function
+from tracebridge.core.util.caching import BoundedCache
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.jaxpr import Jaxpr
     from tracebridge.core.ir.rule_contexts import LoweringContext
 
+_NONE = Written("", (0, 0), 0, 0)
+_WRITTEN: BoundedCache[Written] = BoundedCache("batch kernels by program", 256)
 _BLOCK = 10_000  # ns of work
 _LEAST_SHARED = 50_000  # ns: to wake a thread takes 30,000
 _MOST_BLOCKS = 64
@@ -63,17 +67,23 @@ batch_kernel_p = BatchKernel()
 
 def batch_kernel(program: Jaxpr, n_consts: int, arrays: Arrays) -> Written | None:
     """The kernel of a program of one part of ``arrays``; None if it cannot have one."""
-    key = "batch kernel", n_consts, arrays
-    if key not in program.cache:
-        try:
-            plan = Plan(program, n_consts, 0, arrays)
-        except NotWritten:
-            program.cache[key] = None
-        else:
-            function = steps_function(plan, places_of_parts(plan), machine().lanes)
-            text = f"{function}\n{handler_of_blocks(arrays)}"
-            program.cache[key] = Written(text, operations(plan), plan.scratch, 1)
-    return program.cache[key]
+    numbers = tuple([(c.aval, repr(c.value)) for c in program.consts if isinstance(c, Literal)])
+    key = program.equations, numbers, program.outs, n_consts, arrays
+    found = _WRITTEN.get(key)
+    if found is None:
+        found = _written(program, n_consts, arrays) if len(numbers) == len(program.consts) else None
+        _WRITTEN.set(key, found or _NONE)
+    return None if found is _NONE else found
+
+
+def _written(program: Jaxpr, n_consts: int, arrays: Arrays) -> Written | None:
+    try:
+        plan = Plan(program, n_consts, 0, arrays)
+    except NotWritten:
+        return None
+    function = steps_function(plan, places_of_parts(plan), machine().lanes)
+    text = f"{function}\n{handler_of_blocks(arrays)}"
+    return Written(text, operations(plan), plan.scratch, 1)
 
 
 def _shares(n: int, program: Jaxpr) -> tuple[int, int, int]:

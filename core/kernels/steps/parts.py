@@ -34,11 +34,6 @@ class Parts(NamedTuple):
     body: Jaxpr
     arrays: Arrays
 
-    @property
-    def count(self) -> int:
-        """How many parts there are, all equal."""
-        return self.arrays.counts[0]
-
 
 def parts_of(body: Jaxpr, n_consts: int, n_carry: int, length: int, threads: int) -> Parts | None:
     """The parts that so many threads should share; None if one should do all.

@@ -180,7 +180,7 @@ class _Batches(Groups):
     def kernels(self) -> list[Kernel]:
         """The groups that have kernels and are faster with them."""
         found = [m for m in self.components(self._is_array) if self._pays(m)]
-        readers = self.readers() if found else {}
+        readers = self.readers(found) if found else {}
         kernels = [_BatchKernel(self, members, readers) for members in found]
         return [kernel for kernel in kernels if kernel.is_written()]
 

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.primitive import Primitive
 
 
+_NOTHING: frozenset[int] = frozenset()
+
+
 class Groups(ABC):
     """One program while its groups are found; variables and equations are those of the Jaxpr."""
 
@@ -63,12 +66,16 @@ class Groups(ABC):
         k = self.made_by[variable]
         return None if k == GIVEN or self.ends(k) else self.group_of.get(k)
 
-    def readers(self) -> dict[int, list[int]]:
-        """Of each variable the equations that read it, and ``GIVEN`` if it is a result."""
-        readers = {v: [GIVEN] for v in self.jaxpr.outs}
+    def readers(self, members: Iterable[Sequence[int]]) -> dict[int, list[int]]:
+        """The equations that read results of members, and ``GIVEN`` if they are results."""
+        readers: dict[int, list[int]] = {self.first[k]: [] for some in members for k in some}
+        for v in self.jaxpr.outs:
+            if v in readers:
+                readers[v].append(GIVEN)
         for k, (_, args) in enumerate(self.jaxpr.equations):
             for a in args:
-                readers.setdefault(a, []).append(k)
+                if a in readers:
+                    readers[a].append(k)
         return readers
 
     def is_number(self, v: int) -> bool:
@@ -91,13 +98,13 @@ class Groups(ABC):
                     self.current[key] = new
                 self.group_of[k] = group
                 self.needs[group] |= self._outside_of(args, group)
-                self.depends.append(frozenset())
+                self.depends.append(_NOTHING)
                 return
         found = self._outside_of(args, None)
         if app.effects:
             self.effects |= found
             found = self.effects
-        self.depends.append(frozenset(found))
+        self.depends.append(frozenset(found) if found else _NOTHING)
 
     def _outside_of(self, args: Sequence[int], group: int | None) -> set[int]:
         """The groups that these variables depend on without being members of ``group``."""
@@ -114,8 +121,8 @@ class Groups(ABC):
 
     def _reaches(self, args: Sequence[int], group: int) -> bool:
         """Whether operands depend on a group by something that is not in it."""
-        todo = list(self._outside_of(args, group))
-        seen = set(todo)
+        seen = self._outside_of(args, group)
+        todo = list(seen)
         while todo:
             n = todo.pop()
             if n == group:
@@ -221,50 +228,71 @@ class WithKernels:
         return graph.program(inputs, outs, jaxpr.debug)
 
     def _run(self) -> None:
-        """Write each equation or kernel as soon as all is there that it reads, the first first."""
+        """Write each equation or kernel as soon as all is there that it reads, the first first.
+
+        Few wait: those that read results of a kernel whose last member comes later.
+        """
+        numbers, kernels = self.numbers, self.kernels
         readers: dict[object, list[int]] = {}
         missing: dict[int, int] = {}
         last_effect: object = None
+        absent: set[object] = set()
+        """Effects that have not been written yet."""
         for k, (app, args) in enumerate(self.groups.jaxpr.equations):
-            kernel = self.kernels.get(k)
+            kernel = kernels.get(k)
             if kernel is None and (k in self.inside or k in self.unread):
                 continue
-            read: set[object] = set(args if kernel is None else kernel.operands)
-            read.difference_update(self.numbers)
+            operands = args if kernel is None else kernel.operands
+            waits: set[object] = {v for v in operands if v not in numbers}
             if app.effects:  # those keep their order
-                read |= {last_effect} - {None}
+                waits |= absent & {last_effect}
                 last_effect = ("effect", k)
-            missing[k] = len(read)
-            for v in read:
+                absent.add(last_effect)
+            if not waits:
+                self._write(k, readers, missing, absent)
+                continue
+            missing[k] = len(waits)
+            for v in waits:
                 readers.setdefault(v, []).append(k)
-        ready = [k for k, n in missing.items() if not n]
-        n_written = 0
+        assert not missing
+
+    def _write(
+        self,
+        k: int,
+        readers: dict[object, list[int]],
+        missing: dict[int, int],
+        absent: set[object],
+    ) -> None:
+        """Write an equation or kernel, and those that have waited for it."""
+        ready = [k]
         while ready:
             k = heappop(ready)
-            n_written += 1
-            for v in [*self._emit(k), ("effect", k)]:
-                for reader in readers.get(v, ()):
+            made = self._emit(k)
+            if not readers and not absent:
+                continue
+            effect = ("effect", k)
+            absent.discard(effect)
+            for v in [*made, effect]:
+                for reader in readers.pop(v, ()):
                     missing[reader] -= 1
                     if not missing[reader]:
+                        del missing[reader]
                         heappush(ready, reader)
-        assert n_written == len(missing)
 
     def _emit(self, k: int) -> Iterable[int]:
         """Write an equation or the kernel that ends with it; the variables that are there now."""
         groups, kernel = self.groups, self.kernels.get(k)
-        app, args = groups.jaxpr.equations[k]
+        made: Sequence[int]
         if kernel is not None:
-            numbers = [self.numbers[a] for a in kernel.operands]
-            first, made = self.graph.add_bound(*_ordered(kernel, numbers)), kernel.results
+            primitive, params = kernel.bound()
+            operands = [self.numbers[a] for a in kernel.operands]
+            first, made = self.graph.add_bound(primitive, operands, params), kernel.results
         else:
+            app, args = groups.jaxpr.equations[k]
             sources = groups.jaxpr.sources
             source = sources[k] if sources else None
             first = self.graph.add(app, [self.numbers[a] for a in args], source)
             made = range(groups.first[k], groups.first[k] + len(app.outs))
-        self.numbers.update({v: first + i for i, v in enumerate(made)})
+        for i, v in enumerate(made):
+            self.numbers[v] = first + i
         return made
-
-
-def _ordered(kernel: Kernel, numbers: Sequence[int]) -> tuple[Primitive, Sequence[int], Params]:
-    primitive, params = kernel.bound()
-    return primitive, numbers, params

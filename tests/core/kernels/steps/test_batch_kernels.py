@@ -11,6 +11,7 @@ import pytest
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
+from tests.core.kernels.plain_form import array, is_as_plain, kernels_in
 from tracebridge import export, lax, nn
 from tracebridge.core.config.scopes import scope
 from tracebridge.core.kernels.machine import is_there
@@ -22,27 +23,10 @@ RNG = np.random.default_rng(0)
 KERNEL = "tracebridge_kernel_"
 
 
-def array(*shape: int) -> Any:
-    """Normal numbers."""
-    return RNG.standard_normal(shape).astype(np.float32)
-
-
-def kernels_in(f: Any, *args: Any) -> int:
-    """How many kernels the program of a function calls."""
-    return tb.jit(f).lower(*args).as_text().count(f"@{KERNEL}")
-
-
 def check(f: Callable[..., Any], *args: Any, kernels: int = 1) -> None:
     """``f`` has so many kernels, and the numbers of its plain form."""
     assert kernels_in(f, *args) == kernels
-    fast = tb.tree.leaves(tb.jit(f)(*args))
-    with scope("platform_rules", False):
-        plain = tb.tree.leaves(tb.jit(lambda *xs: f(*xs))(*args))
-    for a, b in zip(fast, plain, strict=True):
-        assert (a.shape, a.dtype) == (b.shape, b.dtype)
-        x, y = np.asarray(a), np.asarray(b)
-        largest = np.abs(np.where(np.isfinite(y), y, 0)).max(initial=0)
-        np.testing.assert_allclose(x, y, rtol=2e-6, atol=2e-6 * largest)
+    is_as_plain(f, *args, tolerance=2e-6)
 
 
 def swapped(x: Any) -> Any:

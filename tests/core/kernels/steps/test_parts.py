@@ -1,4 +1,4 @@
-"""Loops whose rows are shared among threads: which axis is cut, and the numbers of the plain form."""
+"""Loops whose rows are shared among threads: which axis is cut, the numbers of the plain form."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
+from tests.core.kernels.plain_form import array, is_as_plain
 from tracebridge import lax, nn
-from tracebridge.core.config.scopes import scope
 from tracebridge.core.kernels.machine import is_there
 from tracebridge.core.kernels.steps import parts, scan_kernel
 
@@ -31,11 +31,6 @@ def n_threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     return request.param
 
 
-def array(*shape: int) -> Any:
-    """Normal numbers."""
-    return RNG.standard_normal(shape).astype(np.float32)
-
-
 def parts_in(f: Any, *args: Any) -> list[int]:
     """Of each loop of a program that is a kernel the number of its parts."""
     return [int(n) for n in _ATTRIBUTE.findall(tb.jit(f).lower(*args).as_text())]
@@ -44,12 +39,7 @@ def parts_in(f: Any, *args: Any) -> list[int]:
 def check(f: Callable[..., Any], *args: Any, expected: list[int]) -> None:
     """``f`` has kernels of so many parts, and the numbers of its plain form."""
     assert parts_in(f, *args) == expected
-    fast = tb.tree.leaves(tb.jit(f)(*args))
-    with scope("platform_rules", False):
-        plain = tb.tree.leaves(tb.jit(lambda *xs: f(*xs))(*args))
-    for a, b in zip(fast, plain, strict=True):
-        assert (a.shape, a.dtype) == (b.shape, b.dtype)
-        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=2e-6, atol=2e-6)
+    is_as_plain(f, *args, tolerance=2e-6)
 
 
 def over(step: Any, **options: Any) -> Callable[..., Any]:

@@ -11,6 +11,7 @@ import pytest
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
+from tests.core.kernels.plain_form import array, is_as_plain, kernels_in
 from tracebridge import export, lax, nn
 from tracebridge.core._jaxlib.ffi import KERNEL
 from tracebridge.core.config.scopes import scope
@@ -21,27 +22,10 @@ pytestmark = pytest.mark.skipif(not is_there(), reason="llvmlite is not installe
 RNG = np.random.default_rng(0)
 
 
-def array(*shape: int) -> Any:
-    """Normal numbers."""
-    return RNG.standard_normal(shape).astype(np.float32)
-
-
-def kernels_in(f: Any, *args: Any) -> int:
-    """How many kernels the program of a function calls."""
-    return tb.jit(f).lower(*args).as_text().count(f"@{KERNEL}")
-
-
 def check(f: Callable[..., Any], *args: Any, kernels: int = 1, tolerance: float = 1e-6) -> None:
     """``f`` has so many kernels, and the numbers of its plain form."""
     assert kernels_in(f, *args) == kernels
-    fast = tb.tree.leaves(tb.jit(f)(*args))
-    with scope("platform_rules", False):
-        plain = tb.tree.leaves(tb.jit(lambda *xs: f(*xs))(*args))
-    for a, b in zip(fast, plain, strict=True):
-        assert (a.shape, a.dtype) == (b.shape, b.dtype)
-        x, y = np.asarray(a), np.asarray(b)
-        largest = np.abs(np.where(np.isfinite(y), y, 0)).max(initial=0)
-        np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance * largest)
+    is_as_plain(f, *args, tolerance=tolerance)
 
 
 def lstm(xs: Any, w: Any, u: Any, b: Any) -> Any:
