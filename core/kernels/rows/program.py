@@ -173,10 +173,7 @@ class RowProgram:
     def _equation(self, app: Any, args: Sequence[int]) -> int:
         primitive, params = app.primitive, app.params
         if primitive in REDUCTIONS:
-            x = self._whole(args[0])
-            node = self.nodes[x]
-            kind = REDUCTIONS[primitive]
-            return self._add(Node("reduce", (x,), node.dtype, False, node.level + 1, kind))
+            return self._reduced(self._whole(args[0]), REDUCTIONS[primitive])
         if primitive is lax.broadcast_in_dim_p:
             node, shape = self._env[args[0]], app.out.shape
             if node is not None or shape not in self.frame.shapes:
@@ -196,6 +193,30 @@ class RowProgram:
         along, level = any([n.along for n in read]), max([n.level for n in read])
         made = Node(primitive.name, operands, app.out.dtype, along, level, params or None)
         return self._add(made)
+
+    def _reduced(self, x: int, kind: str) -> int:
+        """A reduction; what is known later than the rest of a product is multiplied afterwards.
+
+        So a sum of a row, times a number that is made of another sum, takes no pass of its own.
+        """
+        core, factors = x, []
+        while kind == "sum" and self.nodes[core].kind in ("mul", "neg"):
+            args = self.nodes[core].args
+            inside = [a for a in args if self.nodes[a].along]
+            if len(inside) != 1:
+                break
+            factors.append([a for a in args if a not in inside])
+            core = inside[0]
+        if self.nodes[core].level == self.nodes[x].level:
+            core, factors = x, []
+        node = self.nodes[core]
+        made = self._add(Node("reduce", (core,), node.dtype, False, node.level + 1, kind))
+        for factor in reversed(factors):
+            operands = (made, *factor)
+            level = max([self.nodes[a].level for a in operands])
+            name = "mul" if factor else "neg"
+            made = self._add(Node(name, operands, node.dtype, False, level))
+        return made
 
     def operations(self) -> tuple[int, int]:
         """How many a row takes: cheap ones, and exponentials and their like."""
