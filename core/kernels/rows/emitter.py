@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, final
 from tracebridge.core.kernels.functions import EXPENSIVE, elementwise
 from tracebridge.core.kernels.rows.counter import Counter
 from tracebridge.core.kernels.rows.passes import SIZES, Pass, as_flag, stored
-from tracebridge.core.kernels.rows.program import Node, Place, RowProgram
+from tracebridge.core.kernels.rows.program import Node, Place, Result, RowProgram
 from tracebridge.core.kernels.text import Text, float_text, type_of
 
 _CHEAP = 8  # operations and loads that are repeated rather than kept
@@ -55,7 +55,7 @@ class Writer:
         self.needs: set[str] = set()
         self.scalars: dict[int, str] = {}
         self.pointers: dict[Any, str] = {}
-        self.passes = max([self._pass_of(n) for n in self._ends()], default=0) + 1
+        self.passes = max([level for _, level in self._ends()], default=0) + 1
         self.kept = self._kept()
         self.on_heap = False
 
@@ -64,20 +64,23 @@ class Writer:
     def _reductions(self) -> list[int]:
         return [i for i, n in enumerate(self.nodes) if n.kind == "reduce"]
 
-    def _ends(self) -> list[int]:
-        """Nodes that are needed at every place of a row."""
-        summed = [self.nodes[i].args[0] for i in self._reductions()]
-        return [*summed, *[r.node for r in self.program.results if r.kind != "rows"]]
+    def _ends(self) -> list[tuple[int, int]]:
+        """Nodes that are needed at every place of a row, and the passes in which they are."""
+        sums = self._reductions()
+        ends = [(self.nodes[i].args[0], self.nodes[i].level - 1) for i in sums]
+        results = [r for r in self.program.results if r.kind != "rows"]
+        return [*ends, *[(r.node, self._pass_of(r)) for r in results]]
 
-    def _pass_of(self, node: int) -> int:
-        return self.nodes[node].level
+    def _pass_of(self, result: Result) -> int:
+        used = [result.node, *([] if result.factor is None else [result.factor])]
+        return max([self.nodes[i].level for i in used])
 
     def _kept(self) -> dict[int, Kept]:
         """Nodes that one pass stores for later ones -> where."""
         computed: dict[int, int] = {}
         kept: dict[int, Kept] = {}
         for level in range(self.passes):
-            stack = [n for n in self._ends() if self._pass_of(n) == level]
+            stack = [n for n, when in self._ends() if when == level]
             here: set[int] = set()
             while stack:
                 i = stack.pop()
@@ -218,9 +221,9 @@ class Writer:
     # one pass over a row
 
     def _pass(self, level: int) -> None:
-        sums = [i for i in self._reductions() if self._pass_of(self.nodes[i].args[0]) == level]
+        sums = [i for i in self._reductions() if self.nodes[i].level - 1 == level]
         ends = [k for k, r in enumerate(self.program.results)
-                if r.kind != "rows" and self._pass_of(r.node) == level]  # fmt: skip
+                if r.kind != "rows" and self._pass_of(r) == level]  # fmt: skip
         if not sums and not ends:
             return
         totals = {i: self._total(i) for i in sums}
@@ -278,9 +281,9 @@ class Writer:
         any_nan = self.row.line(f"call i1 {function}({flags} {is_nan})")
         return self.row.select(any_nan, float_text(float("nan")), found)
 
-    def sum_of_part(self, k: int) -> str:
-        """Memory for the sum over a part of a row that a result is."""
-        name = f"%part{k}"
+    def sum_of_part(self, i: int) -> str:
+        """Memory for the sum of a value over a part of a row."""
+        name = f"%part{i}"
         line = f"{name} = alloca <{self.width} x float>, align {_ALIGNED}"
         if line not in self.entry:
             self.entry.append(line)

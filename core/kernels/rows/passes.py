@@ -59,6 +59,12 @@ class Pass:
         self.after = Text(writer.names, writer.width)
         """What is done after each part."""
         self.number = f"%{writer.label()}.part"
+        results = writer.program.results
+        self.results = [k for k in ends if results[k].kind == "parts"]
+        """Sums over parts that are results."""
+        self.summed = {results[k].node for k in self.results}
+        """What is summed over each part by itself."""
+        self.summed |= {writer.nodes[i].args[0] for i in totals if len(writer.nodes[i].args) > 1}
         self.divisors: list[int] = []
         self._made: dict[Any, str] = {}
         self.loop = self._written()
@@ -107,6 +113,8 @@ class Pass:
         at = _At(self, to, j)
         for i, total in self.totals.items():
             kind = w.nodes[i].params
+            if self._is_of_parts(i):
+                continue
             x = self._counted(to, at.value(w.nodes[i].args[0]), kind, new)
             old = to.line(f"load {to.type('float')}, ptr {total}")
             if kind == "sum":
@@ -114,6 +122,8 @@ class Pass:
             else:
                 made = to.call(f"{kind}imum", old, x, flags="nsz ")
             to.lines.append(f"store {to.type('float')} {made}, ptr {total}")
+        for i in sorted(self.summed):
+            self._add(to, w.sum_of_part(i), self._counted(to, at.value(i), "sum", new))
         for k in self.ends:
             self._end(to, at, k, j, new)
         w.needs |= to.needs
@@ -129,16 +139,19 @@ class Pass:
 
     def _end(self, to: Text, at: _At, k: int, j: str, new: int | None) -> None:
         result = self.writer.program.results[k]
+        if result.kind == "parts":
+            return
         x = at.value(result.node)
         if result.kind == "frame":
             node = self.writer.nodes[result.node]
             _store(to, node, x, self.at(to, f"%out{k}", node, self.writer.program.frame.whole, j))
-            return
-        place, align = self.writer.sum_of_part(k), ""
-        if result.kind == "columns":
-            place, align = self._column(to, k, j), ", align 4"
+        else:
+            self._add(to, self._column(to, k, j), self._counted(to, x, "sum", new), ", align 4")
+
+    def _add(self, to: Text, place: str, x: str, align: str = "") -> None:
+        """Add a vector to one in memory."""
         old = to.line(f"load {to.type('float')}, ptr {place}{align}")
-        made = to.op("fadd", old, self._counted(to, x, "sum", new))
+        made = to.op("fadd", old, x)
         to.lines.append(f"store {to.type('float')} {made}, ptr {place}{align}")
 
     def _column(self, to: Text, k: int, j: str) -> str:
@@ -150,34 +163,53 @@ class Pass:
 
     # sums over parts that are results
 
-    def _sums(self) -> list[int]:
-        return [k for k in self.ends if self.writer.program.results[k].kind == "parts"]
+    def _is_of_parts(self, i: int) -> bool:
+        """Whether a reduction is added up after each part, from the sum over the part."""
+        node = self.writer.nodes[i]
+        return node.params == "sum" and node.args[0] in self.summed
 
     def _begin_sums(self) -> None:
         kind, zeros = self.part.type("float"), self.part.constant(0.0)
-        for k in self._sums():
-            self.part.lines.append(f"store {kind} {zeros}, ptr {self.writer.sum_of_part(k)}")
+        for i in sorted(self.summed):
+            self.part.lines.append(f"store {kind} {zeros}, ptr {self.writer.sum_of_part(i)}")
 
     def _end_sums(self) -> None:
         w, to = self.writer, self.after
+        found = {
+            i: to.line(f"load {to.type('float')}, ptr {w.sum_of_part(i)}")
+            for i in sorted(self.summed)
+        }
+        for i, total in self.totals.items():
+            if self._is_of_parts(i):
+                of_part, *factor = w.nodes[i].args
+                self._add(to, total, self._times(found[of_part], factor))
+        for k in self.results:
+            result = w.program.results[k]
+            factor = [] if result.factor is None else [result.factor]
+            self._store_sum(k, self._times(found[result.node], factor))
+
+    def _times(self, x: str, factor: Sequence[int]) -> str:
+        """A sum over a part times a number of the part."""
+        at = _At(self, self.part, "0")
+        return self.after.op("fmul", x, at.value(factor[0])) if factor else x
+
+    def _store_sum(self, k: int, x: str) -> None:
+        w, to = self.writer, self.after
         frame, vector = w.program.frame, to.type("float")
-        for k in self._sums():
-            summed = w.program.results[k].summed
-            steps = frame.contiguous([i for i in range(len(frame.sizes)) if i not in summed])
-            place = self.at_part(f"%out{k}", "float", steps)
-            parts = to.line(f"load {vector}, ptr {w.sum_of_part(k)}")
-            function = f"@llvm.vector.reduce.fadd.v{w.width}f32"
-            to.needs.add(f"declare float {function}(float, {vector})")
-            total = to.line(f"call reassoc float {function}(float -0.0, {vector} {parts})")
-            several = math.prod([frame.sizes[i] for i in summed]) // w.inner
-            if several > 1:  # the sum goes over so many parts
-                nth = to.line(f"urem i64 {self.number}, {several}")
-                is_first = to.line(f"icmp eq i64 {nth}, 0")
-                old = to.line(f"load float, ptr {place}")
-                zero = float_text(0.0)
-                old = to.line(f"select i1 {is_first}, float {zero}, float {old}")
-                total = to.line(f"fadd float {old}, {total}")
-            to.lines.append(f"store float {total}, ptr {place}")
+        summed = w.program.results[k].summed
+        steps = frame.contiguous([i for i in range(len(frame.sizes)) if i not in summed])
+        place = self.at_part(f"%out{k}", "float", steps)
+        function = f"@llvm.vector.reduce.fadd.v{w.width}f32"
+        to.needs.add(f"declare float {function}(float, {vector})")
+        total = to.line(f"call reassoc float {function}(float -0.0, {vector} {x})")
+        several = math.prod([frame.sizes[i] for i in summed]) // w.inner
+        if several > 1:  # the sum goes over so many parts
+            nth = to.line(f"urem i64 {self.number}, {several}")
+            is_first = to.line(f"icmp eq i64 {nth}, 0")
+            old = to.line(f"load float, ptr {place}")
+            old = to.line(f"select i1 {is_first}, float {float_text(0.0)}, float {old}")
+            total = to.line(f"fadd float {old}, {total}")
+        to.lines.append(f"store float {total}, ptr {place}")
 
     # places
 

@@ -10,8 +10,11 @@ number: the channels of a group of an image, or the images of a batch.
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple, final
+
+import numpy as np
 
 from tracebridge.core import lax
 from tracebridge.core.ir.values import Literal
@@ -25,6 +28,9 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.jaxpr import Jaxpr
     from tracebridge.core.kernels.rows.frame import Frame
 
+_MOST_FACTORS = 8  # that a product is taken apart into, if it is summed
+_MOST_TERMS = 4
+
 RESHAPES = frozenset({lax.reshape_p, lax.squeeze_p})
 
 
@@ -32,7 +38,8 @@ class Node(NamedTuple):
     """A value: what makes it, of which values, with what type, and where it is known.
 
     ``along``: whether it differs within a row. ``level``: the pass in which it is known; of a
-    number of the row, the pass before which it is.
+    number of the row, the pass before which it is. A reduction is made of what is summed and, if
+    that is not all, of a factor that is one number for each part of a row.
     """
 
     kind: str  # load, number, index (of the row or in it), reduce, or the name of a primitive
@@ -54,12 +61,14 @@ class Result(NamedTuple):
     """A result: the value, and what of it.
 
     ``kind``: an array of the ``frame``, one number for each of the ``rows``, its sum over all rows
-    (``columns``), or over the axes ``summed`` at the end of each row (``parts``).
+    (``columns``), or over the axes ``summed`` at the end of each row (``parts``), times a number of
+    the part, the value ``factor``.
     """
 
     node: int
     kind: str
     summed: tuple[int, ...] = ()
+    factor: int | None = None
 
 
 def kind_of_sum(app: Application, frame: Frame) -> str | None:
@@ -82,6 +91,8 @@ class RowProgram:
     def __init__(self, jaxpr: Jaxpr, frame: Frame) -> None:
         self.frame, self.jaxpr = frame, jaxpr
         self.nodes: list[Node] = []
+        self.inside: list[bool] = []
+        """Of each node: whether it differs within a part of a row."""
         self.results: list[Result] = []
         self._known: dict[Any, int] = {}
         self._env: list[int | None] = [None] * jaxpr.n_in
@@ -133,18 +144,28 @@ class RowProgram:
         if number is None:
             number = self._known[key] = len(self.nodes)
             self.nodes.append(node)
+            self.inside.append(self._is_inside(node))
         return number
+
+    def _is_inside(self, node: Node) -> bool:
+        if isinstance(node.params, Place):
+            return node.params.steps[self.frame.row[-1]] > 0
+        return node.along and any([self.inside[a] for a in node.args])
 
     def _number(self, value: Literal) -> int:
         return self._add(Node("number", (), value.aval.dtype, False, 0, value.value))
 
     def _sum(self, app: Application, v: int) -> Result:
         """The sum of columns or of parts that an equation is."""
-        kind, summed = kind_of_sum(app, self.frame), ()
+        kind, node = kind_of_sum(app, self.frame), self._whole(v)
         assert kind is not None
-        if kind == "parts":
-            summed = tuple(self.frame.summed(app.avals[0].shape, app.params["axes"]))
-        return Result(self._whole(v), kind, summed)
+        if kind != "parts":
+            return Result(node, kind)
+        summed = tuple(self.frame.summed(app.avals[0].shape, app.params["axes"]))
+        inside, factors = self._factors(node)
+        if not factors:
+            return Result(node, kind, summed)
+        return Result(self._product(inside), kind, summed, self._product(factors))
 
     def _result(self, v: int) -> Result:
         node = self._env[v]
@@ -195,28 +216,97 @@ class RowProgram:
         return self._add(made)
 
     def _reduced(self, x: int, kind: str) -> int:
-        """A reduction; what is known later than the rest of a product is multiplied afterwards.
+        """A reduction. What a sum has as a factor in all of a row is multiplied after it.
 
-        So a sum of a row, times a number that is made of another sum, takes no pass of its own.
+        So a sum times a number that is made of another sum takes no pass of its own; and what is
+        one number for each part is multiplied after each part.
         """
-        core, factors = x, []
-        while kind == "sum" and self.nodes[core].kind in ("mul", "neg"):
-            args = self.nodes[core].args
-            inside = [a for a in args if self.nodes[a].along]
-            if len(inside) != 1:
-                break
-            factors.append([a for a in args if a not in inside])
-            core = inside[0]
-        if self.nodes[core].level == self.nodes[x].level:
-            core, factors = x, []
-        node = self.nodes[core]
-        made = self._add(Node("reduce", (core,), node.dtype, False, node.level + 1, kind))
-        for factor in reversed(factors):
-            operands = (made, *factor)
-            level = max([self.nodes[a].level for a in operands])
-            name = "mul" if factor else "neg"
-            made = self._add(Node(name, operands, node.dtype, False, level))
+        if kind != "sum":
+            return self._reduction([x], kind)
+        terms = self._terms(x)
+        inside = [self._factors(term)[0] for term, _ in terms]
+        level = max([self.nodes[i].level for i in itertools.chain(*inside)])
+        if len(terms) == 1 or level == self.nodes[x].level:
+            return self._sum_of_product(x)
+        total = -1
+        for term, sign in terms:  # each one is known in an earlier pass
+            made = self._sum_of_product(term)
+            made = made if sign > 0 else self._product([made, self._minus_one])
+            total = made if total < 0 else self._both("add", total, made)
+        return total
+
+    def _terms(self, x: int) -> list[tuple[int, int]]:
+        """A value as a sum of some that differ within parts, with signs."""
+        found: list[tuple[int, int]] = []
+        todo = [(x, 1)]
+        while todo:
+            i, sign = todo.pop()
+            node = self.nodes[i]
+            inside = all([self.inside[a] for a in node.args])
+            if node.kind == "neg":
+                todo.append((node.args[0], -sign))
+            elif node.kind in ("add", "sub") and inside:
+                signs = sign, sign if node.kind == "add" else -sign
+                todo.extend(reversed(list(zip(node.args, signs, strict=True))))
+            else:
+                found.append((i, sign))
+        return found if len(found) <= _MOST_TERMS else [(x, 1)]
+
+    def _sum_of_product(self, x: int) -> int:
+        inside, factors = self._factors(x)
+        if not factors:
+            return self._reduction([x], "sum")
+        of_parts = [f for f in factors if self.nodes[f].along]
+        of_rows = [f for f in factors if not self.nodes[f].along]
+        made = [self._product(inside)]
+        made += [self._product(of_parts)] if of_parts else []
+        return self._product([self._reduction(made, "sum"), *of_rows])
+
+    def _reduction(self, args: Sequence[int], kind: str) -> int:
+        level = max([self.nodes[a].level for a in args])
+        dtype = self.nodes[args[0]].dtype
+        return self._add(Node("reduce", tuple(args), dtype, False, level + 1, kind))
+
+    def _factors(self, x: int) -> tuple[list[int], list[int]]:
+        """A product as factors that differ within parts, and others; all in one if it is none.
+
+        Most numbers that stand in the program stay where they are: they may be there so that a sum
+        does not overflow.
+        """
+        inside: list[int] = []
+        others: list[int] = []
+        todo = [x]
+        while todo:
+            node = self.nodes[i := todo.pop()]
+            stays = any([self._stays(a) for a in node.args])
+            if node.kind == "neg":
+                others.append(self._minus_one)
+                todo.append(node.args[0])
+            elif node.kind == "mul" and self.inside[i] and not stays:
+                todo.extend(reversed(node.args))
+            else:
+                (inside if self.inside[i] else others).append(i)
+        are_numbers = all([self.nodes[f].kind == "number" for f in others])
+        return ([x], []) if are_numbers or len(inside) > _MOST_FACTORS else (inside, others)
+
+    def _stays(self, i: int) -> bool:
+        """Whether a number is one that would not leave a sum as large as it was, or larger."""
+        return self.nodes[i].kind == "number" and not 1 <= abs(self.nodes[i].params) <= 2
+
+    @property
+    def _minus_one(self) -> int:
+        return self._add(Node("number", (), np.dtype(np.float32), False, 0, -1.0))
+
+    def _product(self, factors: Sequence[int]) -> int:
+        made = factors[0]
+        for factor in factors[1:]:
+            made = self._both("mul", made, factor)
         return made
+
+    def _both(self, kind: str, a: int, b: int) -> int:
+        x, y = self.nodes[a], self.nodes[b]
+        node = Node(kind, (a, b), x.dtype, x.along or y.along, max(x.level, y.level))
+        return self._add(node)
 
     def operations(self) -> tuple[int, int]:
         """How many a row takes: cheap ones, and exponentials and their like."""
