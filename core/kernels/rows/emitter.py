@@ -43,6 +43,8 @@ class Kept(NamedTuple):
 
 @final
 class Writer:
+    """One kernel while it is written."""
+
     def __init__(self, program: RowProgram, lanes: int) -> None:
         self.program, self.nodes = program, program.nodes
         self.length, self.inner = program.length, program.inner

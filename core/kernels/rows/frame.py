@@ -9,6 +9,7 @@ normalisation is a channel of all images, which do not lie one after another.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -123,7 +124,7 @@ def frame_over(shape: Shape, axes: Sequence[int], shapes: Iterable[Shape]) -> Fr
     """The frame of these shapes, with rows that are some axes of one of them."""
     every = frozenset({shape, *shapes})
     borders = _borders(every)
-    sizes = tuple([b // a for a, b in zip(borders, borders[1:], strict=False)][::-1])
+    sizes = tuple([b // a for a, b in itertools.pairwise(borders)][::-1])
     frame = Frame(sizes, (False,) * len(sizes), every)
     row = frame.summed(shape, axes)
     along = tuple([i in row for i in range(len(sizes))])
@@ -133,7 +134,7 @@ def frame_over(shape: Shape, axes: Sequence[int], shapes: Iterable[Shape]) -> Fr
 def fit_together(shapes: Iterable[Shape]) -> bool:
     """Whether axes can be cut so that all these shapes, of one size, are made of the same ones."""
     borders = _borders(shapes)
-    return all([b % a == 0 for a, b in zip(borders, borders[1:], strict=False)])
+    return all([b % a == 0 for a, b in itertools.pairwise(borders)])
 
 
 def _borders(shapes: Iterable[Shape]) -> list[int]:

@@ -129,7 +129,7 @@ class _Groups:
                 return self.frames[aval.shape]
         for a in args:
             group = self._group(a)
-            if group is not None and _is_by_row(app.out.shape, self.frame_of[group]):
+            if group is not None and self.frame_of[group].is_by_row(app.out.shape):
                 return self.frame_of[group]
         return None
 
@@ -175,7 +175,7 @@ class _Groups:
         if primitive is lax.broadcast_in_dim_p:
             return self._can_broadcast(app, frame, rows[0])
         if primitive in RESHAPES:
-            return _is_by_row(out.shape, frame) if rows[0] else all(whole) and _is_in(out, frame)
+            return frame.is_by_row(out.shape) if rows[0] else all(whole) and _is_in(out, frame)
         if primitive is lax.iota_p:
             return _is_in(out, frame) and out.dtype == np.int32 and self._can_count(app, frame)
         if primitive is lax.pow_p:
@@ -187,7 +187,7 @@ class _Groups:
         shapes = [a.shape for a in app.avals if a.ndim]
         if any([s != out.shape for s in shapes]):
             return False
-        return _is_in(out, frame) or (any(rows) and _is_by_row(out.shape, frame))
+        return _is_in(out, frame) or (any(rows) and frame.is_by_row(out.shape))
 
     def _can_reduce(self, app: Application, frame: Frame) -> bool:
         if app.out.dtype != _FLOAT or len(app.params) > 1:
@@ -205,7 +205,7 @@ class _Groups:
         if list(axes) != sorted(axes):
             return False
         if shape not in frame.shapes:
-            return is_rows and _is_by_row(shape, frame)
+            return is_rows and frame.is_by_row(shape)
         steps = frame.steps(aval.shape, axes, shape)
         return steps == frame.by_row if is_rows else frame.tail(steps) >= SHORTEST
 
@@ -262,11 +262,6 @@ class _Groups:
 
 def _is_in(aval: ShapedArray, frame: Frame) -> bool:
     return aval.shape in frame.shapes
-
-
-def _is_by_row(shape: tuple[int, ...], frame: Frame) -> bool:
-    """Whether an array has one number for each row of a frame, in their order."""
-    return math.prod(shape) == frame.n_rows
 
 
 @final
@@ -331,9 +326,11 @@ class _Kernel:
 
 @final
 class _Rest:
-    """A sum of which a kernel does the last axes of rows: ``inside`` there, ``outside`` after it."""
+    """A sum of which a kernel does the last axes of rows, ``inside``; others are ``outside``."""
 
-    def __init__(self, frame: Frame, inside: Sequence[int], outside: Sequence[int], out: Shape):
+    def __init__(
+        self, frame: Frame, inside: Sequence[int], outside: Sequence[int], out: Shape
+    ) -> None:
         self.frame, self.inside, self.outside, self.out = frame, inside, outside, out
 
     @classmethod
@@ -428,15 +425,14 @@ class _Writer:
         if kernel is not None:
             params = {"program": kernel.program(groups), "frame": kernel.frame}
             numbers = [self.numbers[a] for a in kernel.operands]
-            first, made = self.graph.add_bound(row_kernel_p, numbers, params), kernel.results
-            self.numbers.update({v: first + i for i, v in enumerate(made)})
+            first = self.graph.add_bound(row_kernel_p, numbers, params)
+            self.numbers.update({v: first + i for i, v in enumerate(kernel.results)})
             for v, rest in kernel.rests.items():
                 self.numbers[v] = rest.end(self.graph, self.numbers[v])
-            return made
-        else:
-            sources = groups.jaxpr.sources
-            source = sources[k] if sources else None
-            first = self.graph.add(app, [self.numbers[a] for a in args], source)
-            made = range(groups.first[k], groups.first[k] + len(app.outs))
+            return kernel.results
+        sources = groups.jaxpr.sources
+        source = sources[k] if sources else None
+        first = self.graph.add(app, [self.numbers[a] for a in args], source)
+        made = range(groups.first[k], groups.first[k] + len(app.outs))
         self.numbers.update({v: first + i for i, v in enumerate(made)})
         return made
