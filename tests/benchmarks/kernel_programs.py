@@ -144,6 +144,19 @@ def torch_layer_norm(x: Any, scale: Any, bias: Any) -> Any:
     return functional.layer_norm(x, x.shape[-1:], scale, bias)
 
 
+def group_norm(x: Any, scale: Any, bias: Any) -> Any:
+    """Eight groups of the channels of images, as anybody would write it."""
+    groups = x.reshape(x.shape[0], 8, -1)
+    centred = groups - groups.mean(-1, keepdims=True)
+    normal = centred * lax.rsqrt((centred**2).mean(-1, keepdims=True) + 1e-5)
+    return normal.reshape(x.shape) * scale[:, None, None] + bias[:, None, None]
+
+
+def torch_group_norm(x: Any, scale: Any, bias: Any) -> Any:
+    """The same by the kernel of torch."""
+    return functional.group_norm(x, 8, scale, bias)
+
+
 def cross_entropy(logits: Any, labels: Any) -> Any:
     """Mean cross entropy of rows of logits."""
     picked = tnp.take_along_axis(nn.log_softmax(logits), labels[:, None], axis=-1)

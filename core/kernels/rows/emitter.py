@@ -8,18 +8,18 @@ operands.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, final
 
 from tracebridge.core.kernels.functions import EXPENSIVE, elementwise
-from tracebridge.core.kernels.rows.frame import Node, Place, RowProgram
+from tracebridge.core.kernels.rows.counter import Counter
+from tracebridge.core.kernels.rows.passes import SIZES, Pass, as_flag, stored
+from tracebridge.core.kernels.rows.program import Node, Place, Result, RowProgram
 from tracebridge.core.kernels.text import Text, float_text, type_of
 
 _CHEAP = 8  # operations and loads that are repeated rather than kept
 _FIRST = {"sum": 0.0, "max": float("-inf"), "min": float("inf")}
 _COMBINED = {"sum": "fadd", "max": "fmax", "min": "fmin"}
-_SIZES = {"i8": 1, "half": 2, "i16": 2, "i32": 4, "float": 4}  # bytes in memory
 _ALIGNED = 64  # bytes, of rows in memory of our own
 _MOST_ON_STACK = 1 << 14  # bytes
 # An inverse of a number between these is a number with all its digits.
@@ -31,7 +31,7 @@ def block_function(program: RowProgram, lanes: int) -> str:
 
     ``lanes``: float32 in a vector of the processor.
     """
-    return _Writer(program, lanes).text()
+    return Writer(program, lanes).text()
 
 
 class Kept(NamedTuple):
@@ -42,12 +42,14 @@ class Kept(NamedTuple):
 
 
 @final
-class _Writer:
+class Writer:
+    """One kernel while it is written."""
+
     def __init__(self, program: RowProgram, lanes: int) -> None:
         self.program, self.nodes = program, program.nodes
-        self.length = program.length
+        self.length, self.inner = program.length, program.inner
         # Two vectors at a time: sums in a row are latencies otherwise.
-        self.width = min(2 * lanes, 1 << (self.length.bit_length() - 1))
+        self.width = min(2 * lanes, 1 << (self.inner.bit_length() - 1))
         self.names = [0]
         self.row = Text(self.names, 0)
         """What is done once for each row, with its loops."""
@@ -55,7 +57,7 @@ class _Writer:
         self.needs: set[str] = set()
         self.scalars: dict[int, str] = {}
         self.pointers: dict[Any, str] = {}
-        self.passes = max([self._pass_of(n) for n in self._ends()], default=0) + 1
+        self.passes = max([level for _, level in self._ends()], default=0) + 1
         self.kept = self._kept()
         self.on_heap = False
 
@@ -64,20 +66,23 @@ class _Writer:
     def _reductions(self) -> list[int]:
         return [i for i, n in enumerate(self.nodes) if n.kind == "reduce"]
 
-    def _ends(self) -> list[int]:
-        """Nodes that are needed at every place of a row."""
-        summed = [self.nodes[i].args[0] for i in self._reductions()]
-        return [*summed, *[r.node for r in self.program.results if r.kind != "rows"]]
+    def _ends(self) -> list[tuple[int, int]]:
+        """Nodes that are needed at every place of a row, and the passes in which they are."""
+        sums = self._reductions()
+        ends = [(self.nodes[i].args[0], self.nodes[i].level - 1) for i in sums]
+        results = [r for r in self.program.results if r.kind != "rows"]
+        return [*ends, *[(r.node, self._pass_of(r)) for r in results]]
 
-    def _pass_of(self, node: int) -> int:
-        return self.nodes[node].level
+    def _pass_of(self, result: Result) -> int:
+        used = [result.node, *([] if result.factor is None else [result.factor])]
+        return max([self.nodes[i].level for i in used])
 
     def _kept(self) -> dict[int, Kept]:
         """Nodes that one pass stores for later ones -> where."""
         computed: dict[int, int] = {}
         kept: dict[int, Kept] = {}
         for level in range(self.passes):
-            stack = [n for n in self._ends() if self._pass_of(n) == level]
+            stack = [n for n, when in self._ends() if when == level]
             here: set[int] = set()
             while stack:
                 i = stack.pop()
@@ -150,7 +155,7 @@ class _Writer:
 
     def _bytes(self, i: int) -> int:
         """Of a row of a value, up to where the next one may begin."""
-        size = self.length * _SIZES[_stored(self.nodes[i])]
+        size = self.length * SIZES[stored(self.nodes[i])]
         return -(-size // _ALIGNED) * _ALIGNED
 
     def _all_passes(self) -> None:
@@ -162,7 +167,7 @@ class _Writer:
         self.needs |= self.row.needs
 
     def _store_number(self, node: int, out: str) -> None:
-        kind, value = _stored(self.nodes[node]), self.scalar(node)
+        kind, value = stored(self.nodes[node]), self.scalar(node)
         if kind == "i8":
             value = self.row.line(f"zext i1 {value} to i8")
         at = self.row.line(f"getelementptr {kind}, ptr {out}, i64 %r")
@@ -182,9 +187,9 @@ class _Writer:
             return to.constant(node.params, type_of(node.dtype))
         if node.kind == "load":
             at = self.pointer(node)
-            return _as_flag(to, node, to.line(f"load {_stored(node)}, ptr {at}"))
+            return as_flag(to, node, to.line(f"load {stored(node)}, ptr {at}"))
         if node.kind == "index":
-            return to.line(f"trunc i64 {self._coordinate(node.params)} to i32")
+            return to.line(f"trunc i64 {self.offset(node.params.steps)} to i32")
         assert node.kind != "reduce"  # those are there after their pass
         args = [self.scalar(a) for a in node.args]
         return elementwise(to, node.kind, args, self.dtypes(node), node.dtype, node.params)
@@ -196,49 +201,37 @@ class _Writer:
     def pointer(self, node: Node) -> str:
         """Where the current row of an operand begins."""
         place: Place = node.params
-        if place not in self.pointers:
-            offset = self._offset(place)
-            kind = _stored(node)
-            text = f"getelementptr {kind}, ptr %in{place.operand}, i64 {offset}"
-            self.pointers[place] = self.row.line(text)
-        return self.pointers[place]
+        return self.row_of(f"%in{place.operand}", stored(node), place.steps)
 
-    def _offset(self, place: Place) -> str:
-        lead, step = self.program.frame[:-1], self.length if place.along else 1
-        plain, stride = [], step
-        for size in reversed(lead):
-            plain.append(0 if size == 1 else stride)
-            stride *= size
-        if place.strides == tuple(reversed(plain)):
-            return self.row.line(f"mul nuw nsw i64 %r, {step}")
-        total = "0"
-        for axis, stride in enumerate(place.strides):
-            if stride:
-                part = self.row.line(f"mul nuw nsw i64 {self._coordinate(axis)}, {stride}")
-                total = self.row.line(f"add nuw nsw i64 {total}, {part}")
-        return total
-
-    def _coordinate(self, axis: int) -> str:
-        """The number of the row along a leading axis of the frame."""
-        key = ("coordinate", axis)
+    def row_of(self, base: str, kind: str, steps: Sequence[int]) -> str:
+        """Where the current row of an array begins."""
+        key = base, tuple(steps)
         if key not in self.pointers:
-            lead = self.program.frame[:-1]
-            place = self.row.line(f"udiv i64 %r, {math.prod(lead[axis + 1 :])}")
-            self.pointers[key] = self.row.line(f"urem i64 {place}, {lead[axis]}")
+            text = f"getelementptr {kind}, ptr {base}, i64 {self.offset(steps)}"
+            self.pointers[key] = self.row.line(text)
+        return self.pointers[key]
+
+    def offset(self, steps: Sequence[int]) -> str:
+        """How many elements before the current row there are, with these steps."""
+        key = "offset", tuple(steps)
+        if key not in self.pointers:
+            frame = self.program.frame
+            at = Counter(self.row, "%r", [frame.sizes[i] for i in frame.lead], self.pointers)
+            self.pointers[key] = at.offset([steps[i] for i in frame.lead])
         return self.pointers[key]
 
     # one pass over a row
 
     def _pass(self, level: int) -> None:
-        sums = [i for i in self._reductions() if self._pass_of(self.nodes[i].args[0]) == level]
+        sums = [i for i in self._reductions() if self.nodes[i].level - 1 == level]
         ends = [k for k, r in enumerate(self.program.results)
-                if r.kind != "rows" and self._pass_of(r.node) == level]  # fmt: skip
+                if r.kind != "rows" and self._pass_of(r) == level]  # fmt: skip
         if not sums and not ends:
             return
         totals = {i: self._total(i) for i in sums}
 
-        def body(fast: bool) -> _Pass:
-            return _Pass(self, level, totals, ends, fast)
+        def body(fast: bool) -> Pass:
+            return Pass(self, level, totals, ends, fast)
 
         fast = body(True)
         if fast.divisors:
@@ -256,7 +249,7 @@ class _Writer:
         self.row.lines.append(f"store {kind} <{first}>, ptr {name}")
         return name
 
-    def _two_ways(self, fast: _Pass, exact: _Pass) -> None:
+    def _two_ways(self, fast: Pass, exact: Pass) -> None:
         """Products with inverses where all divisors have one, quotients elsewhere."""
         good = ""
         for i in fast.divisors:
@@ -290,190 +283,14 @@ class _Writer:
         any_nan = self.row.line(f"call i1 {function}({flags} {is_nan})")
         return self.row.select(any_nan, float_text(float("nan")), found)
 
+    def sum_of_part(self, i: int) -> str:
+        """Memory for the sum of a value over a part of a row."""
+        name = f"%part{i}"
+        line = f"{name} = alloca <{self.width} x float>, align {_ALIGNED}"
+        if line not in self.entry:
+            self.entry.append(line)
+        return name
+
     def label(self) -> str:
         self.names[0] += 1
         return f"l{self.names[0]}"
-
-
-@final
-class _Pass:
-    """The loop over the vectors of a row in one pass.
-
-    ``fast``: divide by numbers of the row with their inverses; ``divisors``: those.
-    """
-
-    def __init__(
-        self, writer: _Writer, level: int, totals: dict[int, str], ends: Sequence[int], fast: bool
-    ) -> None:
-        self.writer, self.level, self.fast = writer, level, fast
-        self.totals, self.ends = totals, ends
-        self.before = Text(writer.names, writer.width)
-        """What is done once, before the loop: numbers spread over vectors."""
-        self.divisors: list[int] = []
-        self._spread: dict[Any, str] = {}
-        self.loop = self._written()
-        writer.needs |= self.before.needs
-
-    def _written(self) -> list[str]:
-        w = self.writer
-        whole, rest = divmod(w.length, w.width)
-        start, loop, after = w.label(), w.label(), w.label()
-        j, following = f"%{loop}.j", f"%{loop}.next"
-        body = self._body(j, None)
-        lines = [f"br label %{start}", f"{start}:", f"br label %{loop}", f"{loop}:"]
-        lines += [f"{j} = phi i64 [0, %{start}], [{following}, %{loop}]", *body]
-        lines += [f"{following} = add nuw nsw i64 {j}, {w.width}"]
-        lines += [f"%{loop}.more = icmp ult i64 {following}, {whole * w.width}"]
-        lines += [f"br i1 %{loop}.more, label %{loop}, label %{after}", f"{after}:"]
-        if rest:
-            lines += self._body(str(w.length - w.width), rest)
-        return lines
-
-    def _body(self, j: str, new: int | None) -> list[str]:
-        """One vector, at ``j``; ``new``: only so many of its last elements count in sums."""
-        w = self.writer
-        to = Text(w.names, w.width)
-        at = _At(self, to, j)
-        for i, total in self.totals.items():
-            kind = w.nodes[i].params
-            x = self._counted(to, at.value(w.nodes[i].args[0]), kind, new)
-            old = to.line(f"load {to.type('float')}, ptr {total}")
-            if kind == "sum":
-                made = to.op("fadd reassoc", old, x)
-            else:
-                made = to.call(f"{kind}imum", old, x, flags="nsz ")
-            to.lines.append(f"store {to.type('float')} {made}, ptr {total}")
-        for k in self.ends:
-            self._end(to, at, k, j, new)
-        w.needs |= to.needs
-        return to.lines
-
-    def _counted(self, to: Text, x: str, kind: str, new: int | None) -> str:
-        if new is None or kind != "sum":
-            return x
-        flags = ", ".join(
-            [f"i1 {'true' if i >= to.width - new else 'false'}" for i in range(to.width)]
-        )
-        return to.select(f"<{flags}>", x, to.constant(0.0))
-
-    def _end(self, to: Text, at: _At, k: int, j: str, new: int | None) -> None:
-        result = self.writer.program.results[k]
-        x = at.value(result.node)
-        if result.kind == "columns":
-            place = self._column(to, k, j)
-            old = to.line(f"load {to.type('float')}, ptr {place}, align 4")
-            made = to.op("fadd", old, self._counted(to, x, "sum", new))
-            to.lines.append(f"store {to.type('float')} {made}, ptr {place}, align 4")
-            return
-        node = self.writer.nodes[result.node]
-        _store(to, node, x, self._in_row(to, f"%out{k}", _stored(node), j))
-
-    def _column(self, to: Text, k: int, j: str) -> str:
-        """Where the sums of a column stand: all those of a block lie one after another."""
-        w = self.writer
-        results = w.program.results
-        before = len([r for r in results[:k] if r.kind == "columns"]) * w.length
-        at = to.line(f"add nuw nsw i64 {j}, {before}")
-        return to.line(f"getelementptr float, ptr %columns, i64 {at}")
-
-    def _in_row(self, to: Text, base: str, kind: str, j: str) -> str:
-        first = self._once(("row of", base), lambda: self._first(base, kind))
-        return to.line(f"getelementptr {kind}, ptr {first}, i64 {j}")
-
-    def _first(self, base: str, kind: str) -> str:
-        offset = self.before.line(f"mul nuw nsw i64 %r, {self.writer.length}")
-        return self.before.line(f"getelementptr {kind}, ptr {base}, i64 {offset}")
-
-    def _once(self, key: Any, make: Callable[[], str]) -> str:
-        if key not in self._spread:
-            self._spread[key] = make()
-        return self._spread[key]
-
-    def spread(self, i: int) -> str:
-        """A number of the row at every place."""
-        kind = type_of(self.writer.nodes[i].dtype)
-        return self._once(i, lambda: self.before.splat(self.writer.scalar(i), kind))
-
-    def inverse(self, i: int) -> str:
-        def make() -> str:
-            self.divisors.append(i)
-            inverse = self.before.line(f"fdiv float {float_text(1.0)}, {self.writer.scalar(i)}")
-            return self.before.splat(inverse, "float")
-
-        return self._once(("inverse", i), make)
-
-
-@final
-class _At:
-    """The values of one vector of a row."""
-
-    def __init__(self, around: _Pass, to: Text, j: str) -> None:
-        self.around, self.to, self.j = around, to, j
-        self.known: dict[int, str] = {}
-
-    def value(self, i: int) -> str:
-        if i not in self.known:
-            self.known[i] = self._made(i)
-        return self.known[i]
-
-    def _made(self, i: int) -> str:
-        writer, to = self.around.writer, self.to
-        node = writer.nodes[i]
-        if node.kind == "number":
-            return to.constant(node.params, type_of(node.dtype))
-        if not node.along:
-            return self.around.spread(i)
-        if node.kind == "load":
-            return self._loaded(node, writer.pointer(node))
-        if node.kind == "index":
-            return self._index()
-        kept = writer.kept.get(i)
-        if kept is not None and kept.level < self.around.level:
-            return self._loaded(node, kept.place)
-        made = self._computed(node)
-        if kept is not None:
-            at = to.line(f"getelementptr {_stored(node)}, ptr {kept.place}, i64 {self.j}")
-            _store(to, node, made, at)
-        return made
-
-    def _computed(self, node: Node) -> str:
-        nodes = self.around.writer.nodes
-        if node.kind == "div" and self.around.fast:
-            divisor = nodes[node.args[1]]
-            if not divisor.along and divisor.kind != "number":
-                inverse = self.around.inverse(node.args[1])
-                return self.to.op("fmul", self.value(node.args[0]), inverse)
-        args = [self.value(a) for a in node.args]
-        dtypes = self.around.writer.dtypes(node)
-        return elementwise(self.to, node.kind, args, dtypes, node.dtype, node.params)
-
-    def _loaded(self, node: Node, base: str) -> str:
-        kind = _stored(node)
-        at = self.to.line(f"getelementptr {kind}, ptr {base}, i64 {self.j}")
-        loaded = self.to.line(f"load {self.to.type(kind)}, ptr {at}, align {_SIZES[kind]}")
-        return _as_flag(self.to, node, loaded)
-
-    def _index(self) -> str:
-        to = self.to
-        first = to.splat(to.line(f"trunc i64 {self.j} to i32"), "i32")
-        steps = ", ".join([f"i32 {n}" for n in range(to.width)])
-        return to.op("add", first, f"<{steps}>", "i32")
-
-
-def _stored(node: Node) -> str:
-    """LLVM's type of an element in memory."""
-    kind = type_of(node.dtype)
-    return "i8" if kind == "i1" else kind
-
-
-def _as_flag(to: Text, node: Node, loaded: str) -> str:
-    if _stored(node) != "i8":
-        return loaded
-    return to.compare("ne", loaded, to.constant(0, "i8"), "i8")
-
-
-def _store(to: Text, node: Node, value: str, at: str) -> None:
-    kind = _stored(node)
-    if kind == "i8":
-        value = to.widened("zext", value, "i1", "i8")
-    to.lines.append(f"store {to.type(kind)} {value}, ptr {at}, align {_SIZES[kind]}")

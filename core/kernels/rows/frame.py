@@ -1,179 +1,147 @@
-"""What a program does with each row of a frame: its values, and in which pass they are known.
+"""The frame of a program over rows: which elements of large arrays are one row.
 
-The frame is the shape of the large arrays; its last axis is the row. Each value is either known at
-every place of a row, or one number for the whole row. A sum along a row ends a pass, and what is
-made of it belongs to the next one: the level of a value is the number of sums that lie one after
-another before it.
+Arrays of a frame have the same elements in the same order, perhaps in several shapes that differ by
+reshapes. Their axes, cut where any of the shapes has a border, are the axes of the frame. Some of
+them, among them the last one, are the row; the others count the rows. So a row of a group
+normalisation is several channels of an image, each with a scale of its own, and one of a batch
+normalisation is a channel of all images, which do not lie one after another.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
-from tracebridge.core import lax
-from tracebridge.core.ir.values import Literal
-from tracebridge.core.kernels.equations import REDUCTIONS, exponent_of
-from tracebridge.core.kernels.functions import TRANSCENDENTAL
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tracebridge.core.ir.application import Application
-    from tracebridge.core.ir.aval import ShapedArray
-    from tracebridge.core.ir.jaxpr import Jaxpr
-
-RESHAPES = frozenset({lax.reshape_p, lax.squeeze_p})
+Shape = tuple[int, ...]
 
 
-class Node(NamedTuple):
-    """A value: what makes it, of which values, with what type, and where it is known.
+class Frame(NamedTuple):
+    """Sizes of axes in the order of memory, none of them 1, and which of them are the row.
 
-    ``along``: whether it differs within a row. ``level``: the pass in which it is known; of a
-    number of the row, the pass before which it is.
+    ``shapes``: those that arrays of the frame have.
     """
 
-    kind: str  # load, number, index (of the row or in it), reduce, or the name of a primitive
-    args: tuple[int, ...]
-    dtype: Any
-    along: bool
-    level: int
-    params: Any = None
+    sizes: Shape
+    along: tuple[bool, ...]
+    shapes: frozenset[Shape]
 
+    @property
+    def lead(self) -> list[int]:
+        """The axes that count the rows."""
+        return [i for i, along in enumerate(self.along) if not along]
 
-class Place(NamedTuple):
-    """Where a kernel reads an operand: strides along the leading axes; ``along`` rows or not."""
+    @property
+    def row(self) -> list[int]:
+        """The axes of a row."""
+        return [i for i, along in enumerate(self.along) if along]
 
-    operand: int
-    strides: tuple[int, ...]
-    along: bool
-
-
-class Result(NamedTuple):
-    """A result: the value, and whether it is an array of the frame, of rows, or a sum over rows."""
-
-    node: int
-    kind: str  # frame, rows, columns
-
-
-def is_rows_shape(shape: Sequence[Any], frame: Sequence[int]) -> bool:
-    """Whether an array has one number for each row of the frame."""
-    lead = tuple(frame[:-1])
-    return tuple(shape) in (lead, (*lead, 1))
-
-
-@final
-class RowProgram:
-    """The values of a Jaxpr over a frame: ``nodes``, each after those that it is made of."""
-
-    def __init__(self, jaxpr: Jaxpr, frame: tuple[int, ...]) -> None:
-        self.frame, self.jaxpr = frame, jaxpr
-        self.nodes: list[Node] = []
-        self.results: list[Result] = []
-        self._known: dict[Any, int] = {}
-        self._env: list[int | None] = [None] * jaxpr.n_in
-        self._avals = jaxpr.variable_avals()
-        for value in jaxpr.consts:
-            assert isinstance(value, Literal)  # others are operands
-            self._env.append(self._number(value))
-        columns: dict[int, int] = {}
-        for app, args in jaxpr.equations:
-            if is_sum_of_columns(app, len(frame)):
-                columns[len(self._env)] = self._whole(args[0])
-                self._env.append(None)
-            else:
-                self._env.append(self._equation(app, args))
-        for v in jaxpr.outs:
-            self.results.append(self._result(v, columns))
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+        return math.prod([self.sizes[i] for i in self.lead])
 
     @property
     def length(self) -> int:
         """Elements of a row."""
-        return self.frame[-1]
+        return math.prod([self.sizes[i] for i in self.row])
 
-    # making nodes
+    def contiguous(self, axes: Iterable[int]) -> Shape:
+        """Steps along all axes of an array that has only these, one after another."""
+        steps, step = [0] * len(self.sizes), 1
+        for i in sorted(axes, reverse=True):
+            steps[i] = step
+            step *= self.sizes[i]
+        return tuple(steps)
 
-    def _add(self, node: Node) -> int:
-        key = node._replace(params=repr(node.params)) if node.kind != "load" else node
-        number = self._known.get(key)
-        if number is None:
-            number = self._known[key] = len(self.nodes)
-            self.nodes.append(node)
-        return number
+    @property
+    def whole(self) -> Shape:
+        """Steps along the axes in an array of the frame."""
+        return self.contiguous(range(len(self.sizes)))
 
-    def _number(self, value: Literal) -> int:
-        return self._add(Node("number", (), value.aval.dtype, False, 0, value.value))
+    @property
+    def by_row(self) -> Shape:
+        """Steps in an array of one number for each row."""
+        return self.contiguous(self.lead)
 
-    def _result(self, v: int, columns: dict[int, int]) -> Result:
-        if v in columns:
-            return Result(columns[v], "columns")
-        node = self._env[v]
-        assert node is not None
-        return Result(node, "frame" if self._avals[v].shape == self.frame else "rows")
+    def axes_of(self, shape: Sequence[int]) -> list[list[int]]:
+        """The axes of the frame that make up each axis of one of its shapes."""
+        found, next_one = [], 0
+        for size in shape:
+            axes, rest = [], size
+            while rest > 1:
+                axes.append(next_one)
+                rest //= self.sizes[next_one]
+                next_one += 1
+            found.append(axes)
+        return found
 
-    def _whole(self, v: int) -> int:
-        """The node of a variable that an elementwise equation or a sum reads."""
-        node = self._env[v]
-        if node is not None:
-            return node
-        shape = self._avals[v].shape
-        if not shape:
-            return self._load(v, ())
-        if shape == self.frame:
-            return self._load(v, range(len(shape)))
-        return self._load(v, range(len(self.frame) - 1))
-
-    def _load(self, v: int, axes: Sequence[int]) -> int:
-        """An operand whose axes run along these axes of the frame."""
-        aval, n = self._avals[v], len(self.frame)
-        strides = [0] * (n - 1)
-        along, stride = False, 1
-        for axis, size in reversed(list(zip(axes, aval.shape, strict=False))):
+    def steps(self, operand: Sequence[int], places: Sequence[int], shape: Sequence[int]) -> Shape:
+        """Steps of an operand whose axes run along the axes ``places`` of one of the shapes."""
+        axes = self.axes_of(shape)
+        steps, step = [0] * len(self.sizes), 1
+        for size, place in reversed(list(zip(operand, places, strict=True))):
             if size != 1:
-                if axis == n - 1:
-                    along = True
-                else:
-                    strides[axis] = stride
-                stride *= size
-        return self._add(Node("load", (), aval.dtype, along, 0, Place(v, tuple(strides), along)))
+                for i in reversed(axes[place]):
+                    steps[i] = step
+                    step *= self.sizes[i]
+        return tuple(steps)
 
-    def _equation(self, app: Any, args: Sequence[int]) -> int:
-        primitive, params = app.primitive, app.params
-        if primitive in REDUCTIONS:
-            x = self._whole(args[0])
-            node = self.nodes[x]
-            kind = REDUCTIONS[primitive]
-            return self._add(Node("reduce", (x,), node.dtype, False, node.level + 1, kind))
-        if primitive is lax.broadcast_in_dim_p:
-            node = self._env[args[0]]
-            return self._load(args[0], params["broadcast_dimensions"]) if node is None else node
-        if primitive in RESHAPES:
-            return self._whole(args[0])
-        if primitive is lax.iota_p:
-            along = params["dimension"] == len(self.frame) - 1
-            return self._add(Node("index", (), app.out.dtype, along, 0, params["dimension"]))
-        if primitive is lax.pow_p:
-            params, args = {"y": exponent_of(self.jaxpr, args[1])}, args[:1]
-        operands = tuple([self._whole(a) for a in args])
-        read = [self.nodes[a] for a in operands]
-        along, level = any([n.along for n in read]), max([n.level for n in read])
-        made = Node(primitive.name, operands, app.out.dtype, along, level, params or None)
-        return self._add(made)
+    def tail(self, steps: Sequence[int]) -> int:
+        """How many elements at the end of a row an operand has one after another, or all equal."""
+        equal, following = 1, 1
+        for i in reversed(self.row):
+            if steps[i] != 0:
+                break
+            equal *= self.sizes[i]
+        for i in reversed(self.row):
+            if steps[i] != following:
+                break
+            following *= self.sizes[i]
+        return max(equal, following)
 
-    def operations(self) -> tuple[int, int]:
-        """How many a row takes: cheap ones, and exponentials and their like."""
-        made = [n for n in self.nodes if n.kind not in ("load", "number", "index")]
-        along = [n.along or n.kind == "reduce" for n in made]
-        dear = sum([a for n, a in zip(made, along, strict=True) if n.kind in TRANSCENDENTAL])
-        return (sum(along) - dear) * self.length, dear * self.length
+    def summed(self, shape: Sequence[int], axes: Sequence[int]) -> list[int]:
+        """The axes over which a reduction of one of the shapes goes."""
+        of_shape = self.axes_of(shape)
+        return sorted([i for axis in axes for i in of_shape[axis]])
 
+    def end(self, summed: Sequence[int]) -> list[int]:
+        """The last axes of a row that are all summed."""
+        found: list[int] = []
+        for i in reversed(self.row):
+            if i not in summed:
+                break
+            found.insert(0, i)
+        return found
 
-def is_sum_of_columns(app: Application, n: int) -> bool:
-    """Whether an equation sums over the rows of a frame of ``n`` axes."""
-    return app.primitive is lax.reduce_sum_p and tuple(app.params["axes"]) != (n - 1,)
+    def is_by_row(self, shape: Sequence[int]) -> bool:
+        """Whether an array has one number for each row, in their order."""
+        return math.prod(shape) == self.n_rows
 
 
-def can_be_read(aval: ShapedArray, axes: Sequence[int], frame: Sequence[int]) -> bool:
-    """Whether a broadcast of an operand to the frame is a way to read it: row by row."""
-    sizes = [frame[axis] for axis in axes]
-    fits = all([n in (1, size) for n, size in zip(aval.shape, sizes, strict=True)])
-    return fits and list(axes) == sorted(axes)
+def frame_over(shape: Shape, axes: Sequence[int], shapes: Iterable[Shape]) -> Frame:
+    """The frame of these shapes, with rows that are some axes of one of them."""
+    every = frozenset({shape, *shapes})
+    borders = _borders(every)
+    sizes = tuple([b // a for a, b in itertools.pairwise(borders)][::-1])
+    frame = Frame(sizes, (False,) * len(sizes), every)
+    row = frame.summed(shape, axes)
+    along = tuple([i in row for i in range(len(sizes))])
+    return Frame(sizes, along, every | {sizes})
+
+
+def fit_together(shapes: Iterable[Shape]) -> bool:
+    """Whether axes can be cut so that all these shapes, of one size, are made of the same ones."""
+    borders = _borders(shapes)
+    return all([b % a == 0 for a, b in itertools.pairwise(borders)])
+
+
+def _borders(shapes: Iterable[Shape]) -> list[int]:
+    found = {1}
+    for shape in shapes:
+        step = 1
+        for size in reversed(shape):
+            step *= size
+            found.add(step)
+    return sorted(found)

@@ -24,12 +24,13 @@ from tracebridge.core.kernels.waiting import ENTRY
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tracebridge.core.kernels.rows.frame import RowProgram
+    from tracebridge.core.kernels.rows.program import RowProgram
 
 _BLOCK = 1 << 14  # elements: some microseconds of work
 _LEAST_SHARED = 1 << 18  # elements: to wake a thread takes 30 us, which 100,000 exponentials take
 _MOST_BLOCKS = 64
 _MOST_WITH_COLUMNS = 32  # each block has a row of sums: memory of 128 KB is cleared in each call
+_LEAST_SUMMED = 4  # rows for each of those
 _SUMMED = 16  # columns at a time
 
 
@@ -44,7 +45,9 @@ def module_text(program: RowProgram, rows: str) -> str:
 
 def shares(n_rows: int, length: int, n_columns: int) -> tuple[int, int, int]:
     """The attribute of a call: numbers of rows, of rows in a block, of blocks."""
-    most = _MOST_BLOCKS if n_columns == 0 else _MOST_WITH_COLUMNS
+    most = _MOST_BLOCKS
+    if n_columns:
+        most = min(_MOST_WITH_COLUMNS, n_rows // (_LEAST_SUMMED * n_columns))
     if n_rows * length < _LEAST_SHARED:
         most = 1
     n_blocks = max(1, min(most, n_rows, n_rows * length // _BLOCK))

@@ -5,7 +5,6 @@ Lowering writes its text; LLVM compiles it when XLA compiles the program that ca
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core.ir.cost import Cost
@@ -13,10 +12,11 @@ from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.kernels.call import kernel_call, name_of
 from tracebridge.core.kernels.costs import remember_costs
+from tracebridge.core.kernels.equations import REDUCTIONS
 from tracebridge.core.kernels.machine import machine
 from tracebridge.core.kernels.rows.emitter import block_function
-from tracebridge.core.kernels.rows.frame import RowProgram, is_sum_of_columns
 from tracebridge.core.kernels.rows.handler import module_text, shares
+from tracebridge.core.kernels.rows.program import RowProgram, kind_of_sum
 from tracebridge.core.util.caching import BoundedCache
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.jaxpr import Jaxpr
     from tracebridge.core.ir.rule_contexts import LoweringContext
+    from tracebridge.core.kernels.rows.frame import Frame
 
 _NAMES: BoundedCache[str] = BoundedCache("names of row kernels", 256)
 
@@ -50,12 +51,13 @@ class RowKernel(Primitive):
 row_kernel_p = RowKernel()
 
 
-def _shares(program: Jaxpr, frame: tuple[int, ...]) -> Sequence[int]:
-    columns = [app for app, _ in program.equations if is_sum_of_columns(app, len(frame))]
-    return shares(math.prod(frame[:-1]), frame[-1], len(columns))
+def _shares(program: Jaxpr, frame: Frame) -> Sequence[int]:
+    sums = [app for app, _ in program.equations if app.primitive in REDUCTIONS]
+    columns = [app for app in sums if kind_of_sum(app, frame) == "columns"]
+    return shares(frame.n_rows, frame.length, len(columns))
 
 
-def _target(program: Jaxpr, frame: tuple[int, ...]) -> str:
+def _target(program: Jaxpr, frame: Frame) -> str:
     """The name by which XLA calls the kernel: the same one for the same text and processor."""
     numbers = tuple([(c.aval, repr(c.value)) for c in program.consts if isinstance(c, Literal)])
     key = program.equations, numbers, program.outs, program.in_avals, frame

@@ -1,8 +1,8 @@
 """Equations over the rows of large arrays that become one kernel (``core/kernels/rows``).
 
 A group is elementwise equations on arrays of one shape (the frame), broadcasts to it, reductions
-along its last axis, what is made of their results, and sums over all other axes. XLA would make a
-pass over the arrays for each reduction; a kernel reads them once.
+of its rows, what is made of their results, and sums over other axes. XLA would make a pass over the
+arrays for each reduction; a kernel reads them once.
 
 Nothing in a group may depend on a member through an equation outside. So one scan over the program,
 in which each value knows the groups that it depends on, finds all groups; a value that would close
@@ -21,25 +21,23 @@ import numpy as np
 
 from tracebridge.core import lax
 from tracebridge.core.interpreters.graph import Graph
-from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.debug_info import NO_DEBUG_INFO
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.kernels.equations import REDUCTIONS, exponent_of, is_handled
 from tracebridge.core.kernels.functions import handles, is_easy_power
 from tracebridge.core.kernels.machine import is_there
-from tracebridge.core.kernels.rows.frame import RESHAPES, can_be_read, is_rows_shape
+from tracebridge.core.kernels.rows.program import RESHAPES, kind_of_sum
 from tracebridge.core.kernels.rows.row_kernel import row_kernel_p
-from tracebridge.core.lax.reduce.exp_sums import by_largest, shifted_exp_sum_p
-from tracebridge.core.lowering.rewrites.flat import computed_by, flat
+from tracebridge.core.lowering.rewrites.flat import flat
+from tracebridge.core.lowering.rewrites.frames import SHORTEST, Frames, has_rows, meaning
 from tracebridge.core.lowering.rewrites.producers import GIVEN, producers
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Application
     from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.jaxpr import Jaxpr
+    from tracebridge.core.kernels.rows.frame import Frame, Shape
 
-_LEAST = 1 << 15  # elements of the frame: less is done before a kernel is called
-_SHORTEST, _LONGEST = 16, 1 << 13  # rows
 _MOST_EQUATIONS = 128
 _MOST_ARRAYS = 24  # that a kernel reads and writes at the same time
 
@@ -48,59 +46,38 @@ _FLOAT = np.dtype(np.float32)
 
 
 def with_row_kernels(jaxpr: Jaxpr) -> Jaxpr | None:
-    """``jaxpr`` with kernels over rows; None if there are none."""
-    if not _frames(jaxpr) or not is_there():
+    """``jaxpr`` with kernels over rows; None if there are none.
+
+    Frames that want the same arrays come one after another: what the first one leaves.
+    """
+    if not has_rows(jaxpr) or not is_there():
         return None
-    program = flat(jaxpr, _meaning)
-    return _Groups(program, _frames(program)).result()
-
-
-def _frames(jaxpr: Jaxpr) -> set[tuple[int, ...]]:
-    """The shapes of large arrays that are reduced along the last axis, in called functions too."""
-    found: set[tuple[int, ...]] = set()
-    for app, _ in jaxpr.equations:
-        called = computed_by(app)
-        if called is not None:
-            found |= _frames(called)
-        elif app.primitive in REDUCTIONS or app.primitive is shifted_exp_sum_p:
-            (aval,) = app.avals
-            if tuple(app.params["axes"]) == (aval.ndim - 1,) and _is_frame(aval):
-                found.add(aval.shape)
-    return found
-
-
-def _is_frame(aval: ShapedArray) -> bool:
-    shape = aval.shape
-    if aval.dtype != _FLOAT or aval.ndim < 2 or not all([type(n) is int for n in shape]):
-        return False
-    return _SHORTEST <= shape[-1] <= _LONGEST and math.prod(shape) >= _LEAST
-
-
-def _meaning(app: Application) -> Jaxpr | None:
-    """What a call computes, and a sum of shifted exponentials with the largest one as the shift."""
-    if app.primitive is shifted_exp_sum_p and _is_frame(app.avals[0]):
-        return stage(lambda x: list(by_largest(x, **app.params)), app.avals, locate=False)
-    return computed_by(app)
+    program, made, frames = flat(jaxpr, meaning), None, Frames()
+    while found := frames.next_ones(program):
+        new = _Groups(program, found).result()
+        if new is not None:
+            made = program = new
+    return made
 
 
 @final
 class _Groups:
     """One program while its groups are found; variables and equations are those of the Jaxpr."""
 
-    def __init__(self, jaxpr: Jaxpr, frames: set[tuple[int, ...]]) -> None:
+    def __init__(self, jaxpr: Jaxpr, frames: dict[tuple[int, ...], Frame]) -> None:
         self.jaxpr, self.frames = jaxpr, frames
         self.made_by, self.first = producers(jaxpr)
         self.avals = jaxpr.variable_avals()
         self.group_of: dict[int, int] = {}
         """Of member equations."""
-        self.current: dict[tuple[int, ...], int] = {}
-        self.frame_of: list[tuple[int, ...]] = []
+        self.current: dict[Frame, int] = {}
+        self.frame_of: list[Frame] = []
         self.needs: list[set[int]] = []
         """Of each group: those that it depends on."""
         self.depends: list[frozenset[int]] = []
         """Of each equation outside: the groups that it depends on; of members nothing."""
-        self.columns: set[int] = set()
-        """Members that sum columns up: no other member of the group can read their results."""
+        self.sums: set[int] = set()
+        """Members that sum over other axes: no other member of the group can read their results."""
         self.effects: set[int] = set()
         """The groups that equations with effects depend on so far: they keep their order."""
         for k in range(len(jaxpr.equations)):
@@ -132,8 +109,8 @@ class _Groups:
                     self.needs.append(set())
                     self.current[frame] = new
                 self.group_of[k] = group
-                if app.primitive in REDUCTIONS and not _is_along(app):
-                    self.columns.add(k)
+                if app.primitive in REDUCTIONS and kind_of_sum(app, frame) != "rows":
+                    self.sums.add(k)
                 self.needs[group] |= self._outside_of(args, group)
                 self.depends.append(frozenset())
                 return
@@ -143,23 +120,23 @@ class _Groups:
             found = self.effects
         self.depends.append(frozenset(found))
 
-    def _frame_for(self, app: Application, args: Sequence[int]) -> tuple[int, ...] | None:
+    def _frame_for(self, app: Application, args: Sequence[int]) -> Frame | None:
         """The frame that an equation may belong to, by its shapes."""
         if app.multiple or app.effects or app.out.vma or app.primitive.has_rules_of_users:
             return None
         for aval in (*app.avals, app.out):
             if aval.shape in self.frames:
-                return aval.shape
+                return self.frames[aval.shape]
         for a in args:
             group = self._group(a)
-            if group is not None and is_rows_shape(app.out.shape, self.frame_of[group]):
+            if group is not None and self.frame_of[group].is_by_row(app.out.shape):
                 return self.frame_of[group]
         return None
 
     def _group(self, variable: int) -> int | None:
         """The group in which a variable can be read."""
         k = self.made_by[variable]
-        return None if k == GIVEN or k in self.columns else self.group_of.get(k)
+        return None if k == GIVEN or k in self.sums else self.group_of.get(k)
 
     def _outside_of(self, args: Sequence[int], group: int | None) -> set[int]:
         """The groups that these variables depend on without being members of ``group``."""
@@ -170,7 +147,7 @@ class _Groups:
                 own = self.group_of.get(k)
                 if own is None:
                     found |= self.depends[k]
-                elif own != group or k in self.columns:
+                elif own != group or k in self.sums:
                     found.add(own)
         return found
 
@@ -187,20 +164,20 @@ class _Groups:
             todo.extend(new)
         return False
 
-    def _joins(
-        self, app: Application, args: Sequence[int], frame: tuple[int, ...], group: int
-    ) -> bool:
+    def _joins(self, app: Application, args: Sequence[int], frame: Frame, group: int) -> bool:
         """Whether an equation can be in a group."""
-        primitive, out, n = app.primitive, app.out, len(frame)
-        rows = [self._group(a) == group and self.avals[a].shape != frame for a in args]
+        primitive, out = app.primitive, app.out
+        inside = [self._group(a) == group for a in args]
+        whole = [aval.shape in frame.shapes for aval in app.avals]
+        rows = [a and not b for a, b in zip(inside, whole, strict=True)]
         if primitive in REDUCTIONS:
-            return self._can_reduce(app, n) and app.avals[0].shape == frame
+            return whole[0] and self._can_reduce(app, frame)
         if primitive is lax.broadcast_in_dim_p:
             return self._can_broadcast(app, frame, rows[0])
         if primitive in RESHAPES:
-            return rows[0] and is_rows_shape(out.shape, frame)
+            return frame.is_by_row(out.shape) if rows[0] else all(whole) and _is_in(out, frame)
         if primitive is lax.iota_p:
-            return out.shape == frame and out.dtype == np.int32
+            return _is_in(out, frame) and out.dtype == np.int32 and self._can_count(app, frame)
         if primitive is lax.pow_p:
             y = exponent_of(self.jaxpr, args[1])
             if y is None or not is_easy_power(y) or out.dtype != _FLOAT:
@@ -210,22 +187,31 @@ class _Groups:
         shapes = [a.shape for a in app.avals if a.ndim]
         if any([s != out.shape for s in shapes]):
             return False
-        return out.shape == frame or (any(rows) and is_rows_shape(out.shape, frame))
+        return _is_in(out, frame) or (any(rows) and frame.is_by_row(out.shape))
 
-    def _can_reduce(self, app: Application, n: int) -> bool:
+    def _can_reduce(self, app: Application, frame: Frame) -> bool:
         if app.out.dtype != _FLOAT or len(app.params) > 1:
             return False
-        axes = sorted(app.params["axes"])
-        return _is_along(app) or (app.primitive is lax.reduce_sum_p and axes == list(range(n - 1)))
+        kind = kind_of_sum(app, frame)
+        if kind != "parts":
+            return kind is not None
+        end = frame.end(frame.summed(app.avals[0].shape, app.params["axes"]))
+        return math.prod([frame.sizes[i] for i in end]) >= SHORTEST
 
-    def _can_broadcast(self, app: Application, frame: tuple[int, ...], is_rows: bool) -> bool:
+    def _can_broadcast(self, app: Application, frame: Frame, is_rows: bool) -> bool:
         axes, (aval,), shape = app.params["broadcast_dimensions"], app.avals, app.out.shape
         if not handles("select_n", {}, [np.dtype(bool), aval.dtype, aval.dtype], aval.dtype):
             return False
-        if is_rows:
-            kept = list(axes)[: len(frame) - 1] == list(range(len(frame) - 1))
-            return kept and (shape == frame or is_rows_shape(shape, frame))
-        return shape == frame and can_be_read(aval, axes, frame)
+        if list(axes) != sorted(axes):
+            return False
+        if shape not in frame.shapes:
+            return is_rows and frame.is_by_row(shape)
+        steps = frame.steps(aval.shape, axes, shape)
+        return steps == frame.by_row if is_rows else frame.tail(steps) >= SHORTEST
+
+    def _can_count(self, app: Application, frame: Frame) -> bool:
+        axis, shape = app.params["dimension"], app.out.shape
+        return frame.tail(frame.steps((shape[axis],), (axis,), shape)) >= SHORTEST
 
     # kernels
 
@@ -244,7 +230,7 @@ class _Groups:
             for a in self.jaxpr.equations[k][1]:
                 if self._group(a) == group:
                     parent[root(k)] = root(self.made_by[a])
-                elif self.avals[a].shape == self.frame_of[group]:
+                elif self.avals[a].shape in self.frame_of[group].shapes:
                     parent[root(k)] = root(readers.setdefault((group, a), k))
         found: dict[int, list[int]] = {}
         for k in sorted(self.group_of):
@@ -253,9 +239,8 @@ class _Groups:
 
     def _pays(self, members: Sequence[int]) -> bool:
         """Whether a kernel saves passes over memory: a row is read again after a reduction."""
-        apps = [self.jaxpr.equations[k][0] for k in members]
-        reductions = [app for app in apps if app.primitive in REDUCTIONS]
-        if not any([_is_along(app) for app in reductions]) or len(members) > _MOST_EQUATIONS:
+        reductions = [k for k in members if self.jaxpr.equations[k][0].primitive in REDUCTIONS]
+        if self.sums.issuperset(reductions) or len(members) > _MOST_EQUATIONS:
             return False
         inside = set(members)
         again = any(
@@ -275,9 +260,8 @@ class _Groups:
         return _Writer(self, kernels).program()
 
 
-def _is_along(app: Application) -> bool:
-    """Whether a reduction is one along rows, not over all other axes."""
-    return tuple(app.params["axes"]) == (app.avals[0].ndim - 1,)
+def _is_in(aval: ShapedArray, frame: Frame) -> bool:
+    return aval.shape in frame.shapes
 
 
 @final
@@ -298,6 +282,8 @@ class _Kernel:
                 self.copied.insert(0, k)
         made = {groups.first[k]: k for k in members if k not in self.copied}
         self.results = [v for v in made if v in read]
+        self.rests: dict[int, _Rest] = {}
+        """How sums over parts of rows are ended outside; known with the program."""
         self.members = self._needed(groups, members)
         self.unread = inside.difference(self.members, self.copied)
         operands = dict.fromkeys([a for k in self.members for a in jaxpr.equations[k][1]])
@@ -326,10 +312,53 @@ class _Kernel:
             for a in args:
                 if a not in numbers:
                     numbers[a] = graph.constant(jaxpr.consts[a - jaxpr.n_in])
-            numbers[groups.first[k]] = graph.add(app, [numbers[a] for a in args])
+            read = [numbers[a] for a in args]
+            rest = _Rest.of(app, self.frame) if k in groups.sums else None
+            if rest is None:
+                numbers[groups.first[k]] = graph.add(app, read)
+            else:
+                numbers[groups.first[k]] = rest.begin(graph, read[0])
+                self.rests[groups.first[k]] = rest
         program = graph.program(inputs, [numbers[v] for v in self.results], NO_DEBUG_INFO)
         program.cache["rewritten"] = None
         return program
+
+
+@final
+class _Rest:
+    """A sum of which a kernel does the last axes of rows, ``inside``; others are ``outside``."""
+
+    def __init__(
+        self, frame: Frame, inside: Sequence[int], outside: Sequence[int], out: Shape
+    ) -> None:
+        self.frame, self.inside, self.outside, self.out = frame, inside, outside, out
+
+    @classmethod
+    def of(cls, app: Application, frame: Frame) -> _Rest | None:
+        """None of a sum that a kernel ends."""
+        if kind_of_sum(app, frame) != "parts":
+            return None
+        summed = frame.summed(app.avals[0].shape, app.params["axes"])
+        end = frame.end(summed)
+        left = [i for i in range(len(frame.sizes)) if i not in end]
+        return cls(frame, end, [left.index(i) for i in summed if i not in end], app.out.shape)
+
+    def begin(self, graph: Graph, x: int) -> int:
+        """The sum over the end of rows."""
+        whole = _reshaped(graph, x, self.frame.sizes)
+        return graph.add_bound(lax.reduce_sum_p, [whole], {"axes": tuple(self.inside)})
+
+    def end(self, graph: Graph, x: int) -> int:
+        """The sum over what is left."""
+        if self.outside:
+            x = graph.add_bound(lax.reduce_sum_p, [x], {"axes": tuple(self.outside)})
+        return _reshaped(graph, x, self.out)
+
+
+def _reshaped(graph: Graph, x: int, shape: Shape) -> int:
+    if graph.avals[x].shape == shape:
+        return x
+    return graph.add_bound(lax.reshape_p, [x], {"new_sizes": shape})
 
 
 def _is_number(groups: _Groups, v: int) -> bool:
@@ -396,11 +425,14 @@ class _Writer:
         if kernel is not None:
             params = {"program": kernel.program(groups), "frame": kernel.frame}
             numbers = [self.numbers[a] for a in kernel.operands]
-            first, made = self.graph.add_bound(row_kernel_p, numbers, params), kernel.results
-        else:
-            sources = groups.jaxpr.sources
-            source = sources[k] if sources else None
-            first = self.graph.add(app, [self.numbers[a] for a in args], source)
-            made = range(groups.first[k], groups.first[k] + len(app.outs))
+            first = self.graph.add_bound(row_kernel_p, numbers, params)
+            self.numbers.update({v: first + i for i, v in enumerate(kernel.results)})
+            for v, rest in kernel.rests.items():
+                self.numbers[v] = rest.end(self.graph, self.numbers[v])
+            return kernel.results
+        sources = groups.jaxpr.sources
+        source = sources[k] if sources else None
+        first = self.graph.add(app, [self.numbers[a] for a in args], source)
+        made = range(groups.first[k], groups.first[k] + len(app.outs))
         self.numbers.update({v: first + i for i, v in enumerate(made)})
         return made

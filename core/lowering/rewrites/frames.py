@@ -1,0 +1,160 @@
+"""The frames of a program: shapes of large arrays of which rows are reduced."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, final
+
+import numpy as np
+
+from tracebridge.core import lax
+from tracebridge.core.interpreters.staging import stage
+from tracebridge.core.kernels.equations import REDUCTIONS
+from tracebridge.core.kernels.rows.frame import Frame, Shape, fit_together, frame_over
+from tracebridge.core.kernels.rows.program import RESHAPES
+from tracebridge.core.lax.reduce.exp_sums import by_largest, shifted_exp_sum_p
+from tracebridge.core.lowering.rewrites.flat import computed_by
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracebridge.core.ir.application import Application
+    from tracebridge.core.ir.aval import ShapedArray
+    from tracebridge.core.ir.jaxpr import Jaxpr
+
+_LEAST = 1 << 15  # elements of the frame: less is done before a kernel is called
+SHORTEST = 16  # elements of a row that lie one after another
+_LONGEST = 1 << 13  # rows along one axis
+_LONGEST_OF_AXES = 1 << 17  # rows along several
+
+_FLOAT = np.dtype(np.float32)
+
+Rows = tuple[Shape, Shape]
+"""A shape, and the axes of it that are a row."""
+
+
+def has_rows(jaxpr: Jaxpr) -> bool:
+    """Whether rows of large arrays are reduced, in called functions too."""
+    for app, _ in jaxpr.equations:
+        called = computed_by(app)
+        if has_rows(called) if called is not None else _rows_of(app) is not None:
+            return True
+    return False
+
+
+def meaning(app: Application) -> Jaxpr | None:
+    """What a call computes, and a sum of shifted exponentials with the largest one as the shift."""
+    if app.primitive is shifted_exp_sum_p and _rows_of(app) is not None:
+        return stage(lambda x: list(by_largest(x, **app.params)), app.avals, locate=False)
+    return computed_by(app)
+
+
+def _rows_of(app: Application) -> Rows | None:
+    """The rows that an equation reduces."""
+    if app.primitive not in REDUCTIONS and app.primitive is not shifted_exp_sum_p:
+        return None
+    (aval,) = app.avals
+    axes = tuple(sorted(app.params["axes"]))
+    return (aval.shape, axes) if _are_rows(aval, axes) else None
+
+
+def _are_rows(aval: ShapedArray, axes: Shape) -> bool:
+    shape = aval.shape
+    if aval.dtype != _FLOAT or not axes or not all([type(n) is int for n in shape]):
+        return False
+    if math.prod(shape) < _LEAST or math.prod(shape) == math.prod([shape[i] for i in axes]):
+        return False
+    if axes == (aval.ndim - 1,):
+        return SHORTEST <= shape[-1] <= _LONGEST
+    end = 1
+    for i in reversed(range(aval.ndim)):
+        if shape[i] != 1 and i not in axes:
+            break
+        end *= shape[i]
+    return end >= SHORTEST and math.prod([shape[i] for i in axes]) <= _LONGEST_OF_AXES
+
+
+@final
+class Frames:
+    """The frames of a program, in turns of those that can be there at the same time."""
+
+    def __init__(self) -> None:
+        self.tried: set[Rows] = set()
+
+    def next_ones(self, jaxpr: Jaxpr) -> dict[Shape, Frame]:
+        """The next frames, by the shapes of their arrays."""
+        of_shape: dict[Shape, Rows] = {}
+        for rows in self._found(jaxpr):
+            if rows not in self.tried and of_shape.setdefault(rows[0], rows) == rows:
+                self.tried.add(rows)
+        shapes = {rows: [rows[0]] for rows in of_shape.values()}
+        _add_reshaped(jaxpr, of_shape, shapes)
+        frames: dict[Shape, Frame] = {}
+        for (shape, axes), every in shapes.items():
+            frame = frame_over(shape, axes, every)
+            for s in frame.shapes:
+                frames.setdefault(s, frame)
+        return frames
+
+    def _found(self, jaxpr: Jaxpr) -> list[Rows]:
+        """The rows that are reduced; if along several axes, only where they are used again."""
+        found = [_rows_of(app) for app, _ in jaxpr.equations]
+        several = {rows for rows in found if rows is not None and not _is_plain(rows)}
+        used = _used_again(jaxpr, several - self.tried)
+        first = [rows for rows in found if rows in used]
+        return list(dict.fromkeys([*first, *[r for r in found if r and _is_plain(r)]]))
+
+
+def _is_plain(rows: Rows) -> bool:
+    """Whether rows are the last axis."""
+    return rows[1] == (len(rows[0]) - 1,)
+
+
+def _used_again(jaxpr: Jaxpr, candidates: set[Rows]) -> set[Rows]:
+    """Rows whose reductions are read by what has as many elements as the array again."""
+    if not candidates:
+        return set()
+    of: dict[int, frozenset[Rows]] = {}
+    used: set[Rows] = set()
+    variable = jaxpr.n_in + len(jaxpr.consts)
+    for app, args in jaxpr.equations:
+        read = frozenset().union(*[of.get(a, frozenset()) for a in args])
+        rows = _rows_of(app)
+        if rows in candidates:
+            of[variable] = frozenset({rows})
+        elif read:
+            size = math.prod([n for n in app.outs[0].shape if type(n) is int])
+            used |= {r for r in read if size == math.prod(r[0])}
+            left = frozenset({r for r in read if size < math.prod(r[0])})
+            of.update({variable + i: left for i in range(len(app.outs))})
+        variable += len(app.outs)
+    return used
+
+
+def _add_reshaped(
+    jaxpr: Jaxpr, of_shape: dict[Shape, Rows], shapes: dict[Rows, list[Shape]]
+) -> None:
+    """Add the shapes that arrays of the frames are reshaped to or from."""
+    pairs = {(app.avals[0].shape, app.out.shape) for app, _ in jaxpr.equations if _reshapes(app)}
+    todo: Sequence[Shape] = list(of_shape)
+    while todo:
+        new: list[Shape] = []
+        for shape in todo:
+            rows = of_shape[shape]
+            near = [b if a == shape else a for a, b in pairs if shape in (a, b)]
+            for other in sorted(near):
+                if other not in of_shape and fit_together([*shapes[rows], other]):
+                    of_shape[other] = rows
+                    shapes[rows].append(other)
+                    new.append(other)
+        todo = new
+
+
+def _reshapes(app: Application) -> bool:
+    """Whether an equation gives an array of static sizes another shape."""
+    if app.primitive not in RESHAPES and app.primitive is not lax.broadcast_in_dim_p:
+        return False
+    sizes = (*app.avals[0].shape, *app.out.shape)
+    if not all([type(n) is int for n in sizes]) or math.prod(app.out.shape) < _LEAST:
+        return False
+    return math.prod(app.avals[0].shape) == math.prod(app.out.shape)
