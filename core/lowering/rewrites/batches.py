@@ -34,10 +34,9 @@ from tracebridge.core.lowering.rewrites.producers import GIVEN
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tracebridge.core.ir.application import Application, Params
+    from tracebridge.core.ir.application import Application
     from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.jaxpr import Jaxpr
-    from tracebridge.core.ir.primitive import Primitive
 
 _FEWEST = 2  # elements of the batch
 _MOST_MULTIPLIED = 1 << 19  # products of numbers in one matrix product
@@ -179,14 +178,15 @@ class _Batches(Groups):
 
     def kernels(self) -> list[Kernel]:
         """The groups that have kernels and are faster with them."""
-        found = [m for m in self.components(self._is_array) if self._pays(m)]
+        found = [m for m in self.components() if self._pays(m)]
         readers = self.readers(found) if found else {}
         kernels = [_BatchKernel(self, members, readers) for members in found]
         return [kernel for kernel in kernels if kernel.is_written()]
 
-    def _is_array(self, v: int, group: int) -> bool:
+    def shares(self, variable: int, group: int) -> bool:
+        """Arrays are read once."""
         del group
-        return self.avals[v].ndim > 0
+        return self.avals[variable].ndim > 0
 
     def _pays(self, members: Sequence[int]) -> bool:
         """Whether there is more than one product, or rows of one are reduced."""
@@ -307,6 +307,9 @@ class _BatchKernel(Kernel):
             return False
         return kernel.text.count("\n") <= _MOST_LINES
 
-    def bound(self) -> tuple[Primitive, Params]:
+    def add_to(self, graph: Graph, operands: Sequence[int]) -> Sequence[int]:
+        """Append the kernel."""
         params: dict[str, Any] = {"program": self.program, "arrays": self.arrays}
-        return batch_kernel_p, {**params, "num_consts": self.n_consts}
+        params["num_consts"] = self.n_consts
+        first = graph.add_bound(batch_kernel_p, operands, params)
+        return range(first, first + len(self.results))

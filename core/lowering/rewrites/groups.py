@@ -18,7 +18,7 @@ from tracebridge.core.lowering.rewrites.producers import GIVEN, producers
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping, Sequence
 
-    from tracebridge.core.ir.application import Application, Params
+    from tracebridge.core.ir.application import Application
     from tracebridge.core.ir.jaxpr import Jaxpr
     from tracebridge.core.ir.primitive import Primitive
 
@@ -132,11 +132,12 @@ class Groups(ABC):
             todo.extend(new)
         return False
 
-    def components(self, shares: Any = None) -> list[list[int]]:
-        """The members of groups that share values, in the order of the program.
+    @abstractmethod
+    def shares(self, variable: int, group: int) -> bool:
+        """Whether members that read this variable of others should be in one kernel."""
 
-        ``shares(variable, group)``: whether who reads this variable of others shares it too.
-        """
+    def components(self) -> list[list[int]]:
+        """The members of groups that share values, in the order of the program."""
         parent = {k: k for k in self.group_of}
 
         def root(k: int) -> int:
@@ -150,7 +151,7 @@ class Groups(ABC):
             for a in self.jaxpr.equations[k][1]:
                 if self.member(a) == group:
                     parent[root(k)] = root(self.made_by[a])
-                elif shares is not None and shares(a, group):
+                elif self.shares(a, group):
                     parent[root(k)] = root(readers.setdefault((group, a), k))
         found: dict[int, list[int]] = {}
         for k in sorted(self.group_of):
@@ -158,7 +159,7 @@ class Groups(ABC):
         return list(found.values())
 
 
-class Kernel:
+class Kernel(ABC):
     """The equations of a kernel, what they read, and what of theirs others read.
 
     ``copies``: primitives of members that others do again where they read the results.
@@ -199,9 +200,9 @@ class Kernel:
                 kept.append(k)
         return kept[::-1]
 
-    def bound(self) -> tuple[Primitive, Params]:
-        """The primitive of the kernel, which takes the operands, and its parameters."""
-        raise NotImplementedError(type(self).__name__)
+    @abstractmethod
+    def add_to(self, graph: Graph, operands: Sequence[int]) -> Sequence[int]:
+        """Append its equations to a graph; the numbers of its results."""
 
 
 @final
@@ -282,17 +283,15 @@ class WithKernels:
     def _emit(self, k: int) -> Iterable[int]:
         """Write an equation or the kernel that ends with it; the variables that are there now."""
         groups, kernel = self.groups, self.kernels.get(k)
-        made: Sequence[int]
         if kernel is not None:
-            primitive, params = kernel.bound()
-            operands = [self.numbers[a] for a in kernel.operands]
-            first, made = self.graph.add_bound(primitive, operands, params), kernel.results
-        else:
-            app, args = groups.jaxpr.equations[k]
-            sources = groups.jaxpr.sources
-            source = sources[k] if sources else None
-            first = self.graph.add(app, [self.numbers[a] for a in args], source)
-            made = range(groups.first[k], groups.first[k] + len(app.outs))
+            found = kernel.add_to(self.graph, [self.numbers[a] for a in kernel.operands])
+            self.numbers.update(zip(kernel.results, found, strict=True))
+            return kernel.results
+        app, args = groups.jaxpr.equations[k]
+        sources = groups.jaxpr.sources
+        source = sources[k] if sources else None
+        first = self.graph.add(app, [self.numbers[a] for a in args], source)
+        made = range(groups.first[k], groups.first[k] + len(app.outs))
         for i, v in enumerate(made):
             self.numbers[v] = first + i
         return made

@@ -4,17 +4,12 @@ A group is elementwise equations on arrays of one shape (the frame), broadcasts 
 of its rows, what is made of their results, and sums over other axes. XLA would make a pass over the
 arrays for each reduction; a kernel reads them once.
 
-Nothing in a group may depend on a member through an equation outside. So one scan over the program,
-in which each value knows the groups that it depends on, finds all groups; a value that would close
-a circle begins the next one. Parts of a group that share no value and no array are kernels of their
-own.
+Parts of a group that share no value and no array are kernels of their own.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from heapq import heappop, heappush
 from typing import TYPE_CHECKING, final
 
 import numpy as np
@@ -22,7 +17,6 @@ import numpy as np
 from tracebridge.core import lax
 from tracebridge.core.interpreters.graph import Graph
 from tracebridge.core.ir.debug_info import NO_DEBUG_INFO
-from tracebridge.core.ir.values import Literal
 from tracebridge.core.kernels.equations import REDUCTIONS, exponent_of, is_handled
 from tracebridge.core.kernels.functions import handles, is_easy_power
 from tracebridge.core.kernels.machine import is_there
@@ -30,9 +24,11 @@ from tracebridge.core.kernels.rows.program import RESHAPES, kind_of_sum
 from tracebridge.core.kernels.rows.row_kernel import row_kernel_p
 from tracebridge.core.lowering.rewrites.flat import flat
 from tracebridge.core.lowering.rewrites.frames import SHORTEST, Frames, has_rows, meaning
-from tracebridge.core.lowering.rewrites.producers import GIVEN, producers
+from tracebridge.core.lowering.rewrites.groups import Groups, Kernel, WithKernels
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from tracebridge.core.ir.application import Application
     from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.jaxpr import Jaxpr
@@ -54,73 +50,23 @@ def with_row_kernels(jaxpr: Jaxpr) -> Jaxpr | None:
         return None
     program, made, frames = flat(jaxpr, meaning), None, Frames()
     while found := frames.next_ones(program):
-        new = _Groups(program, found).result()
+        new = _Rows(program, found).result()
         if new is not None:
             made = program = new
     return made
 
 
 @final
-class _Groups:
-    """One program while its groups are found; variables and equations are those of the Jaxpr."""
+class _Rows(Groups):
+    """Groups by their frame."""
 
     def __init__(self, jaxpr: Jaxpr, frames: dict[tuple[int, ...], Frame]) -> None:
-        self.jaxpr, self.frames = jaxpr, frames
-        self.made_by, self.first = producers(jaxpr)
-        self.avals = jaxpr.variable_avals()
-        self.group_of: dict[int, int] = {}
-        """Of member equations."""
-        self.current: dict[Frame, int] = {}
-        self.frame_of: list[Frame] = []
-        self.needs: list[set[int]] = []
-        """Of each group: those that it depends on."""
-        self.depends: list[frozenset[int]] = []
-        """Of each equation outside: the groups that it depends on; of members nothing."""
+        self.frames = frames
         self.sums: set[int] = set()
         """Members that sum over other axes: no other member of the group can read their results."""
-        self.effects: set[int] = set()
-        """The groups that equations with effects depend on so far: they keep their order."""
-        for k in range(len(jaxpr.equations)):
-            self._place(k)
-        self.kernels = [c for c in self._components() if self._pays(c)]
-        self.readers = self._readers() if self.kernels else {}
+        super().__init__(jaxpr)
 
-    def _readers(self) -> dict[int, list[int]]:
-        """Of each variable the equations that read it, and ``GIVEN`` if it is a result."""
-        readers = {v: [GIVEN] for v in self.jaxpr.outs}
-        for k, (_, args) in enumerate(self.jaxpr.equations):
-            for a in args:
-                readers.setdefault(a, []).append(k)
-        return readers
-
-    # finding groups
-
-    def _place(self, k: int) -> None:
-        app, args = self.jaxpr.equations[k]
-        frame = self._frame_for(app, args)
-        if frame is not None:
-            new = len(self.frame_of)
-            group = self.current.get(frame, new)
-            if group != new and self._reaches(args, group):
-                group = new
-            if self._joins(app, args, frame, group):
-                if group == new:
-                    self.frame_of.append(frame)
-                    self.needs.append(set())
-                    self.current[frame] = new
-                self.group_of[k] = group
-                if app.primitive in REDUCTIONS and kind_of_sum(app, frame) != "rows":
-                    self.sums.add(k)
-                self.needs[group] |= self._outside_of(args, group)
-                self.depends.append(frozenset())
-                return
-        found = self._outside_of(args, None)
-        if app.effects:
-            self.effects |= found
-            found = self.effects
-        self.depends.append(frozenset(found))
-
-    def _frame_for(self, app: Application, args: Sequence[int]) -> Frame | None:
+    def key_for(self, app: Application, args: Sequence[int]) -> Frame | None:
         """The frame that an equation may belong to, by its shapes."""
         if app.multiple or app.effects or app.out.vma or app.primitive.has_rules_of_users:
             return None
@@ -128,54 +74,38 @@ class _Groups:
             if aval.shape in self.frames:
                 return self.frames[aval.shape]
         for a in args:
-            group = self._group(a)
-            if group is not None and self.frame_of[group].is_by_row(app.out.shape):
-                return self.frame_of[group]
+            group = self.member(a)
+            if group is not None and self.keys[group].is_by_row(app.out.shape):
+                return self.keys[group]
         return None
 
-    def _group(self, variable: int) -> int | None:
-        """The group in which a variable can be read."""
-        k = self.made_by[variable]
-        return None if k == GIVEN or k in self.sums else self.group_of.get(k)
+    def ends(self, k: int) -> bool:
+        """Sums over other axes."""
+        return k in self.sums
 
-    def _outside_of(self, args: Sequence[int], group: int | None) -> set[int]:
-        """The groups that these variables depend on without being members of ``group``."""
-        found: set[int] = set()
-        for a in args:
-            k = self.made_by[a]
-            if k != GIVEN:
-                own = self.group_of.get(k)
-                if own is None:
-                    found |= self.depends[k]
-                elif own != group or k in self.sums:
-                    found.add(own)
-        return found
+    def shares(self, variable: int, group: int) -> bool:
+        """Arrays of the frame are read once."""
+        return self.avals[variable].shape in self.keys[group].shapes
 
-    def _reaches(self, args: Sequence[int], group: int) -> bool:
-        """Whether operands depend on a group by something that is not in it."""
-        todo = list(self._outside_of(args, group))
-        seen = set(todo)
-        while todo:
-            n = todo.pop()
-            if n == group:
-                return True
-            new = self.needs[n] - seen
-            seen |= new
-            todo.extend(new)
-        return False
-
-    def _joins(self, app: Application, args: Sequence[int], frame: Frame, group: int) -> bool:
+    def joins(self, k: int, key: Frame, group: int) -> bool:
         """Whether an equation can be in a group."""
+        app, args = self.jaxpr.equations[k]
+        if not self._can_join(app, args, key, group):
+            return False
+        if app.primitive in REDUCTIONS and kind_of_sum(app, key) != "rows":
+            self.sums.add(k)
+        return True
+
+    def _can_join(self, app: Application, args: Sequence[int], frame: Frame, group: int) -> bool:
         primitive, out = app.primitive, app.out
-        inside = [self._group(a) == group for a in args]
-        whole = [aval.shape in frame.shapes for aval in app.avals]
-        rows = [a and not b for a, b in zip(inside, whole, strict=True)]
         if primitive in REDUCTIONS:
-            return whole[0] and self._can_reduce(app, frame)
+            return app.avals[0].shape in frame.shapes and self._can_reduce(app, frame)
         if primitive is lax.broadcast_in_dim_p:
-            return self._can_broadcast(app, frame, rows[0])
+            return self._can_broadcast(app, frame, self._is_by_row(args[0], frame, group))
         if primitive in RESHAPES:
-            return frame.is_by_row(out.shape) if rows[0] else all(whole) and _is_in(out, frame)
+            if self._is_by_row(args[0], frame, group):
+                return frame.is_by_row(out.shape)
+            return app.avals[0].shape in frame.shapes and _is_in(out, frame)
         if primitive is lax.iota_p:
             return _is_in(out, frame) and out.dtype == np.int32 and self._can_count(app, frame)
         if primitive is lax.pow_p:
@@ -184,10 +114,17 @@ class _Groups:
                 return False
         elif not is_handled(app):
             return False
-        shapes = [a.shape for a in app.avals if a.ndim]
-        if any([s != out.shape for s in shapes]):
+        shape = out.shape
+        if any([a.ndim and a.shape != shape for a in app.avals]):
             return False
-        return _is_in(out, frame) or (any(rows) and frame.is_by_row(out.shape))
+        if shape in frame.shapes:
+            return True
+        by_row = [self._is_by_row(a, frame, group) for a in args]
+        return any(by_row) and frame.is_by_row(shape)
+
+    def _is_by_row(self, variable: int, frame: Frame, group: int) -> bool:
+        """Whether a variable is a member of the group that is no array of the frame."""
+        return self.member(variable) == group and self.avals[variable].shape not in frame.shapes
 
     def _can_reduce(self, app: Application, frame: Frame) -> bool:
         if app.out.dtype != _FLOAT or len(app.params) > 1:
@@ -213,30 +150,6 @@ class _Groups:
         axis, shape = app.params["dimension"], app.out.shape
         return frame.tail(frame.steps((shape[axis],), (axis,), shape)) >= SHORTEST
 
-    # kernels
-
-    def _components(self) -> list[list[int]]:
-        """The members of groups that share values or arrays, in the order of the program."""
-        parent = {k: k for k in self.group_of}
-
-        def root(k: int) -> int:
-            while parent[k] != k:
-                parent[k] = parent[parent[k]]
-                k = parent[k]
-            return k
-
-        readers: dict[tuple[int, int], int] = {}
-        for k, group in self.group_of.items():
-            for a in self.jaxpr.equations[k][1]:
-                if self._group(a) == group:
-                    parent[root(k)] = root(self.made_by[a])
-                elif self.avals[a].shape in self.frame_of[group].shapes:
-                    parent[root(k)] = root(readers.setdefault((group, a), k))
-        found: dict[int, list[int]] = {}
-        for k in sorted(self.group_of):
-            found.setdefault(root(k), []).append(k)
-        return list(found.values())
-
     def _pays(self, members: Sequence[int]) -> bool:
         """Whether a kernel saves passes over memory: a row is read again after a reduction."""
         reductions = [k for k in members if self.jaxpr.equations[k][0].primitive in REDUCTIONS]
@@ -253,11 +166,11 @@ class _Groups:
 
     def result(self) -> Jaxpr | None:
         """The program with its kernels, if it has any."""
-        found = [_Kernel(self, members) for members in self.kernels]
-        kernels = {kernel.members[-1]: kernel for kernel in found if kernel.is_small}
-        if not kernels:
-            return None
-        return _Writer(self, kernels).program()
+        found = [members for members in self.components() if self._pays(members)]
+        readers = self.readers(found) if found else {}
+        kernels = [_RowKernel(self, members, readers) for members in found]
+        kernels = [kernel for kernel in kernels if kernel.is_small]
+        return WithKernels(self, kernels).program() if kernels else None
 
 
 def _is_in(aval: ShapedArray, frame: Frame) -> bool:
@@ -265,46 +178,34 @@ def _is_in(aval: ShapedArray, frame: Frame) -> bool:
 
 
 @final
-class _Kernel:
-    """The equations of a kernel, what they read, and what of theirs others read."""
-
-    def __init__(self, groups: _Groups, members: Sequence[int]) -> None:
-        jaxpr = groups.jaxpr
-        self.frame = groups.frame_of[groups.group_of[members[0]]]
-        inside = set(members)
-        self.copied: list[int] = []
-        """Members that are made outside as well: they only copy."""
-        of_members = [groups.first[k] for k in members]
-        read = {v for v in of_members if not inside.issuperset(groups.readers.get(v, ()))}
-        for k in reversed(members):
-            if groups.first[k] in read and jaxpr.equations[k][0].primitive in _COPIES:
-                read.update(jaxpr.equations[k][1])
-                self.copied.insert(0, k)
-        made = {groups.first[k]: k for k in members if k not in self.copied}
-        self.results = [v for v in made if v in read]
+class _RowKernel(Kernel):
+    def __init__(
+        self, groups: _Rows, members: Sequence[int], readers: Mapping[int, Sequence[int]]
+    ) -> None:
+        super().__init__(groups, members, readers, _COPIES)
+        self.rows = groups
+        self.frame: Frame = self.key
         self.rests: dict[int, _Rest] = {}
         """How sums over parts of rows are ended outside; known with the program."""
-        self.members = self._needed(groups, members)
-        self.unread = inside.difference(self.members, self.copied)
-        operands = dict.fromkeys([a for k in self.members for a in jaxpr.equations[k][1]])
-        own = {groups.first[k] for k in self.members}
-        self.operands = [a for a in operands if a not in own and not _is_number(groups, a)]
 
     @property
     def is_small(self) -> bool:
+        """Whether there is anything to make, of few enough arrays."""
         return bool(self.results) and len(self.operands) + len(self.results) <= _MOST_ARRAYS
 
-    def _needed(self, groups: _Groups, members: Sequence[int]) -> list[int]:
-        needed, kept = set(self.results), []
-        for k in reversed(members):
-            if groups.first[k] in needed:
-                needed.update(groups.jaxpr.equations[k][1])
-                kept.append(k)
-        return kept[::-1]
+    def add_to(self, graph: Graph, operands: Sequence[int]) -> Sequence[int]:
+        """Append the kernel, and what ends sums over parts of rows."""
+        params = {"program": self._program(), "frame": self.frame}
+        first = graph.add_bound(row_kernel_p, operands, params)
+        return [
+            self.rests[v].end(graph, first + i) if v in self.rests else first + i
+            for i, v in enumerate(self.results)
+        ]
 
-    def program(self, groups: _Groups) -> Jaxpr:
+    def _program(self) -> Jaxpr:
         """The equations from the operands to the results."""
-        jaxpr, graph = groups.jaxpr, Graph()
+        groups, graph = self.rows, Graph()
+        jaxpr = groups.jaxpr
         inputs = graph.inputs([groups.avals[a] for a in self.operands])
         numbers = dict(zip(self.operands, inputs, strict=True))
         for k in self.members:
@@ -359,80 +260,3 @@ def _reshaped(graph: Graph, x: int, shape: Shape) -> int:
     if graph.avals[x].shape == shape:
         return x
     return graph.add_bound(lax.reshape_p, [x], {"new_sizes": shape})
-
-
-def _is_number(groups: _Groups, v: int) -> bool:
-    """Whether a variable is a number that stands in the program."""
-    i = v - groups.jaxpr.n_in
-    consts = groups.jaxpr.consts
-    return 0 <= i < len(consts) and isinstance(consts[i], Literal) and not consts[i].aval.ndim
-
-
-@final
-class _Writer:
-    """Writes the program anew: kernels stand where their last member was, or where they can run."""
-
-    def __init__(self, groups: _Groups, kernels: dict[int, _Kernel]) -> None:
-        self.groups, self.kernels = groups, kernels
-        self.inside = {k for kernel in kernels.values() for k in kernel.members}
-        self.inside -= {k for kernel in kernels.values() for k in kernel.copied}
-        self.unread = {k for kernel in kernels.values() for k in kernel.unread}
-        self.graph = Graph()
-        self.numbers: dict[int, int] = {}
-
-    def program(self) -> Jaxpr:
-        jaxpr, graph = self.groups.jaxpr, self.graph
-        inputs = graph.inputs(jaxpr.in_avals)
-        given = [*inputs, *[graph.constant(c) for c in jaxpr.consts]]
-        self.numbers.update(enumerate(given))
-        self._run()
-        outs = [self.numbers[v] for v in jaxpr.outs]
-        return graph.program(inputs, outs, jaxpr.debug)
-
-    def _run(self) -> None:
-        """Write each equation or kernel as soon as all is there that it reads, the first first."""
-        readers: dict[object, list[int]] = {}
-        missing: dict[int, int] = {}
-        last_effect: object = None
-        for k, (app, args) in enumerate(self.groups.jaxpr.equations):
-            kernel = self.kernels.get(k)
-            if kernel is None and (k in self.inside or k in self.unread):
-                continue
-            read: set[object] = set(args if kernel is None else kernel.operands)
-            read.difference_update(self.numbers)
-            if app.effects:  # those keep their order
-                read |= {last_effect} - {None}
-                last_effect = ("effect", k)
-            missing[k] = len(read)
-            for v in read:
-                readers.setdefault(v, []).append(k)
-        ready = [k for k, n in missing.items() if not n]
-        n_written = 0
-        while ready:
-            k = heappop(ready)
-            n_written += 1
-            for v in [*self._emit(k), ("effect", k)]:
-                for reader in readers.get(v, ()):
-                    missing[reader] -= 1
-                    if not missing[reader]:
-                        heappush(ready, reader)
-        assert n_written == len(missing)
-
-    def _emit(self, k: int) -> Iterable[int]:
-        """Write an equation or the kernel that ends with it; the variables that are there now."""
-        groups, kernel = self.groups, self.kernels.get(k)
-        app, args = groups.jaxpr.equations[k]
-        if kernel is not None:
-            params = {"program": kernel.program(groups), "frame": kernel.frame}
-            numbers = [self.numbers[a] for a in kernel.operands]
-            first = self.graph.add_bound(row_kernel_p, numbers, params)
-            self.numbers.update({v: first + i for i, v in enumerate(kernel.results)})
-            for v, rest in kernel.rests.items():
-                self.numbers[v] = rest.end(self.graph, self.numbers[v])
-            return kernel.results
-        sources = groups.jaxpr.sources
-        source = sources[k] if sources else None
-        first = self.graph.add(app, [self.numbers[a] for a in args], source)
-        made = range(groups.first[k], groups.first[k] + len(app.outs))
-        self.numbers.update({v: first + i for i, v in enumerate(made)})
-        return made
