@@ -15,6 +15,8 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
+import numpy as np
+
 from tracebridge.core._jaxlib.xla import XlaRuntimeError
 from tracebridge.core.config.inner_steps import inner_steps
 from tracebridge.core.config.state import settled_state, state, with_trace
@@ -37,7 +39,7 @@ from tracebridge.core.runtime.arrays.placement import (
     moving,
     wishes_inside,
 )
-from tracebridge.core.runtime.arrays.transfer import move, put_literal
+from tracebridge.core.runtime.arrays.transfer import move, put_literal, put_operand
 from tracebridge.core.runtime.backends.clients import on_fork
 from tracebridge.core.runtime.backends.guards import check_execution
 from tracebridge.core.runtime.calls.dispatch import raise_for, to_array
@@ -438,13 +440,16 @@ def binary(
     ``fitted((x1, x2))`` gives the operands to try where a Python integer does not fit the dtype
     of the other one; None if there are none.
     """
-    runs = staged_function.runs
+    runs, ndarray = staged_function.runs, np.ndarray
 
     def call(x1: object, x2: Any, /) -> Any:
         try:
             if state() is None:
                 try:
                     kind = type(x2)
+                    if kind is ndarray:
+                        x2 = put_operand(x2)
+                        kind = Array
                     key = x2._sig if kind is Array else kind
                     run = runs[x1._sig, key, ()] if type(x1) is Array else None
                 except (KeyError, AttributeError, TypeError):
