@@ -32,7 +32,7 @@ PROPERTIES = ("T", "mT", "at", "flat", "imag", "real")
 class ArrayNamespace:
     """Attribute ``add`` implements ``x + y``, and so on.
 
-    ``getitem(x, index)``; ``array_namespace(api_version)``; ``methods`` and ``properties`` by name,
+    ``getitem(x, index)``; ``rows(x)``, an iterator; ``array_namespace(api_version)``; ``methods`` and ``properties`` by name,
     those of ``METHODS`` and ``PROPERTIES``.
     All attributes are plain slots once the loader has run, so that an operator costs one attribute
     read.
@@ -40,7 +40,7 @@ class ArrayNamespace:
 
     __slots__ = (
         *BINARY, *REFLECTED, *COMPARISONS, *UNARY,
-        "_loader", "array_namespace", "getitem", "methods", "properties",
+        "_loader", "array_namespace", "getitem", "methods", "properties", "rows",
     )  # fmt: skip
 
     def __getattr__(self, name: str) -> Any:
