@@ -114,8 +114,10 @@ class StagedFunction:
         current = state()
         if current is None:
             try:
-                # None where an object could forward ``sig`` to an array of its own.
-                keys = [a._sig if type(a) is Array else None for a in arrays]
+                # Types of what is no array: an object could forward ``sig`` to one of its own.
+                keys = [a._sig if type(a) is Array else type(a) for a in arrays]
+                if self.exact:
+                    keys.append(repr(statics))
                 run = self.runs[(*keys, statics)]
             except (KeyError, AttributeError, TypeError):
                 run = None
@@ -196,6 +198,9 @@ class StagedFunction:
             if type(a) is Array or type(a) in SCALAR_TYPES:
                 values.append(a)
                 continue
+            if type(a) is np.ndarray and current is None:
+                values.append(put_operand(a))
+                continue
             value = as_value(a, self.name)
             if isinstance(value, Tracer):
                 whole = [_operand(other, self.name) for other in arrays]
@@ -206,12 +211,10 @@ class StagedFunction:
                 return to_array(value)
             values.append(to_array(value))
         keys = [v._sig if type(v) is Array else type(v) for v in values]
-        key: Any = (*keys, statics)
+        key: Any = (*keys, repr(statics), statics) if self.exact else (*keys, statics)
         watching = watches_keys()
-        if current is not None or self.exact or watching:
+        if current is not None or watching:
             key = (key, tracing_key(), option("default_device"))
-            if self.exact:
-                key = (key, tuple([(type(s), repr(s)) for s in statics]))
         run = self.runs.get(key)
         if run is None:
             run = self.make_run(values, keys, statics)
@@ -408,13 +411,18 @@ def unary(staged_function: StagedFunction) -> Callable[[Any], Any]:
 
 def unary_with_statics(staged_function: StagedFunction) -> Callable[[Any, tuple[Any, ...]], Any]:
     """``f(x, statics)`` of a staged function of one array, likewise."""
-    runs = staged_function.runs
+    runs, exact = staged_function.runs, staged_function.exact
 
     def call(x: object, statics: tuple[Any, ...]) -> Any:
         try:
             if state() is None:
                 try:
-                    run = runs[x._sig, statics] if type(x) is Array else None
+                    if type(x) is not Array:
+                        run = None
+                    elif exact:
+                        run = runs[x._sig, repr(statics), statics]
+                    else:
+                        run = runs[x._sig, statics]
                 except (KeyError, AttributeError, TypeError):
                     run = None
                 if run is None:
