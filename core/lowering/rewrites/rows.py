@@ -45,6 +45,7 @@ _MOST_ARRAYS = 24  # that a kernel reads and writes at the same time
 
 _COPIES = RESHAPES | {lax.broadcast_in_dim_p, lax.iota_p}
 _FLOAT = np.dtype(np.float32)
+_NOTHING: frozenset[int] = frozenset()
 
 
 def with_row_kernels(jaxpr: Jaxpr) -> Jaxpr | None:
@@ -109,11 +110,17 @@ class _Groups:
         self.readers = self._readers() if self.kernels else {}
 
     def _readers(self) -> dict[int, list[int]]:
-        """Of each variable the equations that read it, and ``GIVEN`` if it is a result."""
-        readers = {v: [GIVEN] for v in self.jaxpr.outs}
+        """The equations that read results of members, and ``GIVEN`` if they are results."""
+        readers: dict[int, list[int]] = {
+            self.first[k]: [] for members in self.kernels for k in members
+        }
+        for v in self.jaxpr.outs:
+            if v in readers:
+                readers[v].append(GIVEN)
         for k, (_, args) in enumerate(self.jaxpr.equations):
             for a in args:
-                readers.setdefault(a, []).append(k)
+                if a in readers:
+                    readers[a].append(k)
         return readers
 
     # finding groups
@@ -135,13 +142,13 @@ class _Groups:
                 if app.primitive in REDUCTIONS and not _is_along(app):
                     self.columns.add(k)
                 self.needs[group] |= self._outside_of(args, group)
-                self.depends.append(frozenset())
+                self.depends.append(_NOTHING)
                 return
         found = self._outside_of(args, None)
         if app.effects:
             self.effects |= found
             found = self.effects
-        self.depends.append(frozenset(found))
+        self.depends.append(frozenset(found) if found else _NOTHING)
 
     def _frame_for(self, app: Application, args: Sequence[int]) -> tuple[int, ...] | None:
         """The frame that an equation may belong to, by its shapes."""
@@ -176,8 +183,8 @@ class _Groups:
 
     def _reaches(self, args: Sequence[int], group: int) -> bool:
         """Whether operands depend on a group by something that is not in it."""
-        todo = list(self._outside_of(args, group))
-        seen = set(todo)
+        seen = self._outside_of(args, group)
+        todo = list(seen)
         while todo:
             n = todo.pop()
             if n == group:
@@ -192,13 +199,12 @@ class _Groups:
     ) -> bool:
         """Whether an equation can be in a group."""
         primitive, out, n = app.primitive, app.out, len(frame)
-        rows = [self._group(a) == group and self.avals[a].shape != frame for a in args]
         if primitive in REDUCTIONS:
             return self._can_reduce(app, n) and app.avals[0].shape == frame
         if primitive is lax.broadcast_in_dim_p:
-            return self._can_broadcast(app, frame, rows[0])
+            return self._can_broadcast(app, frame, self._is_rows(args[0], frame, group))
         if primitive in RESHAPES:
-            return rows[0] and is_rows_shape(out.shape, frame)
+            return self._is_rows(args[0], frame, group) and is_rows_shape(out.shape, frame)
         if primitive is lax.iota_p:
             return out.shape == frame and out.dtype == np.int32
         if primitive is lax.pow_p:
@@ -207,10 +213,17 @@ class _Groups:
                 return False
         elif not is_handled(app):
             return False
-        shapes = [a.shape for a in app.avals if a.ndim]
-        if any([s != out.shape for s in shapes]):
-            return False
-        return out.shape == frame or (any(rows) and is_rows_shape(out.shape, frame))
+        shape = out.shape
+        for a in app.avals:
+            if a.ndim and a.shape != shape:
+                return False
+        if shape == frame:
+            return True
+        return is_rows_shape(shape, frame) and any([self._is_rows(a, frame, group) for a in args])
+
+    def _is_rows(self, variable: int, frame: tuple[int, ...], group: int) -> bool:
+        """Whether a variable is a member of the group that is no array of the frame."""
+        return self._group(variable) == group and self.avals[variable].shape != frame
 
     def _can_reduce(self, app: Application, n: int) -> bool:
         if app.out.dtype != _FLOAT or len(app.params) > 1:
@@ -361,33 +374,56 @@ class _Writer:
         return graph.program(inputs, outs, jaxpr.debug)
 
     def _run(self) -> None:
-        """Write each equation or kernel as soon as all is there that it reads, the first first."""
+        """Write each equation or kernel as soon as all is there that it reads, the first first.
+
+        Few wait: those that read results of a kernel whose last member comes later.
+        """
+        numbers, kernels = self.numbers, self.kernels
         readers: dict[object, list[int]] = {}
         missing: dict[int, int] = {}
         last_effect: object = None
+        absent: set[object] = set()
+        """Effects that have not been written yet."""
         for k, (app, args) in enumerate(self.groups.jaxpr.equations):
-            kernel = self.kernels.get(k)
+            kernel = kernels.get(k)
             if kernel is None and (k in self.inside or k in self.unread):
                 continue
-            read: set[object] = set(args if kernel is None else kernel.operands)
-            read.difference_update(self.numbers)
+            operands = args if kernel is None else kernel.operands
+            waits: set[object] = {v for v in operands if v not in numbers}
             if app.effects:  # those keep their order
-                read |= {last_effect} - {None}
+                waits |= absent & {last_effect}
                 last_effect = ("effect", k)
-            missing[k] = len(read)
-            for v in read:
+                absent.add(last_effect)
+            if not waits:
+                self._write(k, readers, missing, absent)
+                continue
+            missing[k] = len(waits)
+            for v in waits:
                 readers.setdefault(v, []).append(k)
-        ready = [k for k, n in missing.items() if not n]
-        n_written = 0
+        assert not missing
+
+    def _write(
+        self,
+        k: int,
+        readers: dict[object, list[int]],
+        missing: dict[int, int],
+        absent: set[object],
+    ) -> None:
+        """Write an equation or kernel, and those that have waited for it."""
+        ready = [k]
         while ready:
             k = heappop(ready)
-            n_written += 1
-            for v in [*self._emit(k), ("effect", k)]:
-                for reader in readers.get(v, ()):
+            made = self._emit(k)
+            if not readers and not absent:
+                continue
+            effect = ("effect", k)
+            absent.discard(effect)
+            for v in [*made, effect]:
+                for reader in readers.pop(v, ()):
                     missing[reader] -= 1
                     if not missing[reader]:
+                        del missing[reader]
                         heappush(ready, reader)
-        assert n_written == len(missing)
 
     def _emit(self, k: int) -> Iterable[int]:
         """Write an equation or the kernel that ends with it; the variables that are there now."""
@@ -402,5 +438,6 @@ class _Writer:
             source = sources[k] if sources else None
             first = self.graph.add(app, [self.numbers[a] for a in args], source)
             made = range(groups.first[k], groups.first[k] + len(app.outs))
-        self.numbers.update({v: first + i for i, v in enumerate(made)})
+        for i, v in enumerate(made):
+            self.numbers[v] = first + i
         return made
