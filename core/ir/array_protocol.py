@@ -32,8 +32,8 @@ PROPERTIES = ("T", "mT", "at", "flat", "imag", "real")
 class ArrayNamespace:
     """Attribute ``add`` implements ``x + y``, and so on.
 
-    ``getitem(x, index)``; ``rows(x)``, an iterator; ``array_namespace(api_version)``; ``methods`` and ``properties`` by name,
-    those of ``METHODS`` and ``PROPERTIES``.
+    ``getitem(x, index)``; ``rows(x)``, an iterator; ``array_namespace(api_version)``; ``methods``
+    and ``properties`` by name, those of ``METHODS`` and ``PROPERTIES``.
     All attributes are plain slots once the loader has run, so that an operator costs one attribute
     read.
     """

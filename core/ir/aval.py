@@ -330,7 +330,7 @@ def _make(
     for d in shape:
         size = size * d
     aval.size = size
-    aval.mlir_type = aval._strong = aval._tangent = None  # noqa: SLF001 - made here
+    aval.mlir_type = aval._strong = aval._tangent = None
     return interned(_INTERNED, (shape, dtype, weak_type, split, vma), aval)
 
 

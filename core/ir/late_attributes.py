@@ -8,7 +8,7 @@ each time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, final
 
 from tracebridge.core.errors.filtering import hide_internal_frames
@@ -54,7 +54,7 @@ def set_missing(cls: type, ways_out: Mapping[str, str]) -> None:
         setattr(cls, name, MissingAttribute(name, way_out))
 
 
-def present(cls: type, names: list[str]) -> list[str]:
+def present(cls: type, names: Iterable[str]) -> list[str]:
     """Those of ``names`` that are no missing attributes of the class, as ``dir`` gives them."""
     missing = {n for c in cls.__mro__ for n, v in vars(c).items() if type(v) is MissingAttribute}
     return sorted(set(names) - missing)

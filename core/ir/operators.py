@@ -9,7 +9,7 @@ extra call of ``api_boundary`` would be paid each time.
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from tracebridge.core.errors.argument_errors import ArgumentTypeError
 from tracebridge.core.errors.filtering import hide_internal_frames, hiding
@@ -274,6 +274,9 @@ class ArrayOperators(BinaryOperators, EngineValue):
 
     __slots__ = ()
     aval: Any
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
 
     def __eq__(self, other: object) -> Self:  # type: ignore[override] - elementwise, as in NumPy
         try:

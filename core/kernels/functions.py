@@ -6,8 +6,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from tracebridge.core.kernels.exponentials import exp, expm1, log, log1p, logistic, tanh
 from tracebridge.core.kernels.text import NAMES, Text, type_of
 from tracebridge.core.kernels.waves import cos, sin

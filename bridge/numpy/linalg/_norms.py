@@ -172,7 +172,7 @@ def norm(
         return _norm_call(x, (None, axes, bool(keepdims)))
     ndim = tnp.ndim(x)
     count = 1 if isinstance(axes, int) else ndim if axes is None else len(axes)
-    order = _checked("norm", ord, matrix=count == 2 and not (axes is None and ord is None))
+    order = _checked("norm", ord, matrix=count == 2)
     return _norm_staged((x,), (order, axes, bool(keepdims)))
 
 

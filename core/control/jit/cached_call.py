@@ -36,8 +36,6 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, final
 
-import numpy as np
-
 from tracebridge.core._jaxlib.xla import XlaRuntimeError
 from tracebridge.core.config.state import SCOPES, State, settled_state, state
 from tracebridge.core.config.values import fast_path_allowed, option
@@ -51,7 +49,6 @@ from tracebridge.core.control.refs.views import show_views
 from tracebridge.core.ir.float0 import has_float0
 from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.tracer import Tracer
-from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.calls.dispatch import raise_for, to_array
 from tracebridge.core.runtime.calls.fastpath import (
@@ -208,7 +205,8 @@ class Jitted(JitPrograms):
         )
         flat = flat and not cache.trees
         given = [x for x in call.leaves if type(x) is not Array]
-        if kwargs or call.static_key or not (not given or flat and all(map(is_convertible, given))):
+        is_found = not given or (flat and all(map(is_convertible, given)))
+        if kwargs or call.static_key or not is_found:
             self.remember_keyed(args, kwargs, call, arrays, entry)
         elif flat:
             run = entry.run(star=False)

@@ -115,7 +115,7 @@ class StagedFunction:
         if current is None:
             try:
                 # Types of what is no array: an object could forward ``sig`` to one of its own.
-                keys = [a._sig if type(a) is Array else type(a) for a in arrays]
+                keys: list[Any] = [a._sig if type(a) is Array else type(a) for a in arrays]
                 if self.exact:
                     keys.append(repr(statics))
                 run = self.runs[(*keys, statics)]

@@ -58,7 +58,9 @@ def test_what_only_traced_values_miss() -> None:
 
     def check(x: Any) -> Any:
         assert not hasattr(x, "sharding")
-        with pytest.raises(AttributeError, match="no attribute 'sharding'\n    way out: tb.typeof"):
+        with pytest.raises(
+            AttributeError, match=r"no attribute 'sharding'\n    way out: tb\.typeof"
+        ):
             _ = x.sharding
         return x
 
