@@ -12,6 +12,7 @@ import tracebridge.numpy as tnp
 from tracebridge._api.custom.custom_jvp import custom_jvp
 from tracebridge.core.collectives.axes import axis_size
 from tracebridge.core.collectives.axis_index import axis_index
+from tracebridge.core.config.state import state
 from tracebridge.core.dtypes.canonicalize import to_inexact
 from tracebridge.core.errors.argument_errors import ArgumentValueError, size_of
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
@@ -19,6 +20,7 @@ from tracebridge.core.lax.reduce.exp_sums import shifted_exp_sum
 from tracebridge.core.runtime.arrays.argument_types import Axis
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy import _exp_sums
 from tracebridge.numpy._promote import normalize_axes, normalize_axis
 
@@ -87,9 +89,16 @@ def log_softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -
     >>> tb.nn.log_softmax(tb.numpy.array([0.0, -1000.0])).tolist()
     [0.0, -1000.0]
     """
-    x = _inexact(x)
     axis = tuple(axis) if isinstance(axis, list) else axis
+    if where is None and _is_eager(x):
+        return _log_softmax_staged((x,), (axis,))
+    x = _inexact(x)
     return _log_softmax_call(x, axis, None if where is None else tnp.asarray(where))
+
+
+def _is_eager(x: object) -> bool:
+    """Whether a function of ``x`` runs at once, by a program for all of it."""
+    return type(x) is Array and state() is None
 
 
 def _inexact(x: ArrayLike) -> Any:
@@ -145,6 +154,12 @@ def _softmax_jvp(axis: Any, primals: Any, tangents: Any) -> Any:
     return y, y * (t - tnp.sum(y * t, axis=axis, keepdims=True))
 
 
+_log_softmax_staged = StagedFunction(
+    lambda x, axis: _log_softmax_call(_inexact(x), axis, None), "log_softmax"
+)
+_softmax_staged = StagedFunction(lambda x, axis: _softmax_call(_inexact(x), axis, None), "softmax")
+
+
 def softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Array:
     """Exponentials, divided by their sum over axes.
 
@@ -157,8 +172,10 @@ def softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Ar
     >>> tb.nn.softmax(tb.numpy.array([1000.0, 1000.0])).tolist()
     [0.5, 0.5]
     """
-    x = _inexact(x)
     axis = tuple(axis) if isinstance(axis, list) else axis
+    if where is None and _is_eager(x):
+        return _softmax_staged((x,), (axis,))
+    x = _inexact(x)
     return _softmax_call(x, axis, None if where is None else tnp.asarray(where))
 
 
@@ -240,6 +257,12 @@ def one_hot(x: Any, num_classes: int, *, dtype: DTypeLike | None = None, axis: A
             raise ShapeMismatchError(msg) from None
         return (x == axis_index(axis)).astype(kind)
     place = normalize_axis(place, x.ndim + 1, "one_hot")
+    if _is_eager(x) and type(count) is int:
+        return _one_hot_staged((x,), (count, np.dtype(kind), place))
+    return _one_hot(x, count, kind, place)
+
+
+def _one_hot(x: Any, count: Any, kind: Any, place: int) -> Any:
     shape = [1] * (x.ndim + 1)
     shape[place] = count
     if x.dtype == bool:
@@ -247,3 +270,6 @@ def one_hot(x: Any, num_classes: int, *, dtype: DTypeLike | None = None, axis: A
     # Made where it is read: no constant that a compiled program would have to hold.
     classes = lax.broadcasted_iota(x.dtype, shape, place)
     return (tnp.expand_dims(x, place) == classes).astype(kind)
+
+
+_one_hot_staged = StagedFunction(_one_hot, "one_hot")

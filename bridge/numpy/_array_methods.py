@@ -20,6 +20,7 @@ from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy import (
     _indexing,
     _operators,
+    _rows,
     at_updates,
     conversion,
     cumulative,
@@ -244,4 +245,5 @@ def functions() -> dict[str, Any]:
         "getitem": _indexing.getitem,
         "methods": METHODS,
         "properties": PROPERTIES,
+        "rows": _rows.rows,
     }

@@ -18,7 +18,7 @@ from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.runtime.arrays.argument_types import DType
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
-from tracebridge.core.runtime.calls.staged_functions import StagedFunction
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction, unary_with_statics
 from tracebridge.numpy._promote import (
     check_no_out,
     normalize_axis,
@@ -56,6 +56,7 @@ def _to_dtype(x: Value, dtype: DType | None) -> Any:
 
 
 _cumulative_staged = StagedFunction(_cumulative, "cumulative")
+_cumulative_call = unary_with_statics(_cumulative_staged)
 
 
 def _axis(axis: int | None) -> int | None:
@@ -79,7 +80,7 @@ def cumsum(
     """
     check_no_out("cumsum", out)
     statics = ("cumsum", "cumsum", _axis(axis), static_dtype("cumsum", dtype), False)
-    return _cumulative_staged((a,), statics)
+    return _cumulative_call(a, statics)
 
 
 def cumprod(
@@ -93,7 +94,7 @@ def cumprod(
     """
     check_no_out("cumprod", out)
     statics = ("cumprod", "cumprod", _axis(axis), static_dtype("cumprod", dtype), False)
-    return _cumulative_staged((a,), statics)
+    return _cumulative_call(a, statics)
 
 
 def nancumsum(
@@ -107,7 +108,7 @@ def nancumsum(
     """
     check_no_out("nancumsum", out)
     statics = ("nancumsum", "cumsum", _axis(axis), static_dtype("nancumsum", dtype), True)
-    return _cumulative_staged((a,), statics)
+    return _cumulative_call(a, statics)
 
 
 def nancumprod(
@@ -121,7 +122,7 @@ def nancumprod(
     """
     check_no_out("nancumprod", out)
     statics = ("nancumprod", "cumprod", _axis(axis), static_dtype("nancumprod", dtype), True)
-    return _cumulative_staged((a,), statics)
+    return _cumulative_call(a, statics)
 
 
 def _with_initial(x: Value, op: str, axis: int, dtype: DType) -> Any:

@@ -19,19 +19,28 @@ REFLECTED = (
 )  # fmt: skip
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 UNARY = ("neg", "pos", "abs", "invert", "round_")
+METHODS = (
+    "all", "any", "argmax", "argmin", "argpartition", "argsort", "astype", "byteswap", "choose",
+    "clip", "compress", "conj", "conjugate", "copy", "cumprod", "cumsum", "diagonal", "dot",
+    "flatten", "max", "mean", "min", "nonzero", "prod", "ptp", "ravel", "repeat", "reshape",
+    "round", "searchsorted", "sort", "squeeze", "std", "sum", "swapaxes", "take", "to_device",
+    "trace", "transpose", "var", "view",
+)  # fmt: skip
+PROPERTIES = ("T", "mT", "at", "flat", "imag", "real")
 
 
 class ArrayNamespace:
     """Attribute ``add`` implements ``x + y``, and so on.
 
-    ``getitem(x, index)``; ``array_namespace(api_version)``; ``methods`` and ``properties`` by name.
+    ``getitem(x, index)``; ``rows(x)``, an iterator; ``array_namespace(api_version)``; ``methods``
+    and ``properties`` by name, those of ``METHODS`` and ``PROPERTIES``.
     All attributes are plain slots once the loader has run, so that an operator costs one attribute
     read.
     """
 
     __slots__ = (
         *BINARY, *REFLECTED, *COMPARISONS, *UNARY,
-        "_loader", "array_namespace", "getitem", "methods", "properties",
+        "_loader", "array_namespace", "getitem", "methods", "properties", "rows",
     )  # fmt: skip
 
     def __getattr__(self, name: str) -> Any:

@@ -42,14 +42,14 @@ class ShapedArray:
 
     __slots__ = (
         "__weakref__",
+        "_strong",
+        "_tangent",
         "dtype",
         "mlir_type",
         "ndim",
         "shape",
         "size",
         "split",
-        "strong",
-        "tangent",
         "vma",
         "weak_type",
     )
@@ -62,8 +62,8 @@ class ShapedArray:
     split: NamedSharding | None
     vma: frozenset[Any]
     mlir_type: Any
-    strong: ShapedArray
-    tangent: ShapedArray
+    _strong: ShapedArray | None
+    _tangent: ShapedArray | None
 
     def __new__(
         cls,
@@ -155,6 +155,26 @@ class ShapedArray:
         return _found((self.shape, self.dtype, self.weak_type, self.split, vma))
 
     @property
+    def strong(self) -> ShapedArray:
+        """The same aval, strongly typed."""
+        if not self.weak_type:
+            return self
+        if self._strong is None:
+            self._strong = self.update(weak_type=False)
+        return self._strong
+
+    @property
+    def tangent(self) -> ShapedArray:
+        """The aval of tangents: the same for inexact dtypes, float0 for the others."""
+        found = self._tangent
+        if found is None:
+            dtype = tangent_dtype(self.dtype)
+            is_own = dtype == self.dtype
+            found = self if is_own else self.update(dtype=dtype, weak_type=False)
+            self._tangent = found
+        return found
+
+    @property
     def manual_axis_type(self) -> ManualAxisType:
         """Along which axes of ``shard_map`` the devices may have different values."""
         return ManualAxisType(varying=self.vma) if self.vma else WHOLLY_SHARED
@@ -173,7 +193,7 @@ class ShapedArray:
         return NamedSharding(get_abstract_mesh(), PartitionSpec(*[None] * self.ndim))
 
     def strip_weak_type(self) -> ShapedArray:
-        """The same aval, strongly typed."""
+        """``strong``."""
         return self.strong
 
     def update_weak_type(self, weak_type: bool) -> ShapedArray:
@@ -181,7 +201,7 @@ class ShapedArray:
         return self.update(weak_type=weak_type)
 
     def to_tangent_aval(self) -> ShapedArray:
-        """The aval of tangents: the same for inexact dtypes, float0 for the others."""
+        """``tangent``."""
         return self.tangent
 
     to_ct_aval = at_least_vspace = to_tangent_aval
@@ -213,21 +233,6 @@ class ShapedArray:
 
     def __str__(self) -> str:
         return self.str_short(short_dtypes=False)
-
-    def __getattr__(self, name: str) -> Any:
-        # Slots that hold derived avals are filled at first use: making them eagerly would recurse.
-        if name == "strong":
-            value = self if not self.weak_type else self.update(weak_type=False)
-        elif name == "tangent":
-            dtype = tangent_dtype(self.dtype)
-            value = self if dtype == self.dtype else self.update(dtype=dtype, weak_type=False)
-        elif name == "mlir_type":
-            value = None
-        else:
-            msg = f"'ShapedArray' object has no attribute {name!r}"
-            raise AttributeError(msg)
-        setattr(self, name, value)
-        return value
 
 
 def result_aval(
@@ -325,6 +330,7 @@ def _make(
     for d in shape:
         size = size * d
     aval.size = size
+    aval.mlir_type = aval._strong = aval._tangent = None
     return interned(_INTERNED, (shape, dtype, weak_type, split, vma), aval)
 
 

@@ -1,8 +1,7 @@
 """Operators, indexing and methods, shared by arrays and tracers.
 
 Every method delegates to the NumPy layer through the slot in ir/array_protocol.py. Attributes that
-the layer adds (``sum``, ``T``, ``reshape``, ...) are found by ``__getattr__`` and cost nothing
-until used.
+the layer adds (``sum``, ``T``, ``reshape``, ...) cost nothing until the first one is used.
 
 Every method trims the traceback of an error itself: a ``try`` costs nothing until it catches, the
 extra call of ``api_boundary`` would be paid each time.
@@ -10,13 +9,12 @@ extra call of ``api_boundary`` would be paid each time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from tracebridge.core.errors.argument_errors import ArgumentTypeError
 from tracebridge.core.errors.filtering import hide_internal_frames, hiding
-from tracebridge.core.ir.array_protocol import NAMESPACE
+from tracebridge.core.ir.array_protocol import METHODS, NAMESPACE, PROPERTIES
+from tracebridge.core.ir.late_attributes import LateAttribute, present, set_missing
 
 
 class EngineValue:
@@ -276,9 +274,9 @@ class ArrayOperators(BinaryOperators, EngineValue):
 
     __slots__ = ()
     aval: Any
-    _public_name = "Array"
-    # What to do about attributes that are missing for a reason.
-    _ways_out: Mapping[str, str] = MappingProxyType(OF_TENSORS)
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
 
     def __eq__(self, other: object) -> Self:  # type: ignore[override] - elementwise, as in NumPy
         try:
@@ -378,26 +376,8 @@ class ArrayOperators(BinaryOperators, EngineValue):
         """The functions of the array API standard for this array: ``tracebridge.numpy``."""
         return NAMESPACE.array_namespace(api_version)
 
-    def __getattr__(self, name: str) -> Any:
-        # Only reached for names that are no slot, property or method of the class, and for slots
-        # that are not filled yet, which are private.
-        if name[0] == "_":
-            msg = f"{self._public_name!r} object has no attribute {name!r}"
-            raise AttributeError(msg)
-        try:
-            if name not in ArrayOperators.__dict__:
-                _adopt_methods()
-                if name in ArrayOperators.__dict__:
-                    return getattr(self, name)
-            way_out = self._ways_out.get(name)
-            msg = f"{self._public_name!r} object has no attribute {name!r}"
-            raise AttributeError(msg if way_out is None else f"{msg}\n    way out: {way_out}")
-        except Exception as error:
-            hide_internal_frames(error)
-            raise
-
     def __dir__(self) -> list[str]:
-        return sorted({*object.__dir__(self), *NAMESPACE.methods, *NAMESPACE.properties})
+        return present(type(self), object.__dir__(self))
 
     @property
     def shape(self) -> tuple[Any, ...]:
@@ -446,30 +426,14 @@ class ArrayOperators(BinaryOperators, EngineValue):
             raise
 
 
-def method_of_class(name: str) -> Any:
-    """What the NumPy layer gives the class of arrays as ``name``, a function or a property.
-
-    Raises:
-        AttributeError: nothing.
-    """
-    if name[0] != "_":
-        _adopt_methods()
-        found = ArrayOperators.__dict__.get(name)
-        if found is not None:
-            return found
-    raise AttributeError(name)
-
-
-def names_of_class() -> list[str]:
-    """The names that the NumPy layer gives to the class of arrays."""
-    return [*NAMESPACE.methods, *NAMESPACE.properties]
-
-
-def _adopt_methods() -> None:
-    """Make methods of the functions of the NumPy layer, which the first use of one has loaded."""
+def _adopt() -> None:
+    """Make attributes of the functions of the NumPy layer, which the first use of one loads."""
     for name, method in NAMESPACE.methods.items():
-        if name not in ArrayOperators.__dict__:
-            setattr(ArrayOperators, name, hiding(method))
+        setattr(ArrayOperators, name, hiding(method))
     for name, get in NAMESPACE.properties.items():
-        if name not in ArrayOperators.__dict__:
-            setattr(ArrayOperators, name, property(hiding(get)))
+        setattr(ArrayOperators, name, property(hiding(get)))
+
+
+for _name in (*METHODS, *PROPERTIES):
+    setattr(ArrayOperators, _name, LateAttribute(_name, _adopt))
+set_missing(ArrayOperators, OF_TENSORS)

@@ -16,7 +16,8 @@ from tracebridge.core.errors.tracer_errors import (
     TracerIntegerConversionError,
 )
 from tracebridge.core.ir.foreign import asker, torch_function
-from tracebridge.core.ir.operators import OF_TENSORS, ArrayOperators
+from tracebridge.core.ir.late_attributes import set_missing
+from tracebridge.core.ir.operators import ArrayOperators
 from tracebridge.core.ir.source_info import describe_line
 from tracebridge.core.ir.typeof import identity, register_value_type
 from tracebridge.core.ir.values import Literal
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 # What arrays have and tracers never will, and what to do about it. These are missing attributes
 # (`hasattr` says so), since programs ask by them whether a value is an array that exists.
 _MISSING = {
-    **OF_TENSORS,
     "block_until_ready": "wait for the results of the traced function, outside of it",
     "copy_to_host_async": "copy the results of the traced function, outside of it",
     "device": "give devices and shardings to device_put or jit",
@@ -81,8 +81,6 @@ class Tracer(ArrayOperators):
     """
 
     __slots__ = ("__weakref__", "_trace", "aval")
-    _public_name = "Traced"
-    _ways_out = _MISSING
     aval: ShapedArray
     _trace: Trace
 
@@ -233,6 +231,7 @@ def _raising_property(name: str) -> Any:
     return property(read, doc="Raise: there is no buffer while tracing.")
 
 
+set_missing(Tracer, _MISSING)
 for _name in _METHODS_OF_BUFFERS:
     setattr(Tracer, _name, _raising_method(_name))
 for _name in _PROPERTIES_OF_BUFFERS:

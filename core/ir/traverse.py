@@ -44,3 +44,18 @@ def count_equations(jaxpr: Jaxpr) -> int:
 def primitive_names(jaxpr: Jaxpr) -> set[str]:
     """Names of all primitives in ``jaxpr`` and below it."""
     return {app.primitive.name for app in applications(jaxpr)}
+
+
+def holds_functions(jaxpr: Jaxpr) -> bool:
+    """Whether an equation has a Python function in its parameters: it must not be kept alive."""
+    for app, _ in jaxpr.equations:
+        known = app.holds_functions
+        if known is None:
+            known = app.holds_functions = (
+                app.primitive.holds_functions
+                or any([callable(value) for value in app.params.values()])
+                or any([holds_functions(inner) for inner in jaxprs_in_params(app.params)])
+            )
+        if known:
+            return True
+    return False

@@ -6,10 +6,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from tracebridge.core.kernels.exponentials import exp, expm1, log, log1p, logistic, tanh
-from tracebridge.core.kernels.text import TYPES, Text, type_of
+from tracebridge.core.kernels.text import NAMES, Text, type_of
 from tracebridge.core.kernels.waves import cos, sin
 
 _HALF = ("float16", "bfloat16")
@@ -90,6 +88,8 @@ _UNARY: Mapping[str, Callable[[Text, str], str]] = {
 _FLOAT_OPS = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 _INTEGER_OPS = {"add": "add", "sub": "sub", "mul": "mul"}
 _LOGICAL_OPS = {"and": "and", "or": "or", "xor": "xor"}
+_OF_BOOLS = frozenset({"not", *_LOGICAL_OPS})
+_OF_FLOATS = frozenset({*_UNARY, *_FLOAT_OPS, "max", "min", "clamp"})
 MOST_POWER = 8
 TRANSCENDENTAL = frozenset(
     {"exp", "expm1", "log", "log1p", "logistic", "tanh", "sin", "cos", "sqrt", "rsqrt", "pow"}
@@ -99,26 +99,24 @@ EXPENSIVE = TRANSCENDENTAL | {"div"}
 
 def handles(name: str, params: Mapping[str, Any], dtypes: Sequence[Any], out: Any) -> bool:
     """Whether ``elementwise`` can write a primitive with such parameters, operands and result."""
-    kinds = [np.dtype(d).name for d in dtypes]
-    if any([k not in TYPES for k in (*kinds, np.dtype(out).name)]):
+    kinds, result = [NAMES.get(d) for d in dtypes], NAMES.get(out)
+    if result is None or None in kinds:
         return False
     floats = kinds[0] == "float32"
     if name == "integer_pow":
         return floats and 1 <= abs(params["y"]) <= MOST_POWER
     if name == "convert_element_type":
-        pair = kinds[0], np.dtype(out).name
+        pair = kinds[0], result
         return pair[0] == pair[1] or pair in _CONVERSIONS
     if name == "select_n":
         return kinds[0] == "bool" and len(kinds) == 3
-    if any([v is not None for v in params.values()]) or kinds[0] in _HALF:
+    if (params and any([v is not None for v in params.values()])) or kinds[0] in _HALF:
         return False  # parameters such as an accuracy
     if name in _COMPARISONS:
         return kinds[0] != "bool"
-    if name in ("not", *_LOGICAL_OPS):
+    if name in _OF_BOOLS:
         return kinds[0] == "bool"
-    return (floats and name in (*_UNARY, *_FLOAT_OPS, "max", "min", "clamp")) or (
-        kinds[0] == "int32" and name in _INTEGER_OPS
-    )
+    return (floats and name in _OF_FLOATS) or (kinds[0] == "int32" and name in _INTEGER_OPS)
 
 
 def elementwise(

@@ -8,10 +8,16 @@ from typing import Any, final
 
 import numpy as np
 
+from tracebridge.core.dtypes.dtypes import bfloat16
+
 # Numbers of 16 bits are read and written; everything is computed in float32.
 TYPES = {
     "float32": "float", "bool": "i1", "int32": "i32", "float16": "half", "bfloat16": "i16",
 }  # fmt: skip
+
+
+NAMES = {np.dtype(name): name for name in TYPES if name != "bfloat16"} | {bfloat16: "bfloat16"}
+"""Of the dtypes that kernels read and write: to ask a dtype for its name takes a microsecond."""
 
 
 def float_text(value: Any) -> str:
@@ -21,7 +27,7 @@ def float_text(value: Any) -> str:
 
 def type_of(dtype: Any) -> str:
     """LLVM's type of a number."""
-    return TYPES[np.dtype(dtype).name]
+    return TYPES[NAMES[np.dtype(dtype)]]
 
 
 @final

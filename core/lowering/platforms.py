@@ -17,6 +17,7 @@ from tracebridge.core.lax.stored import emit_stored
 from tracebridge.core.lowering.compositions import composed
 from tracebridge.core.lowering.context import register_platform_lowering, register_rewrites
 from tracebridge.core.lowering.rewrites.blocks import with_blocks
+from tracebridge.core.lowering.rewrites.by_content import by_content
 from tracebridge.core.lowering.rewrites.own_copies import are_long_rows
 from tracebridge.core.lowering.rewrites.programs import rewritten
 from tracebridge.core.lowering.rewrites.steps import with_scan_kernels
@@ -221,13 +222,22 @@ def _register() -> None:
 
 
 def _rewritten(jaxpr: Jaxpr) -> Jaxpr:
-    """The forms of programs for the CPU, but for those whose types say how arrays are split.
+    """The forms of programs for the CPU."""
+    # None stands for the Jaxpr itself, which must not refer to itself.
+    if "for the CPU" not in jaxpr.cache:
+        jaxpr.cache["for the CPU"] = by_content(jaxpr, _cpu_form)
+    return jaxpr.cache["for the CPU"] or jaxpr
+
+
+def _cpu_form(jaxpr: Jaxpr) -> Jaxpr | None:
+    """The form of a program for the CPU, unless its types say how arrays are split.
 
     A program that computes the same in another way may leave undecided how its values are split.
     """
     if any([a.split is not None for app, _ in jaxpr.equations for a in (*app.avals, *app.outs)]):
-        return jaxpr
-    return with_blocks(with_scan_kernels(rewritten(jaxpr)))
+        return None
+    form = with_blocks(with_scan_kernels(rewritten(jaxpr)))
+    return None if form is jaxpr else form
 
 
 _register()

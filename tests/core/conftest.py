@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
-from tracebridge.core.lowering.rewrites import batches, rows, steps
+from tracebridge.core.lowering.rewrites import batches, by_content, rows, steps
 
 
 @pytest.fixture
-def without_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+def own_rewrites() -> Iterator[None]:
+    """Programs that were rewritten before, and those of a test that patches rewrites, are apart."""
+    by_content._KNOWN.clear()
+    yield
+    by_content._KNOWN.clear()
+
+
+@pytest.fixture
+def without_kernels(own_rewrites: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs are lowered as on machines without llvmlite."""
+    del own_rewrites
     for rewrites in (batches, rows, steps):
         monkeypatch.setattr(rewrites, "is_there", lambda: False)

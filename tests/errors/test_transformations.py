@@ -445,8 +445,8 @@ def test_bodies_and_rules_that_return_no_pair() -> None:
 
 
 def test_attributes_that_do_not_exist() -> None:
-    """An unknown attribute of a traced value names no class of the engine."""
-    with pytest.raises(AttributeError, match="'Traced' object has no attribute 'shpae'"):
+    """The message of an unknown attribute says whether the value is traced."""
+    with pytest.raises(AttributeError, match="Tracer' object has no attribute 'shpae'"):
         tb.jit(lambda x: x.shpae)(1.0)
     with pytest.raises(AttributeError, match="'Array' object has no attribute 'shpae'"):
         tnp.ones(3).shpae  # noqa: B018 - the access is the test

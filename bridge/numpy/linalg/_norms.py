@@ -16,7 +16,7 @@ from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.linalg.svd import svd
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
-from tracebridge.core.runtime.calls.staged_functions import StagedFunction
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction, unary_with_statics
 from tracebridge.core.symbolic.compare import is_empty
 from tracebridge.numpy._promote import (
     hashable_axis,
@@ -119,6 +119,7 @@ def _norm(x: Any, order: Any, axis: Any, keepdims: bool) -> Any:
 _VECTOR = "a number, inf or -inf"
 _MATRIX = ("fro", "nuc", 1, -1, 2, -2, math.inf, -math.inf, None)
 _norm_staged = StagedFunction(_rounded_once(_norm), "norm", exact=True)
+_norm_call = unary_with_statics(_norm_staged)
 
 
 def _vector_norm(x: Any, order: Any, axis: Any, keepdims: bool) -> Any:
@@ -167,9 +168,11 @@ def norm(
     5.0
     """
     axes = hashable_axis(axis, "norm")
+    if ord is None:
+        return _norm_call(x, (None, axes, bool(keepdims)))
     ndim = tnp.ndim(x)
     count = 1 if isinstance(axes, int) else ndim if axes is None else len(axes)
-    order = _checked("norm", ord, matrix=count == 2 and not (axes is None and ord is None))
+    order = _checked("norm", ord, matrix=count == 2)
     return _norm_staged((x,), (order, axes, bool(keepdims)))
 
 

@@ -24,9 +24,10 @@ from tracebridge.core.ir.debug_info import (
     where_is,
 )
 from tracebridge.core.ir.float0 import has_float0, hold_float0
-from tracebridge.core.ir.jaxpr import Jaxpr, jaxprs_in_params
+from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.name_stack import in_use, names_of
 from tracebridge.core.ir.tracer import Tracer
+from tracebridge.core.ir.traverse import holds_functions
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.runtime.programs.debug import wants_checks
@@ -166,7 +167,7 @@ def _positions(in_tree: Any) -> Any:
 
 def shared(jaxpr: Jaxpr) -> Jaxpr:
     """An equal Jaxpr that was seen before, or ``jaxpr`` itself."""
-    if any([type(c) is not Literal for c in jaxpr.consts]) or _holds_functions(jaxpr):
+    if any([type(c) is not Literal for c in jaxpr.consts]) or holds_functions(jaxpr):
         return jaxpr
     if wants_checks():
         # Equal programs come from different lines, which messages are to name.
@@ -180,21 +181,6 @@ def shared(jaxpr: Jaxpr) -> Jaxpr:
         tuple(names_of(jaxpr) or ()) if in_use[0] else (),
     )
     return _SAME.get_or_make(key, lambda: jaxpr)
-
-
-def _holds_functions(jaxpr: Jaxpr) -> bool:
-    """Whether an equation has a Python function in its parameters: it must not be kept alive."""
-    for app, _ in jaxpr.equations:
-        known = app.holds_functions
-        if known is None:
-            known = app.holds_functions = (
-                app.primitive.holds_functions
-                or any([callable(value) for value in app.params.values()])
-                or any([_holds_functions(inner) for inner in jaxprs_in_params(app.params)])
-            )
-        if known:
-            return True
-    return False
 
 
 def flatten_values(call: str, role: str, tree: object) -> tuple[list[Any], Any]:

@@ -15,7 +15,7 @@ A call takes the first of these paths that has its executable. ``make_cached_cal
      |     `-- else: keyed .............. [(names, statics), *signatures]   -> run(arrays)
      |
      `-- miss: no signature of these in the table
-           |-- converted .. numbers and ndarrays become arrays, then keyed as above
+           |-- converted .. numbers and ndarrays become arrays, then many or keyed as above
            |-- scoped ..... arrays, where blocks have changed options: [(options, *signatures)]
            |-- disabled ... disable_jit: the Python function
            |-- references . a mutable reference among the arguments or closed over
@@ -36,8 +36,6 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, final
 
-import numpy as np
-
 from tracebridge.core._jaxlib.xla import XlaRuntimeError
 from tracebridge.core.config.state import SCOPES, State, settled_state, state
 from tracebridge.core.config.values import fast_path_allowed, option
@@ -51,7 +49,6 @@ from tracebridge.core.control.refs.views import show_views
 from tracebridge.core.ir.float0 import has_float0
 from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.tracer import Tracer
-from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.calls.dispatch import raise_for, to_array
 from tracebridge.core.runtime.calls.fastpath import (
@@ -60,10 +57,11 @@ from tracebridge.core.runtime.calls.fastpath import (
     CallCache,
     KeyFunctions,
     comparison_error,
+    converted,
+    is_convertible,
     make_cached_call,
     make_keyed_call,
 )
-from tracebridge.core.runtime.calls.staged_functions import SCALAR_TYPES, scalar_argument
 from tracebridge.core.tree.tree import flatten, leaf_treedef
 
 if TYPE_CHECKING:
@@ -147,13 +145,7 @@ class Jitted(JitPrograms):
             else:
                 table = cache.keyed
                 arguments, key = self.keys.flat(args, kwargs)
-            flat = list(arguments)
-            for i, leaf in enumerate(flat):
-                kind = type(leaf)
-                if kind in SCALAR_TYPES:
-                    flat[i] = scalar_argument(leaf)
-                elif kind is np.ndarray:
-                    flat[i] = to_array(as_value(leaf))
+            flat = [x if type(x) is Array else converted(x) for x in arguments]
             whole = (key, *[leaf._sig for leaf in flat])
         except (KeyError, AttributeError, TypeError):
             return None
@@ -207,14 +199,16 @@ class Jitted(JitPrograms):
         cache = self.cache
         if len(cache) >= MAX_ENTRIES:
             cache.clear()
-        if kwargs or call.static_key or any([type(x) is not Array for x in call.leaves]):
-            self.remember_keyed(args, kwargs, call, arrays, entry)
-            return
         sigs = [a._sig for a in arrays]
         flat = len(args) == len(arrays) and all(
             [issubclass(type(a), EngineValue) or not _is_tree(a) for a in args]
         )
-        if flat and not cache.trees:
+        flat = flat and not cache.trees
+        given = [x for x in call.leaves if type(x) is not Array]
+        is_found = not given or (flat and all(map(is_convertible, given)))
+        if kwargs or call.static_key or not is_found:
+            self.remember_keyed(args, kwargs, call, arrays, entry)
+        elif flat:
             run = entry.run(star=False)
             if len(args) == 1:
                 cache.one[sigs[0]] = entry.one_to_one(run)
@@ -315,4 +309,5 @@ def make_jit(
     jitted = Jitted(fun, options, resolve or plain_arguments, keys or PLAIN_KEYS)
     if keys is not None:
         return make_keyed_call(jitted.miss, jitted.cache, jitted.name, keys), jitted
-    return make_cached_call(jitted.miss, jitted.cache, jitted.name), jitted
+    left = jitted.counts.left
+    return make_cached_call(jitted.miss, jitted.cache, jitted.name, left), jitted

@@ -16,17 +16,21 @@ from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import element_aval
 from tracebridge.core.ir.jaxpr import eval_jaxpr
 from tracebridge.core.ir.trace import current_trace
+from tracebridge.core.ir.values import Literal
 from tracebridge.core.kernels.machine import is_there
 from tracebridge.core.kernels.steps.scan_kernel import scan_kernel_p, written
 from tracebridge.core.lax.reduce.exp_sums import by_largest, shifted_exp_sum_p
 from tracebridge.core.lowering.rewrites.blocks import Loop, Moved, Readings, with_loops
 from tracebridge.core.lowering.rewrites.flat import computed_by, flat
+from tracebridge.core.util.caching import BoundedCache
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tracebridge.core.ir.application import Application, Params
     from tracebridge.core.ir.jaxpr import Jaxpr
+
+_BODIES: BoundedCache[Jaxpr] = BoundedCache("bodies of scan kernels", 256)
 
 _FEWEST_STEPS = 4
 _MOST_EQUATIONS = 400
@@ -60,14 +64,28 @@ def _may_have(app: Application) -> bool:
     length, body = app.params["length"], app.params["jaxpr"]
     if type(length) is not int or length < _FEWEST_STEPS:
         return False
-    if "is small" not in body.cache:
-        body.cache["is small"] = _is_small(_flat(body))
-    return body.cache["is small"]
+    return _is_small(_flat(body))
 
 
 def _flat(body: Jaxpr) -> Jaxpr:
     """A body without calls."""
-    return flat(inline_calls(body), _meaning)
+    # None stands for the body itself.
+    if "without calls" not in body.cache:
+        found = _first_alike(flat(inline_calls(body), _meaning))
+        body.cache["without calls"] = None if found is body else found
+    return body.cache["without calls"] or body
+
+
+def _first_alike(body: Jaxpr) -> Jaxpr:
+    """The first body that was the same program, for which a kernel may have been written.
+
+    Programs are traced again, and come with bodies of their own each time.
+    """
+    if not all([isinstance(c, Literal) for c in body.consts]):
+        return body
+    numbers = tuple([(c.aval, repr(c.value)) for c in body.consts])
+    key = body.equations, numbers, body.outs, body.in_avals
+    return _BODIES.get_or_make(key, lambda: body)
 
 
 def _meaning(app: Application) -> Jaxpr | None:
@@ -131,11 +149,17 @@ def _with_moved(body: Jaxpr, n_consts: int, n_carry: int, moved: Moved) -> Jaxpr
     avals += [moved.avals[v] for v in moved.sources if not moved.avals[v].ndim]
     avals += [a for i, a in enumerate(body.in_avals) if i >= n_consts and i not in made]
     avals += [element_aval(moved.avals[v]) for v in moved.sources if moved.avals[v].ndim]
-    return stage(run, avals, body.debug, locate=False)
+    return _first_alike(stage(run, avals, body.debug, locate=False))
 
 
 def _is_small(body: Jaxpr) -> bool:
     """Whether one thread does the work of a step as soon as XLA would have shared it out."""
+    if "is small" not in body.cache:
+        body.cache["is small"] = _has_small_arrays(body)
+    return body.cache["is small"]
+
+
+def _has_small_arrays(body: Jaxpr) -> bool:
     if len(body.equations) > _MOST_EQUATIONS:
         return False
     has_product = any([app.primitive is lax.dot_general_p for app, _ in body.equations])

@@ -11,16 +11,17 @@ import numpy as np
 
 from tracebridge.core._jaxlib.xla import (
     XlaRuntimeError,
-    batched_block_until_ready,
     buffer_to_numpy,
     collect_garbage,
     start_copy_to_host,
 )
+from tracebridge.core.config.state import state
 from tracebridge.core.config.transfer_guards import guards_in_force
 from tracebridge.core.dtypes.dtypes import is_extended
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.runtime_errors import DeletedArrayError
+from tracebridge.core.ir.array_protocol import NAMESPACE
 from tracebridge.core.ir.aval import ShapedArray, stored
 from tracebridge.core.ir.operators import ArrayOperators
 from tracebridge.core.ir.typeof import identity, register_value_type
@@ -162,8 +163,11 @@ class Array(ArrayOperators, ArrayMethods, metaclass=ArrayMeta):
 
     def block_until_ready(self) -> Array:
         """Wait for the computation that makes the array; gives the array."""
-        self._check_alive()
-        batched_block_until_ready([self._buf])
+        try:
+            self._buf.block_until_ready()
+        except XlaRuntimeError:
+            self._check_alive()
+            raise
         return self
 
     def copy_to_host_async(self) -> None:
@@ -218,6 +222,8 @@ class Array(ArrayOperators, ArrayMethods, metaclass=ArrayMeta):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         host = self._to_numpy()
+        if dtype is None and not copy:
+            return host
         if dtype is not None and np.dtype(dtype) != host.dtype:
             if copy is False:
                 msg = f"cannot view {host.dtype} elements as {np.dtype(dtype)} without a copy"
@@ -337,6 +343,8 @@ class Array(ArrayOperators, ArrayMethods, metaclass=ArrayMeta):
                 msg = f"iteration over {self.aval.str_short()}, an array without axes"
                 raise ArgumentTypeError(msg)
             rows = with_whole_rows(self)
+            if state() is None and type(rows._sig.sharding) is SingleDeviceSharding:
+                return NAMESPACE.rows(rows)
             return (rows[i] for i in range(self.shape[0]))
         except Exception as error:
             hide_internal_frames(error)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tracebridge.core.ir.operators import ArrayOperators, method_of_class, names_of_class
+from tracebridge.core.ir.late_attributes import present
+from tracebridge.core.ir.operators import ArrayOperators
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,16 +19,8 @@ class ArrayMeta(type):
     def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, ArrayOperators)
 
-    def __getattr__(cls, name: str) -> Any:
-        # Reached only for names that the class does not have yet.
-        try:
-            return method_of_class(name)
-        except AttributeError:
-            msg = f"type object 'Array' has no attribute {name!r}"
-            raise AttributeError(msg) from None
-
     def __dir__(cls) -> list[str]:
-        return sorted({*type.__dir__(cls), *names_of_class()})
+        return present(cls, type.__dir__(cls))
 
 
 class ArrayMethods:

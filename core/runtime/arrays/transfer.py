@@ -20,6 +20,7 @@ from tracebridge.core._jaxlib.xla import (
     rewrap,
 )
 from tracebridge.core.config.transfer_guards import guards_in_force
+from tracebridge.core.config.values import on_global_change
 from tracebridge.core.dtypes.canonicalize import canonicalize
 from tracebridge.core.dtypes.dtypes import float0, is_extended
 from tracebridge.core.errors.argument_errors import ArgumentValueError
@@ -35,7 +36,7 @@ from tracebridge.core.runtime.arrays.signature import signature
 from tracebridge.core.runtime.backends.clients import default_placement, end_thread
 from tracebridge.core.runtime.backends.guards import check_transfer
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
-from tracebridge.core.util.caching import BoundedCache
+from tracebridge.core.util.caching import BoundedCache, register_table
 
 if TYPE_CHECKING:
     from tracebridge.core.sharding.sharding import Sharding
@@ -132,6 +133,47 @@ def put_canonical(host: np.ndarray[Any, Any], *, weak_type: bool = False) -> Arr
     if dtype != host.dtype:
         host = host.astype(dtype)
     return put_numpy(host, weak_type=weak_type)
+
+
+# What an ndarray becomes in the default state, by its shape and dtype: the dtype to convert it to
+# or None, aval, signature, sharding for XLA, devices.
+_OPERANDS: dict[Any, Any] = register_table("kinds of ndarrays", {})
+_MOST_OPERANDS = 4096
+
+
+def put_operand(host: np.ndarray[Any, Any]) -> Array:
+    """``put_canonical`` of an ndarray (of no subclass), by what is remembered of its kind.
+
+    Only for the default state: options of the thread may change the dtype or the device.
+    """
+    known = _OPERANDS.get((host.shape, host.dtype))
+    if known is None or guards_in_force[0]:
+        array = put_canonical(host)
+        if host.dtype.isnative:
+            dtype = array.dtype if array.dtype != host.dtype else None
+            place, sig = array._sig.sharding, array._sig
+            if len(_OPERANDS) >= _MOST_OPERANDS:
+                _OPERANDS.clear()
+            entry = dtype, sig.aval, sig, place.backend_sharding, [place.device]
+            _OPERANDS[host.shape, host.dtype] = entry
+        return array
+    dtype, aval, sig, where, devices = known
+    if dtype is not None:
+        host = host.astype(dtype)
+    end_thread()
+    try:
+        buf = batched_device_put(aval, where, [host], devices, False, COPY)
+    except XlaRuntimeError as error:
+        raise_failure(f"the transfer of {aval.str_short()}", error)
+        raise
+    collect_garbage()  # as in `_transferred`
+    return new_array(buf, sig)
+
+
+@on_global_change
+def _option_changed(name: str, value: object) -> None:
+    del name, value
+    _OPERANDS.clear()
 
 
 def put_literal(literal: Literal, placement: SingleDeviceSharding | None = None) -> Array:

@@ -11,14 +11,19 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any, final
 
+import numpy as np
+
 from tracebridge.core._jaxlib.xla import XlaRuntimeError, collect_garbage
 from tracebridge.core.config.state import state
 from tracebridge.core.config.values import on_global_change
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.filtering import hide_internal_frames
+from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.transfer import put_operand
 from tracebridge.core.runtime.backends.clients import on_fork
-from tracebridge.core.runtime.calls.dispatch import raise_for
+from tracebridge.core.runtime.calls.dispatch import raise_for, to_array
+from tracebridge.core.runtime.calls.staged_functions import SCALAR_TYPES, scalar_argument
 from tracebridge.core.tree.registry import on_forwarding_node
 from tracebridge.core.tree.tree import flatten
 from tracebridge.core.util.caching import register_cache
@@ -94,10 +99,31 @@ _KEYED_CODES: set[Any] = set()
 MAX_ENTRIES = 4096  # of one function; a function that sees more signatures starts over
 
 
+def is_convertible(x: object) -> bool:
+    """Whether ``converted`` makes an array of ``x``."""
+    return type(x) is np.ndarray or type(x) in SCALAR_TYPES or isinstance(x, np.generic)
+
+
+def converted(x: Any) -> Any:
+    """A Python number, an ndarray or a number of NumPy as an array, in the default state."""
+    kind = type(x)
+    if kind is np.ndarray:
+        return put_operand(x)
+    if kind in SCALAR_TYPES:
+        return scalar_argument(x)
+    return to_array(as_value(x)) if issubclass(kind, np.generic) else x
+
+
 def make_cached_call(
-    miss: Callable[[tuple[Any, ...], dict[str, Any]], Any], cache: CallCache, name: str
+    miss: Callable[[tuple[Any, ...], dict[str, Any]], Any],
+    cache: CallCache,
+    name: str,
+    left: Callable[[str], None] | None = None,
 ) -> Callable[..., Any]:
-    """``call(*args, **kwargs)`` that tries the fast path and else calls ``miss(args, kwargs)``."""
+    """``call(*args, **kwargs)`` that tries the fast path and else calls ``miss(args, kwargs)``.
+
+    With ``left``, numbers and ndarrays become arrays on the way; ``left("converted")`` notes that.
+    """
     one, many, trees = cache.one, cache.many, cache.trees
     keyed = make_keyed_call(miss, cache, name, PLAIN_KEYS)
     new, collect = object.__new__, collect_garbage
@@ -130,7 +156,21 @@ def make_cached_call(
             except (KeyError, AttributeError, TypeError):
                 execute = handlers = sig = run = None
             if run is None:
-                return miss(args, kwargs)
+                arrays: Sequence[Any] = ()
+                if many and left is not None:
+                    try:
+                        arrays = [x if type(x) is array_class else converted(x) for x in args]
+                        run = many[tuple([a._sig for a in arrays])]
+                    except (KeyError, AttributeError, TypeError):
+                        run = None
+                if run is None or left is None:
+                    return miss(args, kwargs)
+                left("converted")
+                try:
+                    return run(*arrays)
+                except XlaRuntimeError as error:
+                    raise_for(arrays, name, error)
+                    raise
             try:
                 if execute is None:
                     return run(*args)

@@ -15,6 +15,8 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
+import numpy as np
+
 from tracebridge.core._jaxlib.xla import XlaRuntimeError
 from tracebridge.core.config.inner_steps import inner_steps
 from tracebridge.core.config.state import settled_state, state, with_trace
@@ -37,7 +39,7 @@ from tracebridge.core.runtime.arrays.placement import (
     moving,
     wishes_inside,
 )
-from tracebridge.core.runtime.arrays.transfer import move, put_literal
+from tracebridge.core.runtime.arrays.transfer import move, put_literal, put_operand
 from tracebridge.core.runtime.backends.clients import on_fork
 from tracebridge.core.runtime.backends.guards import check_execution
 from tracebridge.core.runtime.calls.dispatch import raise_for, to_array
@@ -112,8 +114,10 @@ class StagedFunction:
         current = state()
         if current is None:
             try:
-                # None where an object could forward ``sig`` to an array of its own.
-                keys = [a._sig if type(a) is Array else None for a in arrays]
+                # Types of what is no array: an object could forward ``sig`` to one of its own.
+                keys: list[Any] = [a._sig if type(a) is Array else type(a) for a in arrays]
+                if self.exact:
+                    keys.append(repr(statics))
                 run = self.runs[(*keys, statics)]
             except (KeyError, AttributeError, TypeError):
                 run = None
@@ -194,6 +198,9 @@ class StagedFunction:
             if type(a) is Array or type(a) in SCALAR_TYPES:
                 values.append(a)
                 continue
+            if type(a) is np.ndarray and current is None:
+                values.append(put_operand(a))
+                continue
             value = as_value(a, self.name)
             if isinstance(value, Tracer):
                 whole = [_operand(other, self.name) for other in arrays]
@@ -204,12 +211,10 @@ class StagedFunction:
                 return to_array(value)
             values.append(to_array(value))
         keys = [v._sig if type(v) is Array else type(v) for v in values]
-        key: Any = (*keys, statics)
+        key: Any = (*keys, repr(statics), statics) if self.exact else (*keys, statics)
         watching = watches_keys()
-        if current is not None or self.exact or watching:
+        if current is not None or watching:
             key = (key, tracing_key(), option("default_device"))
-            if self.exact:
-                key = (key, tuple([(type(s), repr(s)) for s in statics]))
         run = self.runs.get(key)
         if run is None:
             run = self.make_run(values, keys, statics)
@@ -406,13 +411,18 @@ def unary(staged_function: StagedFunction) -> Callable[[Any], Any]:
 
 def unary_with_statics(staged_function: StagedFunction) -> Callable[[Any, tuple[Any, ...]], Any]:
     """``f(x, statics)`` of a staged function of one array, likewise."""
-    runs = staged_function.runs
+    runs, exact = staged_function.runs, staged_function.exact
 
     def call(x: object, statics: tuple[Any, ...]) -> Any:
         try:
             if state() is None:
                 try:
-                    run = runs[x._sig, statics] if type(x) is Array else None
+                    if type(x) is not Array:
+                        run = None
+                    elif exact:
+                        run = runs[x._sig, repr(statics), statics]
+                    else:
+                        run = runs[x._sig, statics]
                 except (KeyError, AttributeError, TypeError):
                     run = None
                 if run is None:
@@ -438,13 +448,16 @@ def binary(
     ``fitted((x1, x2))`` gives the operands to try where a Python integer does not fit the dtype
     of the other one; None if there are none.
     """
-    runs = staged_function.runs
+    runs, ndarray = staged_function.runs, np.ndarray
 
     def call(x1: object, x2: Any, /) -> Any:
         try:
             if state() is None:
                 try:
                     kind = type(x2)
+                    if kind is ndarray:
+                        x2 = put_operand(x2)
+                        kind = Array
                     key = x2._sig if kind is Array else kind
                     run = runs[x1._sig, key, ()] if type(x1) is Array else None
                 except (KeyError, AttributeError, TypeError):

@@ -33,8 +33,10 @@ def slow(f: Any) -> dict[str, int]:
         ("trees", ([X, X],), {}, {}),
         ("keyed", (X,), {"y": X}, {}),
         ("keyed", ([X],), {"y": X}, {}),
-        ("keyed", (X, 2.0), {}, {"converted": 3}),
-        ("keyed", (X, np.ones(3)), {}, {"converted": 3}),
+        ("many", (X, 2.0), {}, {"converted": 3}),
+        ("many", (X, np.ones(3)), {}, {"converted": 3}),
+        ("many", (X, np.float32(2)), {}, {"converted": 3}),
+        ("one", (np.ones(3),), {}, {"converted": 3}),
         ("keyed", ([X, 2.0],), {}, {"converted": 3}),
     ],
 )
@@ -47,6 +49,37 @@ def test_each_call_has_its_path(path: str, args: Any, kwargs: Any, calls: Any) -
     assert {path: 1} == fast(f)
     assert calls == slow(f)
     assert (1, 1, 1) == f.cache_info()[3:6]
+
+
+def test_ndarrays_and_arrays_share_a_program() -> None:
+    """Each has the signature of the other; 64 bits become 32, numbers stay weakly typed."""
+    f = tb.jit(lambda x, y: x + y)
+    host = np.arange(3.0)
+    for x in (X, host, host.astype(np.float32)):
+        for y in (X, host):
+            np.testing.assert_array_equal(np.asarray(x) + np.asarray(y), f(x, y))
+    assert {"many": 1} == fast(f)
+    assert f(tnp.ones(3, np.int32), 2).dtype == np.int32
+    assert f(tnp.ones(3, np.int32), 2.0).dtype == np.float32
+
+    host[:] = 7.0
+    assert [8.0] * 3 == f(X, host).tolist()
+    with tb.enable_x64(True):
+        assert f(host, host).dtype == np.float64
+    assert f(host, host).dtype == np.float32
+
+
+def test_ndarrays_follow_the_default_device_and_guards() -> None:
+    """What is remembered of a kind of ndarrays ends with options, and no guard is passed by."""
+    f = tb.jit(lambda x: x * 2)
+    host = np.ones(3, np.float32)
+    assert [2.0] * 3 == f(host).tolist() == f(host).tolist()
+    with tb.transfer_guard("disallow"), pytest.raises(tb.errors.GuardError):
+        f(host)
+    swapped = host.astype(">f4")
+    assert [2.0] * 3 == f(swapped).tolist() == f(swapped).tolist()
+    with pytest.raises(TypeError, match="object"):
+        f(np.array([None]))
 
 
 def test_static_arguments_are_keyed() -> None:

@@ -271,6 +271,7 @@ def test_other_arrays_are_left(x: Any) -> None:
     assert kernels_in(nn.softmax, x) == 0
 
 
+@pytest.mark.usefixtures("own_rewrites")
 def test_without_llvm(monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs are XLA's alone."""
     monkeypatch.setattr(rows, "is_there", lambda: False)

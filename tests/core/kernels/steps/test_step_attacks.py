@@ -55,6 +55,7 @@ def test_no_kernel_of_a_long_text(most: int, kernels: int, monkeypatch: pytest.M
     assert kernels_in(lambda c, xs: lax.scan(step, c, xs)[0], c, xs) == kernels
 
 
+@pytest.mark.usefixtures("own_rewrites")
 def test_many_loops_are_rewritten_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rewrite for each would take time by the square, and recursion has a limit."""
     looked: list[Any] = []

@@ -10,7 +10,11 @@ import pytest
 import tracebridge as tb
 import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
-from tracebridge.core.runtime.calls.staged_functions import StagedFunction, binary
+from tracebridge.core.runtime.calls.staged_functions import (
+    StagedFunction,
+    binary,
+    unary_with_statics,
+)
 
 
 def counting():
@@ -68,3 +72,38 @@ def test_thread_scoped_options_have_bodies_of_their_own():
     with tb.enable_x64(True):
         assert np.dtype("float64") == tnp.sqrt(tnp.arange(3)).dtype
     assert np.dtype("float32") == tnp.sqrt(tnp.arange(3)).dtype
+
+
+def test_exact_statics_are_told_apart_on_the_short_path() -> None:
+    """1, 1.0 and True are equal, 0.0 and -0.0 too; each has a program of its own, kept."""
+
+    def add_zeros(x, static):
+        return lax.add(x, lax.full(x.aval.shape, repr(static).count("0"), x.aval.dtype))
+
+    function = StagedFunction(add_zeros, exact=True)
+    x = tnp.zeros(2, np.int32)
+    for _ in range(2):
+        for static, zeros in ((1, 0), (1.0, 1), (True, 0), (0.0, 2), (-0.0, 2)):
+            assert [zeros] * 2 == function((x,), (static,)).tolist()
+    assert 5 == len(function.runs)
+    call = unary_with_statics(function)
+    assert [1, 1] == call(x, (1.0,)).tolist()
+    assert 5 == len(function.runs)
+
+
+def test_numbers_and_ndarrays_find_their_program_again() -> None:
+    """Also among several operands; numbers of one type share it."""
+
+    def add_three(x, y, z):
+        shape, dtype = x.aval.shape, x.aval.dtype
+        y, z = [
+            v if v.aval.ndim else lax.broadcast_in_dim(lax.convert_dtype(v, dtype), shape, ())
+            for v in (y, z)
+        ]
+        return lax.add(lax.add(x, y), z)
+
+    function = StagedFunction(add_three)
+    x = tnp.ones(3)
+    for y in (1.0, 2.0, np.ones(3, np.float32), x):
+        assert [y + 4.0 if isinstance(y, float) else 5.0] * 3 == function((x, y, 3.0)).tolist()
+    assert 2 == len(function.runs)

@@ -1,0 +1,131 @@
+"""Equal programs are rewritten once, and each keeps its own places in the user's files."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracebridge as tb
+import tracebridge.numpy as tnp
+from tracebridge.core.ir.jaxpr import Jaxpr
+from tracebridge.core.lowering.rewrites import by_content as module
+from tracebridge.core.lowering.rewrites.by_content import by_content
+
+X = tnp.ones((64, 1024))
+
+
+@pytest.fixture(autouse=True)
+def _forget() -> None:
+    tb.clear_caches()
+
+
+def counting() -> tuple[list[Jaxpr], Callable[[Jaxpr], Jaxpr | None]]:
+    """A rewrite that keeps the first equation only, and the programs that it was asked for."""
+    asked: list[Jaxpr] = []
+
+    def rewrite(jaxpr: Jaxpr) -> Jaxpr | None:
+        asked.append(jaxpr)
+        (app, _), *_ = jaxpr.equations
+        sources = jaxpr.sources and jaxpr.sources[:1]
+        outs = [jaxpr.n_in + len(jaxpr.consts)]
+        return Jaxpr(
+            jaxpr.in_avals, jaxpr.consts, jaxpr.equations[:1], outs, app.outs, sources, jaxpr.debug
+        )
+
+    return asked, rewrite
+
+
+def traced(f: Callable[..., Any], *args: Any) -> Jaxpr:
+    """The program of a new function object."""
+    return tb.make_jaxpr(lambda *xs: f(*xs))(*args).jaxpr
+
+
+def test_equal_programs_are_rewritten_once() -> None:
+    """The second one gets the same equations, with its own sources and names."""
+    asked, rewrite = counting()
+    first = traced(lambda x: tnp.sin(x) * 2.0, X)
+    second = traced(lambda x: tnp.sin(x) * 2.0, X)
+    one, two = by_content(first, rewrite), by_content(second, rewrite)
+
+    assert 1 == len(asked)
+    assert one is not None
+    assert two is not None
+    assert one.equations == two.equations
+    assert first.sources is not None
+    assert second.sources is not None
+    assert first.sources[0] is one.sources[0]
+    assert second.sources[0] is two.sources[0]
+    assert second.debug is two.debug
+
+
+def test_other_programs_are_not_taken_for_equal() -> None:
+    """Numbers, signs of zeros, shapes, options and inputs that are not read tell them apart."""
+    asked, rewrite = counting()
+    for zero in (0.0, -0.0, 0, 1.0):
+        by_content(traced(lambda x, zero=zero: tnp.sin(x) + zero, X), rewrite)
+    by_content(traced(lambda x: tnp.sin(x) + 1.0, X[:1]), rewrite)
+    by_content(traced(lambda x, y: tnp.sin(x) + 1.0, X, X), rewrite)
+    with tb.enable_x64(True):
+        by_content(traced(lambda x: tnp.sin(x) + 1.0, X), rewrite)
+
+    assert len(asked) >= 6
+
+
+def test_arrays_and_functions_are_not_kept_alive() -> None:
+    """Programs that hold them are rewritten each time."""
+    asked, rewrite = counting()
+    host = tnp.asarray(np.arange(3000.0, dtype=np.float32))
+    for _ in range(2):
+        by_content(traced(lambda x, host=host: tnp.sin(x) + host[:1024], X), rewrite)
+    assert 2 == len(asked)
+
+    @tb.custom_jvp
+    def f(x: Any) -> Any:
+        return tnp.sin(x)
+
+    f.defjvp(lambda primals, tangents: (tnp.sin(*primals), tangents[0]))
+    by_content(traced(f, X), rewrite)
+    array, function = weakref.ref(host), weakref.ref(f)
+    asked.clear()
+    del host, f
+    gc.collect()
+    assert function() is None
+    assert array() is None
+
+
+def test_a_marked_program_is_no_other() -> None:
+    """What a rewrite has made, and marks as it is, is not what a user wrote."""
+    asked, rewrite = counting()
+    jaxpr = traced(lambda x: tnp.sin(x) * 2.0, X)
+    jaxpr.cache["rewritten"] = None
+    by_content(jaxpr, rewrite)
+    by_content(traced(lambda x: tnp.sin(x) * 2.0, X), rewrite)
+
+    assert [jaxpr] == asked[:1]
+    assert 2 == len(asked)
+
+
+def test_lowered_texts_have_their_own_lines() -> None:
+    """Of two equal functions, one after the other, each is found where it stands."""
+
+    def softmax(x: Any) -> Any:
+        e = tnp.exp(x - x.max(-1, keepdims=True))
+        return e / e.sum(-1, keepdims=True)
+
+    def same(x: Any) -> Any:
+        e = tnp.exp(x - x.max(-1, keepdims=True))
+        return e / e.sum(-1, keepdims=True)
+
+    texts = [tb.jit(f).lower(X).as_text(debug_info=True) for f in (softmax, same)]
+    plain = [tb.jit(f, inline=True).lower(X).as_text() for f in (softmax, same)]
+
+    assert "softmax" in texts[0]
+    assert "softmax" not in texts[1]
+    assert "same" in texts[1]
+    assert plain[0].replace("softmax", "same") == plain[1]
+    assert 1 <= len(module._KNOWN)
