@@ -60,7 +60,8 @@ def _bincount(*args: Any) -> Any:
         dtype = weights[0].aval.dtype if weights else default_int()
         return zeros_of(x.aval.strong.update(shape=(0,), dtype=dtype))
     if not weights:
-        return count_into(places, full_of(x.aval.strong.update(dtype=_INT32), 1), size)
+        counts = count_into(places, full_of(x.aval.strong.update(dtype=_INT32), 1), size)
+        return lax.convert_dtype(counts, default_int())
     if weights[0].aval.shape != x.aval.shape:
         msg = f"bincount: weights {weights[0].aval.str_short()} for {x.aval.str_short()}"
         raise ShapeMismatchError(msg)

@@ -124,8 +124,8 @@ def top_k(operand: Operand, k: int, *, axis: int = -1) -> list[Any]:
         axis: axis in ``[-ndim, ndim)``.
 
     Returns:
-        A list of values and int32 positions. The first of equal elements comes first; NaN counts as the
-        largest.
+        A list: the values, and int32 positions. The first of equal elements comes first; NaN
+        counts as the largest.
 
     Raises:
         AxisError: the axis is out of range.

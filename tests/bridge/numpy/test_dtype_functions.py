@@ -210,6 +210,16 @@ def test_weights_of_a_covariance_take_part_in_its_dtype(kind: str, weight: str) 
     assert np.dtype(np.float16) == tnp.cov(m, **{weight: w}, dtype="float16").dtype
 
 
+def test_counts_have_the_default_dtype() -> None:
+    """int64 with 64 bits, for any number of bins; weights bring their own."""
+    with tb.enable_x64():
+        x = tnp.array([0, 2], "int32")
+
+        assert [np.dtype(np.int64)] * 2 == [tnp.bincount(x, length=n).dtype for n in (0, 3)]
+        assert np.dtype(np.int8) == tnp.bincount(x, tnp.ones(2, "int8")).dtype
+    assert np.dtype(np.int32) == tnp.bincount(x).dtype
+
+
 def test_bins_have_the_dtype_of_searchsorted() -> None:
     """int32, with 64 bits too."""
     with tb.enable_x64():
