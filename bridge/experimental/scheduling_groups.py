@@ -43,7 +43,7 @@ def xla_metadata_call(f: Callable[..., Any] | None = None, **meta: Any) -> Calla
     >>> 'pace = "slow"' in f.lower(1.0).as_text()
     True
     """
-    attributes = {key: text_of(value) for key, value in meta.items()}
+    attributes: dict[str, str | None] = {key: text_of(value) for key, value in meta.items()}
 
     def decorated(fun: Callable[..., Any]) -> Callable[..., Any]:
         return OpAttributes(attributes)(fun)

@@ -161,8 +161,14 @@ def read_structure(directory: Path) -> tuple[Any, list[Leaf]]:
     if saved["format"] != FORMAT:
         msg = f"load: {directory} is of format {saved['format']}, expected {FORMAT}"
         raise ExportError(msg, hint="use the version that wrote it, or a later one")
-    leaves = [Leaf(tuple(shape), np.dtype(as_dtype(name))) for shape, name in saved["leaves"]]
+    leaves = [Leaf(tuple(shape), _dtype(name)) for shape, name in saved["leaves"]]
     return saved["tree"], leaves
+
+
+def _dtype(name: str) -> np.dtype[Any]:
+    dtype = as_dtype(name)
+    assert isinstance(dtype, np.dtype)  # only such arrays are saved
+    return dtype
 
 
 def read_box(directory: Path, number: int, leaf: Leaf, box: Box) -> np.ndarray[Any, Any]:
@@ -177,7 +183,9 @@ def read_box(directory: Path, number: int, leaf: Leaf, box: Box) -> np.ndarray[A
         common = [(max(a, c), min(b, d)) for (a, b), (c, d) in zip(box, other, strict=True)]
         if any([start >= stop for start, stop in common]):
             continue
-        from_file = tuple([slice(a - o, b - o) for (a, b), (o, _) in zip(common, other, strict=True)])
+        from_file = tuple(
+            [slice(a - o, b - o) for (a, b), (o, _) in zip(common, other, strict=True)]
+        )
         into = tuple([slice(a - o, b - o) for (a, b), (o, _) in zip(common, box, strict=True)])
         try:
             saved = np.load(file, mmap_mode="r", allow_pickle=False)
@@ -186,7 +194,8 @@ def read_box(directory: Path, number: int, leaf: Leaf, box: Box) -> np.ndarray[A
             raise ExportError(f"load: {file} is damaged: {error}") from error
         read += math.prod(_sizes(tuple(common)))
     if read != out.size:
-        msg = f"load: {out.size - read} of {out.size} elements are missing in {directory / str(number)}"
+        missing = f"{out.size - read} of {out.size} elements are missing"
+        msg = f"load: {missing} in {directory / str(number)}"
         raise ExportError(msg, hint="save again")
     return out
 
