@@ -60,7 +60,8 @@ def _bincount(*args: Any) -> Any:
         dtype = weights[0].aval.dtype if weights else default_int()
         return zeros_of(x.aval.strong.update(shape=(0,), dtype=dtype))
     if not weights:
-        return count_into(places, full_of(x.aval.strong.update(dtype=default_int()), 1), size)
+        counts = count_into(places, full_of(x.aval.strong.update(dtype=_INT32), 1), size)
+        return lax.convert_dtype(counts, default_int())
     if weights[0].aval.shape != x.aval.shape:
         msg = f"bincount: weights {weights[0].aval.str_short()} for {x.aval.str_short()}"
         raise ShapeMismatchError(msg)
@@ -416,7 +417,7 @@ def _digitize(x: Value, bins: Value, right: bool) -> Any:
         raise RankError(msg)
     n = bins.aval.shape[0]
     if n == 0:
-        return zeros_of(x.aval.strong.update(dtype=default_int()))
+        return zeros_of(x.aval.strong.update(dtype=_INT32))
     x, bins = promote_dtypes(x, bins)
     x, bins = (lax.convert_dtype(v, v.aval.dtype) for v in (x, bins))
     side = "left" if right else "right"
@@ -424,7 +425,7 @@ def _digitize(x: Value, bins: Value, right: bool) -> Any:
     falling = lax.sub(n, search_halving(lax.rev(bins, (0,)), x, side))
     ends = [lax.index_in_dim(bins, i, 0, keepdims=False) for i in (0, n - 1)]
     is_rising, rising, falling = broadcast_operands("digitize", lax.le(*ends), rising, falling)
-    return lax.convert_dtype(lax.select_n(is_rising, falling, rising), default_int())
+    return lax.convert_dtype(lax.select_n(is_rising, falling, rising), _INT32)
 
 
 _digitize_staged = StagedFunction(_digitize, "digitize")
@@ -440,6 +441,9 @@ def digitize(
         bins: edges in increasing or decreasing order.
         right: whether bins include their upper instead of their lower edge.
         method: accepted for ``searchsorted``'s sake.
+
+    Returns:
+        int32 of the shape of ``x``, as from ``searchsorted``.
 
     >>> import tracebridge.numpy as tnp
     >>> tnp.digitize(tnp.array([0.5, 1.0, 7.0]), tnp.array([1.0, 2.0])).tolist()

@@ -148,7 +148,8 @@ def _cov(*args: Any) -> Any:
         y = _observations(optional.pop(0), rowvar)
         m, y = promote_inexact(m, y)
         m = lax.concatenate([m, y], 0)
-    (m,) = promote_inexact(m)
+    weighing = optional if dtype is None else []
+    m = promote_inexact(m, *weighing)[0]
     if dtype is not None:
         m = lax.convert_dtype(m, dtype)
     kind = real_of(m.aval.dtype)

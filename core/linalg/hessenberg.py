@@ -116,14 +116,14 @@ def _hessenberg_cpu(ctx: LoweringContext, operand: IrValue) -> list[Any]:
 on_cpu(hessenberg_p, _hessenberg_cpu)
 
 
-def hessenberg(a: Operand) -> tuple[Any, Any]:
+def hessenberg(a: Operand) -> list[Any]:
     """Similar matrices whose elements below the first subdiagonal are zero.
 
     Args:
         a: matrices of shape ``(*batch, n, n)``.
 
     Returns:
-        ``(h, taus)``: the Hessenberg matrix, and in place of its zeros the vectors of the
+        A list ``[h, taus]``: the Hessenberg matrix, and in place of its zeros the vectors of the
         reflectors, as in ``householder_product`` but one row lower; their factors, of shape
         ``(*batch, n - 1)``.
 
@@ -139,7 +139,7 @@ def hessenberg(a: Operand) -> tuple[Any, Any]:
     (x,), dtype = matrices("hessenberg", a)
     check_square("hessenberg", x.aval)
     h, taus = hessenberg_p.bind(x)
-    return rounded(h, dtype), rounded(taus, dtype)
+    return [rounded(h, dtype), rounded(taus, dtype)]
 
 
 @final

@@ -241,14 +241,14 @@ on_cpu(lu_p, _lower_cpu)
 on_gpu(lu_p, _lower_gpu, loses_nan=True)
 
 
-def lu(x: Operand) -> tuple[Any, Any, Any]:
+def lu(x: Operand) -> list[Any]:
     """LU factors with row exchanges: ``x[permutation] = L U``.
 
     Args:
         x: matrices of shape ``(*batch, m, n)``.
 
     Returns:
-        ``(lu, pivots, permutation)``. ``lu`` has the shape and dtype of ``x``: U with its
+        A list ``[lu, pivots, permutation]``. ``lu`` has the shape and dtype of ``x``: U with its
         diagonal, and below it L, whose diagonal of ones is not stored. ``pivots``, int32 of shape
         ``(*batch, min(m, n))``: row ``i`` was exchanged with row ``pivots[i]``, in order.
         ``permutation``, int32 of shape ``(*batch, m)``, is what all the exchanges make.
@@ -264,7 +264,7 @@ def lu(x: Operand) -> tuple[Any, Any, Any]:
     """
     (a,), dtype = matrices("lu", x)
     factors, pivots, permutation = lu_p.bind(a)
-    return rounded(factors, dtype), pivots, permutation
+    return [rounded(factors, dtype), pivots, permutation]
 
 
 @final

@@ -5,6 +5,7 @@ One table; it is loaded when a name is not found.
 
 from __future__ import annotations
 
+_FOLDERS = "tracebridge.experimental.array_serialization"
 _BESIDE = "beside the traced function"
 _DEVICES = "tracebridge.shard_map, which casts values where they meet others that vary more"
 _PRIMITIVES = "a primitive of your own, see tracebridge.extend.core"
@@ -32,6 +33,15 @@ _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
     "tracebridge.experimental": (
         ("jax2tf", "tracebridge.tf: to_tf converts, call_tf, eval_polymorphic_shape, PolyShape"),
         ("pallas", "tracebridge.jit of plain operations, which XLA fuses"),
+        ("colocated_python", "tracebridge.pure_callback: devices are on the host that calls"),
+        ("control_deps", "tracebridge.lax.optimization_barrier"),
+        ("hijax", _PRIMITIVES),
+        ("roofline", "tracebridge.jit: f.lower(...).compile().cost_analysis()"),
+        ("source_mapper", "tracebridge.jit: f.lower(...).as_text(debug_info=True)"),
+        ("transfer", "tracebridge.distributed.initialize, then tracebridge.device_put"),
+    ),
+    "tracebridge.experimental.array_serialization": (
+        ("serialization tensorstore_impl", f"{_FOLDERS}.pytree_serialization"),
     ),
 }  # fmt: skip
 

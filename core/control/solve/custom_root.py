@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, final
 import tracebridge.core.lax as lax
 from tracebridge.core.control.calls.bodies import Body, trace_body
 from tracebridge.core.control.calls.carry import unchanged
-from tracebridge.core.control.calls.inline_rules import has_tangent, is_eager_trace
+from tracebridge.core.control.calls.inline_rules import has_tangent
 from tracebridge.core.control.custom.custom_jvp import JvpCall, call_custom_jvp
 from tracebridge.core.control.custom.symbolic_zeros import concrete_zeros
 from tracebridge.core.control.solve.parts import SolverParts, check_functions
 from tracebridge.core.interpreters.linearize import linearize_jaxpr
 from tracebridge.core.ir.debug_info import name_of
 from tracebridge.core.ir.jaxpr import eval_jaxpr
-from tracebridge.core.ir.trace import current_trace, trace_for
+from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.tree.tree import flatten
 
@@ -69,11 +69,9 @@ def custom_root(
     )
     problem.residual = residual
     solving = _stopped(problem.solve.hoisted)
-    # Without a trace around this call no derivative can be asked for.
-    eager = is_eager_trace(trace_for([*residual.hoisted, *problem.values]))
-    tangent = None if eager else problem.tangent_part(tangent_solve)
-    problem.tangent = tangent
-    moving = [] if tangent is None else tangent.hoisted
+    # Traced also where no derivative can be asked for: its errors are those of every call.
+    problem.tangent = problem.tangent_part(tangent_solve)
+    moving = problem.tangent.hoisted
     problem.n_solve = len(solving)
     leaves = [*residual.hoisted, *solving, *_stopped(problem.values), *moving]
     call = JvpCall(
@@ -111,7 +109,7 @@ class _Problem(SolverParts):
         self.n_solve = 0
         self.residual: Body
         self.solve: Body
-        self.tangent: Body | None
+        self.tangent: Body
 
     def tangent_part(self, tangent_solve: Callable[..., object]) -> Body:
         """Trace the solver of the tangents as a function of the root and the right side.
@@ -176,7 +174,6 @@ class _Problem(SolverParts):
         # Along the parameters, at a fixed root.
         by_params = linearize_jaxpr(jaxpr, (*moved[:n], *[False] * n_x), True)
         right = _pushed(by_params, point, nonzero_tangents, process, n_x)
-        assert self.tangent is not None
         closed_over = [as_value(p) for p in primals[n + self.n_solve + n_x :]]
         operands = [*closed_over, *[as_value(r) for r in root], *[lax.neg(r) for r in right]]
         tangents_of_root = eval_jaxpr(self.tangent.jaxpr, process, operands)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 import tracebridge.core.lax as lax
-from tracebridge.core.dtypes.dtypes import is_bool, is_complex
+from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_integer, itemsize_bits
 from tracebridge.core.errors.argument_errors import ArgumentTypeError
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.transform_errors import ShardingTypeError
@@ -18,7 +18,6 @@ from tracebridge.core.ir.aval import ShapedArray, result_aval
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import is_linear_input
 from tracebridge.core.ir.typeof import as_value
-from tracebridge.core.ir.values import Literal
 from tracebridge.core.lax.accepted_dtypes import is_ordinary
 from tracebridge.core.lax.families import (
     Elementwise,
@@ -55,7 +54,7 @@ class SelectN(Elementwise):
             msg = "select_n: at least one case is needed"
             raise ArgumentTypeError(msg)
         if not is_bool(which.dtype) and which.dtype != _INT32:
-            msg = f"select_n: which must be bool or int32, got {which.dtype.name}"
+            msg = f"select_n: which must be of booleans or integers, got {which.dtype.name}"
             raise DtypeMismatchError(msg, hint="convert it with convert_element_type")
         if is_bool(which.dtype) and len(cases) > 2:
             msg = f"select_n: a boolean which chooses between two cases, got {len(cases)}"
@@ -171,13 +170,13 @@ def select_n(which: object, *cases: object) -> Any:
     """Elements of ``cases[which]``.
 
     Args:
-        which: bool (False takes the first of two cases) or int32; a scalar, or of the shape of
-            the cases. Indices out of range take the first or the last case.
+        which: bool (False takes the first of two cases) or integers; a scalar, or of the shape
+            of the cases. Indices out of range take the first or the last case.
         *cases: arrays of one dtype and shape; scalars are repeated.
 
     Raises:
-        DtypeMismatchError: the cases have different dtypes, or ``which`` is neither bool nor
-            int32.
+        DtypeMismatchError: the cases have different dtypes, or ``which`` holds neither booleans
+            nor integers.
         ShapeMismatchError: the shapes differ.
 
     >>> import tracebridge as tb
@@ -185,13 +184,21 @@ def select_n(which: object, *cases: object) -> Any:
     [1, 0]
     """
     index = as_value(which, "select_n")
-    if type(index) is Literal and index.aval.weak_type and index.aval.dtype.kind == "i":
-        index = lax.convert_dtype(index, _INT32)
+    if is_integer(index.aval.dtype) and index.aval.dtype != _INT32:
+        index = _as_int32(index, len(cases))
     values = operands("select_n", *cases)
     if len(values) == 1 and values[0].aval.ndim >= index.aval.ndim:
         select_n_p.application((index.aval, values[0].aval), {})  # checks the arguments
         return values[0]
     return select_n_p.bind(index, *values)
+
+
+def _as_int32(index: Value, count: int) -> Any:
+    """The index of the primitive, for indices of another dtype."""
+    if itemsize_bits(index.aval.dtype) >= 32:
+        # The conversion takes bits away: numbers that are out of range must stay so.
+        index = lax.clamp(scalar_like(index, 0), index, scalar_like(index, max(count - 1, 0)))
+    return lax.convert_dtype(index, _INT32)
 
 
 def select(pred: object, on_true: Any, on_false: Any) -> Any:

@@ -115,7 +115,7 @@ class TopK(Primitive):
 top_k_p = TopK()
 
 
-def top_k(operand: Operand, k: int, *, axis: int = -1) -> tuple[Any, Any]:
+def top_k(operand: Operand, k: int, *, axis: int = -1) -> list[Any]:
     """The ``k`` largest elements along an axis, largest first, and their positions.
 
     Args:
@@ -124,8 +124,8 @@ def top_k(operand: Operand, k: int, *, axis: int = -1) -> tuple[Any, Any]:
         axis: axis in ``[-ndim, ndim)``.
 
     Returns:
-        Values and int32 positions. The first of equal elements comes first; NaN counts as the
-        largest.
+        A list: the values, and int32 positions. The first of equal elements comes first; NaN
+        counts as the largest.
 
     Raises:
         AxisError: the axis is out of range.
@@ -141,7 +141,7 @@ def top_k(operand: Operand, k: int, *, axis: int = -1) -> tuple[Any, Any]:
     if not -x.aval.ndim <= index < x.aval.ndim:
         raise AxisError(index, x.aval.ndim, call="top_k")
     values, positions = top_k_p.bind(x, k=size_of(k, "top_k", "k"), axis=index % x.aval.ndim)
-    return values, positions
+    return [values, positions]
 
 
 @final
@@ -193,7 +193,7 @@ def approx_max_k(
     recall_target: float = 0.95,
     reduction_input_size_override: int = -1,
     aggregate_to_topk: bool = True,
-) -> tuple[Any, Any]:
+) -> list[Any]:
     """The ``k`` largest elements along an axis and their positions; here they are exact.
 
     Args:
@@ -229,7 +229,7 @@ def approx_min_k(
     recall_target: float = 0.95,
     reduction_input_size_override: int = -1,
     aggregate_to_topk: bool = True,
-) -> tuple[Any, Any]:
+) -> list[Any]:
     """The ``k`` smallest elements along an axis and their positions; see ``approx_max_k``.
 
     Raises:
@@ -250,7 +250,7 @@ def approx_min_k(
     )
 
 
-def _approximate(name: str, operand: Operand, k: int, axis: int, **options: Any) -> tuple[Any, Any]:
+def _approximate(name: str, operand: Operand, k: int, axis: int, **options: Any) -> list[Any]:
     recall, override = options["recall_target"], options["reduction_input_size_override"]
     if not 0 < recall <= 1:
         msg = f"{name}: recall_target={recall}, expected a number in (0, 1]"
@@ -272,4 +272,4 @@ def _approximate(name: str, operand: Operand, k: int, axis: int, **options: Any)
         is_max_k=name == "approx_max_k",
         **options,
     )
-    return values, positions
+    return [values, positions]

@@ -192,3 +192,38 @@ def test_warnings_point_at_the_line_of_the_caller() -> None:
         tnp.zeros(2, dtype="float64")
 
     assert __file__ == caught[0].filename
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16", "float32", "int32"])
+@pytest.mark.parametrize("weight", ["aweights", "fweights"])
+def test_weights_of_a_covariance_take_part_in_its_dtype(kind: str, weight: str) -> None:
+    """As operands of a product would: counts are integers and widen no float."""
+    m = tnp.asarray([[0, 1, 2, 3], [1, 0, 1, 1]], kind)
+    counts = [1, 2, 1, 1]
+    w = tnp.asarray(counts, "int32" if weight == "fweights" else "float32")
+    expected = np.cov(np.asarray(m, np.float64), **{weight: counts})
+
+    actual = tnp.cov(m, **{weight: w})
+
+    assert tnp.result_type(m, w, *(["float32"] if kind == "int32" else [])) == actual.dtype
+    np.testing.assert_allclose(np.asarray(actual, np.float64), expected, rtol=2e-2)
+    assert np.dtype(np.float16) == tnp.cov(m, **{weight: w}, dtype="float16").dtype
+
+
+def test_counts_have_the_default_dtype() -> None:
+    """int64 with 64 bits, for any number of bins; weights bring their own."""
+    with tb.enable_x64():
+        x = tnp.array([0, 2], "int32")
+
+        assert [np.dtype(np.int64)] * 2 == [tnp.bincount(x, length=n).dtype for n in (0, 3)]
+        assert np.dtype(np.int8) == tnp.bincount(x, tnp.ones(2, "int8")).dtype
+    assert np.dtype(np.int32) == tnp.bincount(x).dtype
+
+
+def test_bins_have_the_dtype_of_searchsorted() -> None:
+    """int32, with 64 bits too."""
+    with tb.enable_x64():
+        x = tnp.array([0.5, 2.0])
+
+        assert tnp.searchsorted(x, x).dtype == tnp.digitize(x, x).dtype == np.dtype(np.int32)
+        assert np.dtype(np.int32) == tnp.digitize(x, x[:0]).dtype

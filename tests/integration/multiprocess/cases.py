@@ -19,6 +19,7 @@ import tracebridge as tb
 import tracebridge.numpy as tnp
 from tracebridge import lax
 from tracebridge.experimental import multihost_utils as several
+from tracebridge.experimental.array_serialization import pytree_serialization as folders
 from tracebridge.sharding import Mesh, NamedSharding
 
 P = tb.P
@@ -298,6 +299,18 @@ def arrays_of_processes_and_back():
     )
     back = several.global_array_to_host_local_array(made, mesh, {"x": P("x"), "y": P()})
     return made["x"].shape, made["y"].shape, whole(made["x"]), back
+
+
+@case
+def saving_to_a_folder():
+    folder, everywhere = Path(sys.argv[3]).parent / "state", NamedSharding(rows().mesh, P())
+    saved = {"x": spread(), "n": np.arange(3)}
+    folders.save(saved, folder)
+    loaded = folders.load(folder, everywhere)
+    folders.nonblocking_save({**loaded, "x": loaded["x"] * 2}, folder).result(60)
+    parts = folders.load(folder, {"n": everywhere, "x": rows()})["x"]
+    files = sorted([f.name for f in (folder / "1").iterdir()])
+    return loaded["x"], loaded["n"], whole(parts), files
 
 
 @case

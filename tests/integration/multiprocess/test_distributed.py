@@ -41,6 +41,7 @@ EXPECTED = {
     ],
     "broadcasting": [{"a": [0, 1, 2], "b": 1 << 40}, {"a": [1, 2, 3], "b": (1 << 40) + 1}],
     "equal_data": None,
+    "saving_to_a_folder": [WHOLE, [0, 1, 2], [2 * i for i in WHOLE], ["0-8.npy"]],
     "saving_before_one_is_ended": [1, False],
 }
 """What both processes get."""

@@ -124,6 +124,20 @@ def test_bad_arguments():
         tb.lax.custom_root(lambda x: x - 1.0, 1.0, newton, divide, has_aux=True)
 
 
+def test_a_bad_solver_of_the_tangents_is_found_without_derivatives():
+    """Its result is checked in each call, and its own errors come through."""
+
+    def broken(g, y):
+        raise KeyError("broken")
+
+    with pytest.raises(TreeMismatchError, match="tangent_solve returned something of another type"):
+        tb.lax.custom_root(lambda x: x - 1.0, 0.0, newton, lambda g, y: (y, y))
+    with pytest.raises(TreeMismatchError, match="tangent_solve returned something of another type"):
+        tb.lax.custom_root(lambda x: x - 1.0, tnp.zeros(2), lambda f, x: x, lambda g, y: y[0])
+    with pytest.raises(KeyError, match="broken"):
+        tb.lax.custom_root(lambda x: x - 1.0, 0.0, newton, broken)
+
+
 def matrix_root(a, b, has_aux=False):
     """The solution of a system; both solvers close over the matrix."""
     det = a[0, 0] * a[1, 1] - a[0, 1] * a[1, 0]

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tracebridge as tb
 from tests.quick_compiles import check_grads
+from tracebridge import enable_x64
 from tracebridge.core import lax
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
@@ -35,6 +37,19 @@ def test_a_scalar_chooses_a_whole_case(which: Any) -> None:
     np.testing.assert_array_equal((-X if which else X).astype(np.float32), actual)
 
 
+@pytest.mark.parametrize("kind", ["int8", "uint8", "int16", "uint32", "int64", "uint64"])
+def test_indices_of_any_integer_dtype_choose(kind: str) -> None:
+    """Indices that int32 cannot hold are out of range and take an end case, here and in `jit`."""
+    limits = np.iinfo(kind)
+    with enable_x64():
+        which = tb.numpy.asarray(np.array([0, 1, 2, limits.min, limits.max], kind))
+        cases = [np.full(5, k, np.float32) for k in (0, 10, 20)]
+        expected = [0, 10, 20, 0, 20]
+
+        assert expected == lax.select_n(which, *cases).tolist()
+        assert expected == tb.jit(lax.select_n)(which, *cases).tolist()
+
+
 def test_scalar_cases_stand_beside_arrays() -> None:
     """A scalar case and the index may have different ranks."""
     which = np.array([0, 1, 2], np.int32)
@@ -48,13 +63,12 @@ def test_scalar_cases_stand_beside_arrays() -> None:
 @pytest.mark.parametrize(
     ("args", "error", "text"),
     [
-        ((X, X, X), DtypeMismatchError, "which must be bool or int32, got float32"),
-        ((np.zeros(3, np.int8), X, X), DtypeMismatchError, "which must be bool or int32, got int8"),
+        ((X, X, X), DtypeMismatchError, "which must be of booleans or integers, got float32"),
         ((X > 1, X, X, X), TypeError, "a boolean which chooses between two cases, got 3"),
         ((X > 1, X, np.arange(3)), DtypeMismatchError, r"select_n: .*got f32\[3\], i32\[3\]"),
         ((X[:2] > 1, X, X), ShapeMismatchError, r"select_n: .*got \(2,\), \(3,\), \(3,\)"),
         ((X > 1,), TypeError, "at least one case is needed"),
-        ((X, X), DtypeMismatchError, "which must be bool or int32"),
+        ((X, X), DtypeMismatchError, "which must be of booleans or integers"),
     ],
 )
 def test_wrong_arguments(args: Any, error: type[Exception], text: str) -> None:

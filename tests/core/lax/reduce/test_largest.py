@@ -93,3 +93,13 @@ def test_option() -> None:
     assert "stablehlo.gather" in text()
     with scope("platform_rules", False):
         assert "stablehlo.gather" not in text()
+
+
+@pytest.mark.parametrize("call", ["top_k", "approx_max_k", "approx_min_k"])
+def test_results_are_lists(call: str) -> None:
+    """A tree of the results has lists, as of other operations with several results."""
+    x = tb.numpy.array([1.0, 9.0, 5.0])
+    run = getattr(tb.lax, call)
+
+    assert type(run(x, 2)) is list
+    assert type(tb.jit(lambda x: run(x, 2))(x)) is list

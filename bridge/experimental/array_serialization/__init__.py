@@ -1,0 +1,17 @@
+"""Arrays in folders: what a program saves, and another one reads in parts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tracebridge._api.programs.missing import missing as _missing
+from tracebridge.experimental.array_serialization import (
+    pytree_serialization as pytree_serialization,
+)
+
+__all__: list[str] = []  # a star takes no submodules
+
+if not TYPE_CHECKING:  # a type checker knows the names above
+
+    def __getattr__(name: str) -> Any:
+        raise _missing(__name__, name)
