@@ -44,7 +44,7 @@ _NEVER = 2**31 - 1
 # elements in all, the positions of large blocks are found first, which touches the operand once
 # and needs no temporary of its size; across rows, and where the operand must be padded, that pays
 # only from _HUGE on, where pages of temporaries cost more than arithmetic.
-_TWO_PASSES = 32
+_TWO_PASSES = 16
 _LARGE = 1 << 15
 _HUGE = 1 << 22
 

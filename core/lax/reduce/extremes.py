@@ -29,6 +29,7 @@ from tracebridge.core.dtypes.dtypes import (
 )
 from tracebridge.core.dtypes.finfo import finfo, iinfo
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.lax.shape.axes import joined_axes
 from tracebridge.core.mlir.types import is_static
 
 if TYPE_CHECKING:
@@ -213,6 +214,8 @@ class _Extremes:
         length = math.prod(aval.shape[first:])
         combine = self.by_clamp if is_float(dtype) else self.plainly
         narrow = not is_float(dtype) and itemsize_bits(dtype) < 16
+        if first == aval.ndim and aval.size >= _SMALL and sum(aval.shape[a] > 1 for a in axes) > 1:
+            return self.of_columns(x, aval, axes, combine)
         if first == aval.ndim or aval.size < _SMALL or narrow:
             return self.reduce(x, aval, axes, combine)
         if length < _SHORT:
@@ -247,6 +250,23 @@ class _Extremes:
             return [combine(a[0], b[0])]
 
         return self.ctx.reduce([x], [self.init], [_without(aval, axes)], axes, body)[0]
+
+    def of_columns(self, x: Any, aval: ShapedArray, axes: tuple[int, ...], combine: Any) -> Any:
+        """Over axes before the last one, those side by side as one, one reduction after another.
+
+        The compiler makes vector code of one loop over rows, and none of a loop in a loop: maxima
+        of (8, 28, 28, 64) over its middle axes take 460 us in one reduction, 51 in this form.
+        """
+        ctx = self.ctx
+        shape, summed = joined_axes(aval.shape, axes)
+        lines = aval.update(shape=shape)
+        x = ctx.reshape(x, lines)
+        for taken, axis in enumerate(summed):
+            # Without the barrier XLA splits the joined axis again, or joins the reductions.
+            x = ctx.op1("stablehlo.optimization_barrier", [x], lines)
+            x = self.reduce(x, lines, (axis - taken,), combine)
+            lines = _without(lines, (axis - taken,))
+        return ctx.reshape(x, _without(aval, axes))
 
     def in_lanes(self, x: Any, aval: ShapedArray, outer: tuple[int, ...], combine: Any) -> Any:
         """Over the last axis and ``outer``: each of the lanes first, then what is left of them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import ml_dtypes
@@ -178,6 +179,8 @@ LARGE = [
     ((3000, 10), (1,)),
     ((20, 30, 50), (0, 2)),
     ((20, 30, 50), (1, 2)),
+    ((5, 6, 7, 20), (1, 2)),
+    ((5, 6, 7, 4, 3, 10), (0, 2, 3, 4)),
 ]
 
 
@@ -195,6 +198,17 @@ def test_nan_wins_in_large_arrays(
         x.reshape(-1)[random.integers(0, x.size, 3)] = nan
 
         assert_allclose(ours(x.astype(dtype), axes), numpys(x, axis=axes))
+
+
+def test_extremes_over_axes_before_the_last_take_one_loop_each() -> None:
+    """Neighbours are joined and others follow each other: loops in loops are no vector code."""
+    x = np.zeros((8, 6, 7, 5, 64), np.float32)
+
+    for axes in ((1, 2), (0, 2)):
+        text = tb.jit(lambda x, axes=axes: lax.reduce_max(x, axes)).lower(x).as_text()
+
+        found = [dims.split(",") for dims in re.findall(r"across dimensions = \[(.*?)\]", text)]
+        assert {1} == {len(dims) for dims in found}
 
 
 @pytest.mark.parametrize("zeros", [(), (2,), (1, 3)], ids=str)
