@@ -159,9 +159,7 @@ def _ndtri(p: Array) -> Any:
     return tnp.where((p < 0) | (p > 1) | tnp.isnan(p), math.nan, found)
 
 
-ndtri = widened(
-    with_slopes(_ndtri, lambda y, p: exp_of_square(y, 0.5) * math.sqrt(2.0 * math.pi))
-)
+ndtri = widened(with_slopes(_ndtri, lambda y, p: exp_of_square(y, 0.5) * math.sqrt(2.0 * math.pi)))
 """Its inverse."""
 
 
