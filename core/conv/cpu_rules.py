@@ -18,6 +18,7 @@ from tracebridge.core.conv import cpu_forms as forms
 from tracebridge.core.conv import cpu_toeplitz as toeplitz
 from tracebridge.core.conv import library_forms, onednn
 from tracebridge.core.conv.geometry import Geometry, geometry_of, padded
+from tracebridge.core.config.values import tracing_key
 from tracebridge.core.dtypes.dtypes import is_float
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.lax.reduce.reductions import accumulator_dtype
@@ -198,6 +199,10 @@ def lower(prim: Primitive, ctx: LoweringContext, *operands: IrValue, **params: A
         total = form(prim, left, right, g)
         return total if dtype == out.dtype else lax.convert_dtype(total, out.dtype)
 
+    if form is forms.summed_products and not ctx.is_split:
+        # Each place of a kernel reads all of both: what makes them must not be done for each.
+        key = "convolution", form, g, out.dtype, tracing_key()
+        return ctx.call_fun(key, compose, operands, ctx.avals_in, "convolution", apart=True)[0]
     if form not in (toeplitz.by_blocks, toeplitz.by_block_products):
         return ctx.lower_fun(compose, *operands)[0]
     is_finite = ctx.lower_fun(lambda v, _: toeplitz.all_finite(v), *operands)[0]

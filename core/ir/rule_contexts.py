@@ -237,8 +237,13 @@ class LoweringContext(Protocol):
         """Trace ``fun`` on the avals of ``operands`` and emit it inline."""
         ...
 
-    def call_jaxpr(self, jaxpr: Jaxpr, operands: Sequence[IrValue], name: str) -> list[IrValue]:
-        """Emit ``jaxpr`` once as a private function and call it."""
+    def call_jaxpr(
+        self, jaxpr: Jaxpr, operands: Sequence[IrValue], name: str, *, apart: bool = False
+    ) -> list[IrValue]:
+        """Emit ``jaxpr`` once as a private function and call it.
+
+        ``apart``: XLA leaves it a function, so that its operands and results are in memory.
+        """
         ...
 
     def call_fun(
@@ -248,8 +253,10 @@ class LoweringContext(Protocol):
         operands: Sequence[IrValue],
         avals: Sequence[ShapedArray],
         name: str,
+        *,
+        apart: bool = False,
     ) -> list[IrValue]:
-        """Call ``fun`` (values -> a value) as a private function.
+        """Call ``fun`` (values -> a value) as a private function, ``apart`` as in ``call_jaxpr``.
 
         It is traced once for ``key`` and these types, and emitted once per module.
         """
