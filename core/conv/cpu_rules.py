@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import tracebridge.core.lax as lax
+from tracebridge.core.config.values import tracing_key
 from tracebridge.core.conv import cpu_forms as forms
 from tracebridge.core.conv import cpu_toeplitz as toeplitz
 from tracebridge.core.conv import library_forms, onednn
 from tracebridge.core.conv.geometry import Geometry, geometry_of, padded
-from tracebridge.core.config.values import tracing_key
 from tracebridge.core.dtypes.dtypes import is_float
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.lax.reduce.reductions import accumulator_dtype
