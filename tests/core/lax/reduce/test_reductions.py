@@ -200,13 +200,20 @@ def test_nan_wins_in_large_arrays(
         assert_allclose(ours(x.astype(dtype), axes), numpys(x, axis=axes))
 
 
-def test_extremes_over_axes_before_the_last_take_one_loop_each() -> None:
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("max", "f4"), ("min", "i4"), ("prod", "f4"), ("sum", "i4"), ("sum", "c8"), ("and", "?")],
+)
+def test_reductions_of_axes_before_the_last_take_one_loop_each(name: str, dtype: str) -> None:
     """Neighbours are joined and others follow each other: loops in loops are no vector code."""
-    x = np.zeros((8, 6, 7, 5, 64), np.float32)
+    x = np.random.default_rng(0).integers(0, 3, (8, 12, 7, 5, 8)).astype(dtype)
+    ours, numpys = {**ARITHMETIC, "and": (lax.reduce_and, np.logical_and.reduce)}[name]
 
-    for axes in ((1, 2), (0, 2)):
-        text = tb.jit(lambda x, axes=axes: lax.reduce_max(x, axes)).lower(x).as_text()
+    for axes in ((1, 2), (0, 2), (0, 1, 3)):
+        reduced = tb.jit(lambda x, axes=axes: ours(x, axes))
 
+        assert_allclose(reduced(x), numpys(x, axis=axes).astype(dtype))
+        text = reduced.lower(x).as_text()
         found = [dims.split(",") for dims in re.findall(r"across dimensions = \[(.*?)\]", text)]
         assert {1} == {len(dims) for dims in found}
 
