@@ -237,13 +237,8 @@ class LoweringContext(Protocol):
         """Trace ``fun`` on the avals of ``operands`` and emit it inline."""
         ...
 
-    def call_jaxpr(
-        self, jaxpr: Jaxpr, operands: Sequence[IrValue], name: str, *, apart: bool = False
-    ) -> list[IrValue]:
-        """Emit ``jaxpr`` once as a private function and call it.
-
-        ``apart``: XLA leaves it a function, so that its operands and results are in memory.
-        """
+    def call_jaxpr(self, jaxpr: Jaxpr, operands: Sequence[IrValue], name: str) -> list[IrValue]:
+        """Emit ``jaxpr`` once as a private function and call it."""
         ...
 
     def call_fun(
@@ -253,10 +248,8 @@ class LoweringContext(Protocol):
         operands: Sequence[IrValue],
         avals: Sequence[ShapedArray],
         name: str,
-        *,
-        apart: bool = False,
     ) -> list[IrValue]:
-        """Call ``fun`` (values -> a value) as a private function, ``apart`` as in ``call_jaxpr``.
+        """Call ``fun`` (values -> a value) as a private function.
 
         It is traced once for ``key`` and these types, and emitted once per module.
         """

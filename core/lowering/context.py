@@ -25,7 +25,6 @@ from tracebridge.core.lowering.functions import emit_function, forget_copies, sh
 from tracebridge.core.lowering.locations import Locations
 from tracebridge.core.lowering.recipes import recipe_of
 from tracebridge.core.lowering.tokens import case, put, take, token_type
-from tracebridge.core.mlir.attrs import dictionary, string
 from tracebridge.core.mlir.builders import Builder
 from tracebridge.core.mlir.types import tensor_type
 from tracebridge.core.util.caching import BoundedCache
@@ -295,13 +294,8 @@ class LoweringContext(Builder):
                 index = self.op1("stablehlo.select", [here, which, index], _INDEX)
         return case(self, effects, index, avals, [partial(emit, c) for c in distinct])
 
-    def call_jaxpr(
-        self, jaxpr: Jaxpr, operands: Sequence[Any], name: str, *, apart: bool = False
-    ) -> list[Any]:
-        """Emit ``jaxpr`` once per module as a private function and call it.
-
-        ``apart``: XLA leaves it a function, so that its operands and results are in memory.
-        """
+    def call_jaxpr(self, jaxpr: Jaxpr, operands: Sequence[Any], name: str) -> list[Any]:
+        """Emit ``jaxpr`` once per module as a private function and call it."""
         key = self._key_of(jaxpr)
         known = self._calls.get(key)
         if known is None:
@@ -314,10 +308,6 @@ class LoweringContext(Builder):
             dims = [v for _, v in self._dim_operands()]
             operands = [*dims, *take(self, effects), *operands]
         operation = self.create("func.call", types, operands, attributes)
-        if apart:
-            operation.attributes["mhlo.frontend_attributes"] = dictionary(
-                {"inlineable": string("false")}
-            )
         results = list(operation.results)
         if not effects:
             return results
@@ -332,13 +322,8 @@ class LoweringContext(Builder):
         operands: Sequence[Any],
         avals: Sequence[ShapedArray],
         name: str,
-        *,
-        apart: bool = False,
     ) -> list[Any]:
-        """Call ``fun`` (values -> a value), emitted once per module, key and kind of operand.
-
-        ``apart``: as for ``call_jaxpr``.
-        """
+        """Call ``fun`` (values -> a value), emitted once per module, key and kind of operand."""
         avals = [a.with_split(None) for a in avals]
         kinds = key, *avals
         jaxpr = _STAGED.get(kinds)
@@ -350,7 +335,7 @@ class LoweringContext(Builder):
             symbol = shared_function(self, jaxpr, name)
             if symbol is not None:
                 self._functions[function] = symbol
-        return self.call_jaxpr(jaxpr, operands, name, apart=apart)
+        return self.call_jaxpr(jaxpr, operands, name)
 
     def function_of(self, jaxpr: Jaxpr, name: str) -> str:
         """The symbol of ``jaxpr`` as a private function, emitted once per module."""

@@ -245,7 +245,7 @@ class _Extremes:
             wins = ctx.op1("stablehlo.or", [wins, ctx.compare(a, a, _FLAG, "NE")], _FLAG)
         return ctx.select(wins, a, b, self.scalar)
 
-    def reduce(self, x: Any, aval: ShapedArray, axes: tuple[int, ...], combine: Any) -> Any:
+    def reduce(self, x: Any, aval: ShapedArray, axes: Sequence[int], combine: Any) -> Any:
         """One reduction."""
 
         def body(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
