@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import tracebridge.core.lax as lax
+from tracebridge.core.config.values import tracing_key
 from tracebridge.core.conv import cpu_forms as forms
 from tracebridge.core.conv import cpu_toeplitz as toeplitz
 from tracebridge.core.conv import library_forms, onednn
@@ -21,6 +22,7 @@ from tracebridge.core.conv.geometry import Geometry, geometry_of, padded
 from tracebridge.core.dtypes.dtypes import is_float
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.lax.reduce.reductions import accumulator_dtype
+from tracebridge.core.mlir.attrs import leave_apart
 
 if TYPE_CHECKING:
     from tracebridge.core._jaxlib.mlir import IrValue
@@ -198,6 +200,12 @@ def lower(prim: Primitive, ctx: LoweringContext, *operands: IrValue, **params: A
         total = form(prim, left, right, g)
         return total if dtype == out.dtype else lax.convert_dtype(total, out.dtype)
 
+    if form is forms.summed_products and not ctx.is_split:
+        # Each place of a kernel reads all of both: what makes them must not be done for each.
+        key = "convolution", form, g, out.dtype, tracing_key()
+        (result,) = ctx.call_fun(key, compose, operands, ctx.avals_in, "convolution")
+        leave_apart(result)
+        return result
     if form not in (toeplitz.by_blocks, toeplitz.by_block_products):
         return ctx.lower_fun(compose, *operands)[0]
     is_finite = ctx.lower_fun(lambda v, _: toeplitz.all_finite(v), *operands)[0]

@@ -26,6 +26,7 @@ from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal, check_int_range, python_scalar
 from tracebridge.core.lax.accepted_dtypes import any_dtype
 from tracebridge.core.lax.batch_util import broadcast_batch, move_batch_axis
+from tracebridge.core.lax.columns import are_columns, by_columns, without_axes
 from tracebridge.core.lax.elementwise.accuracy import accuracy_attributes
 
 if TYPE_CHECKING:
@@ -434,6 +435,8 @@ class Reduction(Primitive):
     cost = Cost.REDUCTION
     accepts: ClassVar[Accepts] = staticmethod(any_dtype)
     accepts_text: ClassVar[str] = "any dtype"
+    has_loops: ClassVar[Accepts] = staticmethod(any_dtype)
+    """The dtypes for which XLA has loops only on the CPU, and no library."""
 
     def result_dtype(self, x: ShapedArray) -> Any:
         """The dtype of the result."""
@@ -441,12 +444,10 @@ class Reduction(Primitive):
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
         (x,) = avals
-        axes = params["axes"]
         if not type(self).accepts(x.dtype):
             msg = f"{self.name} works on {self.accepts_text}, got {x.dtype.name}"
             raise UnsupportedDtypeError(msg)
-        shape = tuple([d for i, d in enumerate(x.shape) if i not in axes])
-        return x.update(shape=shape, dtype=self.result_dtype(x))
+        return without_axes(x, params["axes"]).update(dtype=self.result_dtype(x))
 
     def split_results(
         self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: Any
@@ -468,7 +469,12 @@ class Reduction(Primitive):
         def body(a: Sequence[IrValue], b: Sequence[IrValue]) -> Sequence[Any]:
             return [self.combine(ctx, a[0], b[0], scalar)]
 
-        total = ctx.reduce([x], [init], [aval], params["axes"], body)[0]
+        def reduce(x: Any, aval: ShapedArray, axes: Sequence[int]) -> Any:
+            return ctx.reduce([x], [init], [without_axes(aval, axes)], axes, body)[0]
+
+        full, axes = ctx.avals_in[0].update(dtype=dtype), params["axes"]
+        apart = type(self).has_loops(dtype) and are_columns(ctx, full, axes)
+        total = by_columns(ctx, x, full, axes, reduce) if apart else reduce(x, full, axes)
         return total if dtype == out.dtype else ctx.convert(total, out)
 
     def accumulator(self, dtype: DTypeLike) -> Any:

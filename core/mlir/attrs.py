@@ -73,3 +73,12 @@ def array(values: Sequence[object]) -> Any:
 def dictionary(values: Mapping[str, object]) -> Any:
     """A dictionary attribute."""
     return mlir.ir.DictAttr.get(values)
+
+
+def leave_apart(result: Any) -> None:
+    """Keep XLA from inlining the call that gives ``result``.
+
+    Its operands and results are in memory then, and belong to no loops of others.
+    """
+    attributes = result.owner.attributes
+    attributes["mhlo.frontend_attributes"] = dictionary({"inlineable": string("false")})

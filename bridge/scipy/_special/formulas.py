@@ -13,11 +13,11 @@ from tracebridge.core.special.incomplete_beta import betainc, digamma_gap_p, log
 from tracebridge.core.special.incomplete_gamma import igamma, igammac
 from tracebridge.scipy._special.elementwise import with_slopes
 from tracebridge.scipy._special.gamma_formulas import gamma
+from tracebridge.scipy._special.normal_tails import TAIL, tail_fraction, tail_quantile
 from tracebridge.scipy._special.series import eps_of, exp_of_square, widened
 
 LOG_ROOT_2_PI = 0.5 * math.log(2 * math.pi)
 _ROOT_2 = math.sqrt(2)
-_TERMS = 40
 
 
 def _xlogy(x: Array, y: Array) -> Any:
@@ -128,52 +128,39 @@ ndtr = widened(with_slopes(_ndtr, lambda _, x: bell(x)))
 """The normal distribution function."""
 
 
-def _tail_fraction(z: Array) -> Any:
-    """``z + 1 / (z + 2 / (z + 3 / ...))``, the density over the upper tail."""
-    total = z
-    for k in range(_TERMS, 0, -1):
-        total = z + k / total
-    return total
-
-
 def _log_ndtr(x: Array) -> Any:
-    low, high = x < -5, x > 0
-    far = tnp.where(low, -x, 5)
-    lower = -0.5 * far * far - LOG_ROOT_2_PI - tnp.log(_tail_fraction(far))
-    middle = tnp.log(ndtr(tnp.where(low | high, 0, x)))
-    upper = tnp.log1p(-ndtr(tnp.where(high, -x, -1)))
-    return tnp.where(low, tnp.where(tnp.isinf(x), -math.inf, lower), tnp.where(high, upper, middle))
+    low, high = x < -TAIL, x > 0
+    far = tnp.where(low, -x, TAIL)
+    lower = -0.5 * far * far - LOG_ROOT_2_PI - tnp.log(tail_fraction(far))
+    least = ndtr(-tnp.abs(tnp.where(low, 0, x)))
+    inside = tnp.where(high, tnp.log1p(-least), tnp.log(least))
+    return tnp.where(low, tnp.where(tnp.isinf(x), -math.inf, lower), inside)
 
 
 def _log_ndtr_slope(_: Any, x: Array) -> Any:
     """The density over the function, which is ``-x`` far out."""
-    far = tnp.where(x < -5, -x, 5)
-    near = tnp.where(x < -5, 0, x)
+    far = tnp.where(x < -TAIL, -x, TAIL)
+    near = tnp.where(x < -TAIL, 0, x)
     inside = bell(near) / ndtr(near)
-    return tnp.where(x < -5, _tail_fraction(far), inside)
+    return tnp.where(x < -TAIL, tail_fraction(far), inside)
 
 
 log_ndtr = with_slopes(_log_ndtr, _log_ndtr_slope)
 
 
 def _ndtri(p: Array) -> Any:
-    """By Newton's method on the logarithm in the tails, which is concave: no step overshoots."""
     upper = p > 0.5
     q = tnp.where(upper, 1 - p, p)
     tail = (q < 0.1) & (q > 0)
-    log_q = tnp.log(tnp.where(tail, q, 0.05))
-    start = -2 * log_q - 2 * LOG_ROOT_2_PI
-    y = -tnp.sqrt(tnp.maximum(start - tnp.log(tnp.maximum(start, 1)), 1.0))
-    for _ in range(5):
-        ans = _log_ndtr(y)
-        y = y - (ans - log_q) / _log_ndtr_slope(ans, y)
+    y = tail_quantile(tnp.log(tnp.where(tail, q, 0.05)))
     centre = _ROOT_2 * lax.erf_inv(2 * p - 1)
-    found = tnp.where(tail, tnp.where(upper, -y, y), centre)
+    found = tnp.where(tail, tnp.where(upper, y, -y), centre)
     found = tnp.where(p == 0, -math.inf, tnp.where(p == 1, math.inf, found))
     return tnp.where((p < 0) | (p > 1) | tnp.isnan(p), math.nan, found)
 
 
-ndtri = with_slopes(_ndtri, lambda y, p: exp_of_square(y, 0.5) * math.sqrt(2.0 * math.pi))
+ndtri = widened(with_slopes(_ndtri, lambda y, p: exp_of_square(y, 0.5) * math.sqrt(2.0 * math.pi)))
+"""Its inverse."""
 
 
 def gammainc(a: Array, x: Array) -> Any:

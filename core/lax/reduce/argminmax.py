@@ -44,9 +44,11 @@ _NEVER = 2**31 - 1
 # elements in all, the positions of large blocks are found first, which touches the operand once
 # and needs no temporary of its size; across rows, and where the operand must be padded, that pays
 # only from _HUGE on, where pages of temporaries cost more than arithmetic.
-_TWO_PASSES = 32
+_TWO_PASSES = 16
+# Blocks shorter than the least are searched slowly; those with a remainder compile for longer.
 _LARGE = 1 << 15
 _HUGE = 1 << 22
+_LEAST_BLOCK = 32
 
 
 class _ArgExtremum(Primitive):
@@ -122,7 +124,9 @@ class _Search:
             return self.in_one_pass(x, aval, axis)
         length = _block_length(n)
         contiguous = math.prod(aval.shape[axis + 1 :]) == 1
-        least = _LARGE if contiguous and n % length == 0 else _HUGE
+        least = _HUGE
+        if contiguous and n % length == 0 and length >= _LEAST_BLOCK:
+            least = _LARGE if length % 8 == 0 else 4 * _LARGE
         if aval.size >= least:
             return self.by_blocks(x, aval, axis, length)
         return self.in_two_passes(x, aval, axis)
@@ -156,21 +160,18 @@ class _Search:
         ctx = self.ctx
         direction = "GT" if self.maximum else "LT"
 
-        def either(a: Any, b: Any) -> Any:
-            return ctx.op1("stablehlo.or", [a, b], _FLAG)
-
-        def both(a: Any, b: Any) -> Any:
-            return ctx.op1("stablehlo.and", [a, b], _FLAG)
+        def wins(x: Any, y: Any) -> Any:
+            larger = ctx.compare(x, y, _FLAG, direction)
+            if not is_float(aval.dtype):
+                return larger
+            return ctx.op1("stablehlo.or", [larger, ctx.compare(x, x, _FLAG, "NE")], _FLAG)
 
         def body(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
             (x, i), (y, j) = a, b
-            better = ctx.compare(x, y, _FLAG, direction)
-            tie = ctx.compare(x, y, _FLAG, "EQ")
-            if is_float(aval.dtype):
-                x_nan, y_nan = ctx.compare(x, x, _FLAG, "NE"), ctx.compare(y, y, _FLAG, "NE")
-                better = either(better, both(x_nan, ctx.op1("stablehlo.not", [y_nan], _FLAG)))
-                tie = either(tie, both(x_nan, y_nan))
-            first = either(better, both(tie, ctx.compare(i, j, _FLAG, "LT")))
+            better = wins(x, y)
+            # Neither wins, or both: equal numbers, or two NaNs.
+            tie = ctx.compare(better, wins(y, x), _FLAG, "EQ")
+            first = ctx.select(tie, ctx.compare(i, j, _FLAG, "LT"), better, _FLAG)
             return [ctx.select(first, x, y, self.scalar), ctx.select(first, i, j, _I32)]
 
         iota = ctx.iota(aval.update(dtype=int32), axis)

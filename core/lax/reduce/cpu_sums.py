@@ -78,6 +78,7 @@ from typing import TYPE_CHECKING, Any
 from tracebridge.core import lax
 from tracebridge.core.dtypes.dtypes import float32
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.lax.shape.axes import joined_axes
 from tracebridge.core.mlir.attrs import i32
 from tracebridge.core.mlir.types import is_static
 
@@ -125,7 +126,7 @@ def lower_sum(ctx: LoweringContext, x: IrValue, *, axes: tuple[int, ...], **para
         return lax.reduce_sum_p.lower(ctx, x, axes=axes)
     if aval.size < _FOR_THREADS:
         return _lower_small(ctx, x, axes)
-    shape, summed = _joined(aval.shape, axes)
+    shape, summed = joined_axes(aval.shape, axes)
     last, n = shape[-1], len(shape)
     if n > 1 and summed == (n - 1,):
         block = block_length(last, _ROW_BLOCK)
@@ -155,7 +156,7 @@ def lower_sum(ctx: LoweringContext, x: IrValue, *, axes: tuple[int, ...], **para
 def _lower_small(ctx: LoweringContext, x: IrValue, axes: tuple[int, ...]) -> Any:
     """Emit a sum that one thread does."""
     (aval,) = ctx.avals_in
-    shape, summed = _joined(aval.shape, axes)
+    shape, summed = joined_axes(aval.shape, axes)
     last, n = shape[-1], len(shape)
     if summed == (n - 1,):
         if last <= _SHORT:
@@ -184,21 +185,6 @@ def _steps(x: IrValue, size: int) -> int:
             steps += name not in _NO_WORK
             waiting.extend([o for o in owner.operands if math.prod(o.type.shape) == size])
     return steps
-
-
-def _joined(shape: Sequence[int], axes: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Shape and summed axes after neighbours that are both summed or both kept have become one."""
-    sizes: list[int] = []
-    kinds: list[bool] = []
-    for i, size in enumerate(shape):
-        if size == 1:
-            continue
-        if kinds and kinds[-1] == (i in axes):
-            sizes[-1] *= size
-        else:
-            sizes.append(size)
-            kinds.append(i in axes)
-    return tuple(sizes), tuple([i for i, summed in enumerate(kinds) if summed])
 
 
 def _is_best_in_memory(x: IrValue, size: int, *, always: bool, most: int) -> bool:

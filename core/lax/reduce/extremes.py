@@ -29,6 +29,7 @@ from tracebridge.core.dtypes.dtypes import (
 )
 from tracebridge.core.dtypes.finfo import finfo, iinfo
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.lax.columns import are_columns, by_columns, without_axes
 from tracebridge.core.mlir.types import is_static
 
 if TYPE_CHECKING:
@@ -114,10 +115,10 @@ def emit_extremes(
         best = _Extremes(ctx, wide.dtype, maximum=maximum).over(
             ctx.convert(x, wide), wide, tuple(axes)
         )
-        return ctx.convert(best, _without(aval, tuple(axes)))
+        return ctx.convert(best, without_axes(aval, tuple(axes)))
     keys, key_aval = _keys(ctx, x, aval, maximum=maximum)
     best = _Extremes(ctx, key_aval.dtype, maximum=maximum).over(keys, key_aval, tuple(axes))
-    out = _without(aval, tuple(axes))
+    out = without_axes(aval, tuple(axes))
     flipped = _flip_negative(ctx, best, out.update(dtype=int16))
     return ctx.op1("stablehlo.bitcast_convert", [flipped], out)
 
@@ -132,7 +133,7 @@ def _of_parts(
     best = extremes.reduce(x, aval, axes, extremes.plainly)
     if not is_float(aval.dtype):
         return best
-    out = _without(aval, axes)
+    out = without_axes(aval, axes)
     return ctx.select(_any_nan(ctx, x, aval, axes), ctx.splat(math.nan, out), best, out)
 
 
@@ -150,7 +151,7 @@ def _of_complex_parts(
     Where there is a NaN both parts are NaN.
     """
     real_aval, flags = [aval.update(dtype=t) for t in (real_of(aval.dtype), _BOOL)]
-    out, out_real = [_without(a, axes) for a in (aval, real_aval)]
+    out, out_real = [without_axes(a, axes) for a in (aval, real_aval)]
     real, imag = [ctx.op1(f"stablehlo.{part}", [x], real_aval) for part in ("real", "imag")]
     best = _of_parts(ctx, real, real_aval, axes, maximum=maximum)
     kept = [i for i in range(aval.ndim) if i not in axes]
@@ -203,7 +204,7 @@ class _Extremes:
             return self.reduce(x, aval, axes, self.plainly)
         if aval.ndim and aval.shape[-1] == 1 and aval.ndim - 1 not in axes:
             # A last axis of one element would hide that the elements lie side by side.
-            out = _without(aval, axes)
+            out = without_axes(aval, axes)
             squeezed = aval.update(shape=aval.shape[:-1])
             return self.ctx.reshape(self.over(self.ctx.reshape(x, squeezed), squeezed, axes), out)
         # One contiguous axis at the end for those that are reduced there.
@@ -213,6 +214,10 @@ class _Extremes:
         length = math.prod(aval.shape[first:])
         combine = self.by_clamp if is_float(dtype) else self.plainly
         narrow = not is_float(dtype) and itemsize_bits(dtype) < 16
+        if are_columns(self.ctx, aval, axes):
+            return by_columns(
+                self.ctx, x, aval, axes, lambda x, aval, axes: self.reduce(x, aval, axes, combine)
+            )
         if first == aval.ndim or aval.size < _SMALL or narrow:
             return self.reduce(x, aval, axes, combine)
         if length < _SHORT:
@@ -240,13 +245,13 @@ class _Extremes:
             wins = ctx.op1("stablehlo.or", [wins, ctx.compare(a, a, _FLAG, "NE")], _FLAG)
         return ctx.select(wins, a, b, self.scalar)
 
-    def reduce(self, x: Any, aval: ShapedArray, axes: tuple[int, ...], combine: Any) -> Any:
+    def reduce(self, x: Any, aval: ShapedArray, axes: Sequence[int], combine: Any) -> Any:
         """One reduction."""
 
         def body(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
             return [combine(a[0], b[0])]
 
-        return self.ctx.reduce([x], [self.init], [_without(aval, axes)], axes, body)[0]
+        return self.ctx.reduce([x], [self.init], [without_axes(aval, axes)], axes, body)[0]
 
     def in_lanes(self, x: Any, aval: ShapedArray, outer: tuple[int, ...], combine: Any) -> Any:
         """Over the last axis and ``outer``: each of the lanes first, then what is left of them."""
@@ -261,7 +266,7 @@ class _Extremes:
             x = self.part(whole, aval, 0, n - remainder)
         lanes = aval.update(shape=(*aval.shape[:last], count, n_lanes))
         x = self.reduce(ctx.reshape(x, lanes), lanes, (last,), combine)
-        lanes = _without(lanes, (last,))
+        lanes = without_axes(lanes, (last,))
         # The barrier keeps XLA from making one reduction of the two.
         x = ctx.op1("stablehlo.optimization_barrier", [x], lanes)
         x = self.reduce(x, lanes, (*outer, last), combine)
@@ -269,14 +274,10 @@ class _Extremes:
             return x
         tail = aval.update(shape=(*aval.shape[:last], remainder))
         y = self.reduce(self.part(whole, aval, n - remainder, n), tail, (*outer, last), combine)
-        return emit_extremum(ctx, x, y, _without(tail, (*outer, last)), maximum=self.maximum)
+        return emit_extremum(ctx, x, y, without_axes(tail, (*outer, last)), maximum=self.maximum)
 
     def part(self, x: Any, aval: ShapedArray, start: int, stop: int) -> Any:
         """Elements ``start:stop`` of the last axis."""
         lead = aval.shape[:-1]
         out = aval.update(shape=(*lead, stop - start))
         return self.ctx.slice(x, out, [*[0] * len(lead), start], [*lead, stop], [1] * aval.ndim)
-
-
-def _without(aval: ShapedArray, axes: Sequence[int]) -> ShapedArray:
-    return aval.update(shape=tuple([d for i, d in enumerate(aval.shape) if i not in axes]))

@@ -56,6 +56,7 @@ class ReduceSum(_Arithmetic):
     """Sum."""
 
     name = "reduce_sum"
+    has_loops = staticmethod(lambda dtype: not is_float(dtype))
 
     def identity(self, dtype: DTypeLike) -> Any:
         return 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tracebridge.core.errors.shape_errors import (
@@ -74,3 +74,20 @@ def surely_less(a: Any, b: Any, *, decides: bool = False) -> bool:
         elif allows_empty(a) or allows_empty(b):
             raise
         return False
+
+
+def joined_axes(
+    shape: Sequence[int], axes: Sequence[int]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Shape and reduced axes after neighbours that are both reduced or both kept are one."""
+    sizes: list[int] = []
+    kinds: list[bool] = []
+    for i, size in enumerate(shape):
+        if size == 1:
+            continue
+        if kinds and kinds[-1] == (i in axes):
+            sizes[-1] *= size
+        else:
+            sizes.append(size)
+            kinds.append(i in axes)
+    return tuple(sizes), tuple([i for i, reduced in enumerate(kinds) if reduced])

@@ -142,6 +142,20 @@ def test_narrow_floats_add_up_in_float32(dtype: str) -> None:
     assert np.all(error <= float(tnp.finfo(dtype).eps) * np.abs(np.asarray(exact)) + 1e-6)
 
 
+def test_what_gradients_of_depthwise_kernels_read_is_computed_once() -> None:
+    """Each place of the kernel reads it all: XLA must not make it a part of nine loops."""
+    x, y = np.ones((4, 32, 16, 16), np.float32), np.ones((32, 1, 3, 3), np.float32)
+
+    def loss(y: Any) -> Any:
+        out = lax.conv_general_dilated(x, y, (1, 1), "SAME", feature_group_count=32)
+        return (out * tnp.abs(out)).sum()
+
+    text = tb.jit(tb.grad(loss)).lower(y).compile().as_text()
+    fused = [part for part in text.split("\n\n") if "fused_computation" in part.split("\n")[0]]
+
+    assert 1 <= sum(" abs(" in part for part in fused) <= 2
+
+
 def test_the_operation_stays() -> None:
     """Where it is fast, without the rules, and for other platforms."""
     f, x, y = convolution("depthwise")

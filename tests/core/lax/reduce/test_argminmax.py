@@ -32,7 +32,7 @@ DTYPES = [
     "float64",
 ]
 # Short axes are reduced in one pass over pairs, long ones in two passes.
-LENGTHS = [1, 2, 31, 32, 100]
+LENGTHS = [1, 2, 15, 16, 100]
 
 
 @pytest.mark.parametrize("length", LENGTHS)
@@ -70,7 +70,7 @@ def test_first_nan_wins(name: str, dtype: Any, length: int) -> None:
 @pytest.mark.parametrize("dtype", ["float32", ml_dtypes.bfloat16, "int32"], ids=str)
 @pytest.mark.parametrize(
     ("shape", "axis"),
-    [((40, 1000), 1), ((40_000,), 0), ((300, 128), 1), ((5, 1_000_003), 1), ((4100, 1030), 0)],
+    [((200, 1000), 1), ((40_000,), 0), ((300, 128), 1), ((5, 1_000_003), 1), ((4100, 1030), 0)],
     ids=str,
 )
 @pytest.mark.parametrize("name", PAIRS)
@@ -85,6 +85,20 @@ def test_large_arrays(name: str, shape: tuple[int, ...], axis: int, dtype: Any) 
     result = ours(x.astype(dtype), axis, np.int32)
 
     assert np.array_equal(numpys(x, axis=axis), np.asarray(result))
+
+
+def test_blocks_of_a_few_elements_are_not_worth_it() -> None:
+    """Nor are those with a remainder in arrays of moderate size."""
+
+    def has_blocks(*shape: int) -> bool:
+        x = np.zeros(shape, np.float32)
+        text = tb.jit(lambda x: lax.argmax(x, len(shape) - 1, np.int32)).lower(x).as_text()
+        return "stablehlo.gather" in text
+
+    assert has_blocks(300, 128)
+    assert has_blocks(200, 1000)
+    assert not has_blocks(40, 1000)
+    assert not has_blocks(4096, 64)
 
 
 @given(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import ml_dtypes
@@ -178,6 +179,8 @@ LARGE = [
     ((3000, 10), (1,)),
     ((20, 30, 50), (0, 2)),
     ((20, 30, 50), (1, 2)),
+    ((5, 6, 7, 20), (1, 2)),
+    ((5, 6, 7, 4, 3, 10), (0, 2, 3, 4)),
 ]
 
 
@@ -195,6 +198,24 @@ def test_nan_wins_in_large_arrays(
         x.reshape(-1)[random.integers(0, x.size, 3)] = nan
 
         assert_allclose(ours(x.astype(dtype), axes), numpys(x, axis=axes))
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("max", "f4"), ("min", "i4"), ("prod", "f4"), ("sum", "i4"), ("sum", "c8"), ("and", "?")],
+)
+def test_reductions_of_axes_before_the_last_take_one_loop_each(name: str, dtype: str) -> None:
+    """Neighbours are joined and others follow each other: loops in loops are no vector code."""
+    x = np.random.default_rng(0).integers(0, 3, (8, 12, 7, 5, 8)).astype(dtype)
+    ours, numpys = {**ARITHMETIC, "and": (lax.reduce_and, np.logical_and.reduce)}[name]
+
+    for axes in ((1, 2), (0, 2), (0, 1, 3)):
+        reduced = tb.jit(lambda x, axes=axes: ours(x, axes))
+
+        assert_allclose(reduced(x), numpys(x, axis=axes).astype(dtype))
+        text = reduced.lower(x).as_text()
+        found = [dims.split(",") for dims in re.findall(r"across dimensions = \[(.*?)\]", text)]
+        assert {1} == {len(dims) for dims in found}
 
 
 @pytest.mark.parametrize("zeros", [(), (2,), (1, 3)], ids=str)
