@@ -47,7 +47,8 @@ def shares(n_rows: int, length: int, n_columns: int) -> tuple[int, int, int]:
     """The attribute of a call: numbers of rows, of rows in a block, of blocks."""
     most = _MOST_BLOCKS
     if n_columns:
-        most = min(_MOST_WITH_COLUMNS, n_rows // (_LEAST_SUMMED * n_columns))
+        few = max(n_rows // (_LEAST_SUMMED * n_columns), min(2, n_rows // 2))
+        most = min(_MOST_WITH_COLUMNS, few)
     if n_rows * length < _LEAST_SHARED:
         most = 1
     n_blocks = max(1, min(most, n_rows, n_rows * length // _BLOCK))

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 _LEAST = 1 << 15  # elements of the frame: less is done before a kernel is called
 SHORTEST = 16  # elements of a row that lie one after another
-_LONGEST = 1 << 13  # rows along one axis
-_LONGEST_OF_AXES = 1 << 17  # rows along several
+_SHORTEST_PART = 32  # that lie one after another, of rows which do not as a whole
+_LONGEST = 1 << 17  # rows: half a megabyte, which the second cache has
 
 _FLOAT = np.dtype(np.float32)
 
@@ -64,14 +64,13 @@ def _are_rows(aval: ShapedArray, axes: Shape) -> bool:
         return False
     if math.prod(shape) < _LEAST or math.prod(shape) == math.prod([shape[i] for i in axes]):
         return False
-    if axes == (aval.ndim - 1,):
-        return SHORTEST <= shape[-1] <= _LONGEST
     end = 1
     for i in reversed(range(aval.ndim)):
         if shape[i] != 1 and i not in axes:
             break
         end *= shape[i]
-    return end >= SHORTEST and math.prod([shape[i] for i in axes]) <= _LONGEST_OF_AXES
+    length = math.prod([shape[i] for i in axes])
+    return end >= (SHORTEST if end == length else _SHORTEST_PART) and length <= _LONGEST
 
 
 @final

@@ -263,7 +263,7 @@ def test_what_is_no_gain_is_left(f: Any) -> None:
 
 @pytest.mark.parametrize(
     "x",
-    [array(4, 64), array(512, 64).astype(np.float16), array(4096, 9), array(8, 9000)],
+    [array(4, 64), array(512, 64).astype(np.float16), array(4096, 9), array(2, 140_000)],
     ids=["small", "half precision", "short rows", "long rows"],
 )
 def test_other_arrays_are_left(x: Any) -> None:
