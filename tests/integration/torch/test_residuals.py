@@ -53,6 +53,29 @@ def test_expensive_functions_are_kept():
     assert "tanh" not in primitives_in(split.backward)
 
 
+def exact_gelu(x):
+    """Its slope is what it does not compute for itself."""
+    return tb.nn.gelu(x, approximate=False)
+
+
+def test_large_values_are_rather_computed_again():
+    """From 4 MB on an exponential takes less than memory; a slope does so earlier."""
+    large = parts(lambda x: tnp.sum(tnp.tanh(x) * x), torch.randn(1100, 1000))
+    slope = parts(exact_gelu, torch.randn(600, 500))
+    small = parts(exact_gelu, torch.randn(300, 500))
+
+    assert large.n_residuals == slope.n_residuals == 0
+    assert small.n_residuals == 1
+
+
+def test_relu_keeps_its_result():
+    """The next layer needs that in any case, so no mask is kept, nor the argument."""
+    x, w = torch.randn(BIG, BIG), torch.randn(BIG, BIG)
+    split = parts(lambda x, w: tb.nn.relu(x @ w) @ w, x, w)
+
+    assert [a.str_short() for a in split.forward.out_avals[1:]] == ["f32[256,256]"]
+
+
 def test_results_serve_as_residuals():
     """exp is its own derivative: nothing more is kept than the result."""
     split = parts(tnp.exp, torch.randn(BIG, BIG))
