@@ -31,11 +31,10 @@ _REPEAT = {
     Cost.COMPOSED: 0.3,
 }
 _KEEP = 0.1  # writing four megabytes and reading them back
-# Memory counts, and new memory has to be mapped: large values cost more, so that an exponential is
-# rather computed again. Smaller ones do too that the forward program does not need for itself, as
-# slopes: eager torch does not keep them either.
-_OF_LARGE = 2.5
-_LARGE, _LARGE_EXTRA = 1.0, 0.25
+# Memory counts, and the system has to map it first: an exponential of so many millions of elements
+# is rather computed again. Chains of them take as long as if they were kept, single ones half of
+# that; 1e6 elements, for which the heap has room, take twice as long.
+_LARGE, _OF_LARGE = 1.0, 2.5
 _MILLION = 1e6
 
 
@@ -135,17 +134,16 @@ class Prices:
         if not self.may_keep(aval):
             return math.inf
         app = equation[0]
-        price = self._moving(aval, is_extra=number not in self.live)
+        price = self._moving(aval)
         # The value gets a kernel of its own beside the one that reduces it, or that contains its
         # cheap instructions.
         if app.primitive.cost is Cost.COMPOSED or number in self.reduced:
             price += self.time(app)
         return price
 
-    def _moving(self, aval: ShapedArray, *, is_extra: bool = False) -> float:
+    def _moving(self, aval: ShapedArray) -> float:
         size = elements(aval) * aval.dtype.itemsize / 4
-        is_large = size > _LARGE or (is_extra and size > _LARGE_EXTRA)
-        return self.overhead + _KEEP * size * (_OF_LARGE if is_large else 1.0)
+        return self.overhead + _KEEP * size * (_OF_LARGE if size > _LARGE else 1.0)
 
 
 def redo_all(graph: Graph, needed: Sequence[int], free: Callable[[int], bool]) -> ResidualPlan:
