@@ -19,6 +19,7 @@ from tracebridge._api.derivatives.checkpoint import checkpoint
 from tracebridge.core.control.loops.map import map as map_slices
 from tracebridge.core.ir.value import Value
 from tracebridge.core.runtime.backends.clients import get_backend
+from tracebridge.core.sharding.context import get_abstract_mesh
 from tracebridge.random.keys import split
 
 _AT_ONCE: Final = 1 << 20  # scores that are one block
@@ -85,11 +86,13 @@ def by_blocks(attend: Attend, layout: Layout, operands: Operands) -> tuple[Any, 
     q, k = operands.q, operands.k
     sizes = {**dict(zip(layout.query, q.shape, strict=True)), "s": k.shape[layout.keys.index("s")]}
     operands = operands._replace(rows=tnp.arange(sizes["t"]))
-    backend = get_backend()
     # A loop over an axis that is split over devices would gather it.
-    if len(backend.devices) > 1 or not all([type(n) is int for n in sizes.values()]):
+    is_split = not get_abstract_mesh().empty or any(
+        [x.aval.split is not None for x in operands[:3]]
+    )
+    if is_split or not all([type(n) is int for n in sizes.values()]):
         return attend(layout, operands)
-    more = 1 if backend.platform == "cpu" else _ON_ACCELERATORS
+    more = 1 if get_backend().platform == "cpu" else _ON_ACCELERATORS
     shape = q.shape[:-1]
     n_scores = math.prod([sizes[c] for c in layout.scores])
     if n_scores <= _AT_ONCE * more or sizes["h"] == 0:
