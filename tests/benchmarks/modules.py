@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import torch
@@ -35,7 +36,7 @@ class Steps(nn.Module):
 
 def _layers(*sizes: int, activation: type[nn.Module]) -> nn.Module:
     parts: list[nn.Module] = []
-    for before, after in zip(sizes[:-1], sizes[1:], strict=True):
+    for before, after in itertools.pairwise(sizes):
         parts += [nn.Linear(before, after), activation()]
     return nn.Sequential(*parts)
 
