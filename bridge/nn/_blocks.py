@@ -19,6 +19,7 @@ from tracebridge._api.derivatives.checkpoint import checkpoint
 from tracebridge.core.control.loops.map import map as map_slices
 from tracebridge.core.ir.value import Value
 from tracebridge.core.runtime.backends.clients import get_backend
+from tracebridge.core.sharding.context import get_abstract_mesh
 from tracebridge.random.keys import split
 
 _AT_ONCE: Final = 1 << 20  # scores that are one block
@@ -85,7 +86,11 @@ def by_blocks(attend: Attend, layout: Layout, operands: Operands) -> tuple[Any, 
     q, k = operands.q, operands.k
     sizes = {**dict(zip(layout.query, q.shape, strict=True)), "s": k.shape[layout.keys.index("s")]}
     operands = operands._replace(rows=tnp.arange(sizes["t"]))
-    if not all([type(n) is int for n in sizes.values()]):
+    # A loop over an axis that is split over devices would gather it.
+    is_split = not get_abstract_mesh().empty or any(
+        [x.aval.split is not None for x in operands[:3]]
+    )
+    if is_split or not all([type(n) is int for n in sizes.values()]):
         return attend(layout, operands)
     more = 1 if get_backend().platform == "cpu" else _ON_ACCELERATORS
     shape = q.shape[:-1]
@@ -168,10 +173,10 @@ class _Blocks:
     def again(self, layout: Layout, operands: Operands) -> tuple[Any, ...]:
         """A block, computed once more for its derivatives, in the loop of these."""
 
-        def run(arrays: Any) -> tuple[Any, ...]:
+        def run(*arrays: Any) -> tuple[Any, ...]:
             return self.attend(layout, Operands(*arrays))
 
-        return checkpoint(run, prevent_cse=False)(tuple(operands))
+        return checkpoint(run, prevent_cse=False)(*operands)
 
 
 def _slices(
@@ -188,18 +193,18 @@ def _slices(
     along += [(rows, 0 if letter == "t" else -1)]
     moves = [x is not None and at >= 0 and x.shape[at] == n > 1 for x, at in along]
     slices = [_first(x, at, size) for (x, at), here in zip(along, moves, strict=True) if here]
-    has_keys = key is not None and n > 1
-    if has_keys:
-        slices.append(split(key, -(-n // (size or 1))))
+    keys = None if key is None or n == 1 else split(key, -(-n // (size or 1)))
+    if keys is not None:
+        slices.append(keys)
 
     def joined(parts: list[Any]) -> Operands:
         found = iter(parts)
-        values = [
+        *values, of_rows = [
             next(found) if here else _only(x, -1 if size else at)
             for (x, at), here in zip(along, moves, strict=True)
         ]
-        last = next(found) if has_keys else key
-        return Operands(*values[:3], tuple(values[3:-1]), values[-1], last)
+        q, k, v, *extras = values
+        return Operands(q, k, v, tuple(extras), of_rows, key if keys is None else next(found))
 
     return slices, joined
 

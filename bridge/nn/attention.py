@@ -83,10 +83,7 @@ def dot_product_attention(
     heads = k.shape[2]
     kind = tnp.promote_types(q.dtype, tnp.float32)
     factor = as_dtype(tnp.asarray(1 / math.sqrt(h) if scale is None else scale), kind)
-    lengths = [
-        None if x is None else tnp.asarray(x)[:, None, None, None, None]
-        for x in (query_seq_lengths, key_value_seq_lengths)
-    ]
+    lengths = [_of_batch(x) for x in (query_seq_lengths, key_value_seq_lengths)]
     of_scores = batch, n, t, k.shape[1]
     extras = [
         _of_scores("bias", bias, of_scores, heads),
@@ -142,6 +139,11 @@ def _check(q: Value, k: Value, v: Value) -> None:
     if not q.dtype == k.dtype == v.dtype:
         msg = f"dot_product_attention: got query {q.dtype}, key {k.dtype}, value {v.dtype}"
         raise DtypeMismatchError(msg, expected="one dtype")
+
+
+def _of_batch(counts: ArrayLike | None) -> Any:
+    """Numbers of the elements of the batch, with the axes of scores."""
+    return None if counts is None else tnp.asarray(counts)[:, None, None, None, None]
 
 
 def _of_scores(name: str, x: Any, shape: tuple[Any, ...], heads: int) -> Any:

@@ -31,6 +31,10 @@ _REPEAT = {
     Cost.COMPOSED: 0.3,
 }
 _KEEP = 0.1  # writing four megabytes and reading them back
+# Memory counts, and the system has to map it first: an exponential of so many millions of elements
+# is rather computed again. Chains of them take as long as if they were kept, single ones half of
+# that; 1e6 elements, for which the heap has room, take twice as long.
+_LARGE, _OF_LARGE = 1.0, 2.5
 _MILLION = 1e6
 
 
@@ -138,7 +142,8 @@ class Prices:
         return price
 
     def _moving(self, aval: ShapedArray) -> float:
-        return self.overhead + _KEEP * elements(aval) * aval.dtype.itemsize / 4
+        size = elements(aval) * aval.dtype.itemsize / 4
+        return self.overhead + _KEEP * size * (_OF_LARGE if size > _LARGE else 1.0)
 
 
 def redo_all(graph: Graph, needed: Sequence[int], free: Callable[[int], bool]) -> ResidualPlan:

@@ -165,8 +165,7 @@ def lower_module(
     if not located:
         _warn_of_waste(jaxpr, name, [i for i in donated if i in kept and i not in aliases])
     held = ctx.callbacks, jaxpr.effects, ctx.inspections, ctx.keepalives
-    about = _without_tiles(jaxpr, platform), _largest(jaxpr)
-    return LoweredModule(module, name, kept, hoisted, *held, *about)
+    return LoweredModule(module, name, kept, hoisted, *held, *_about(jaxpr, platform))
 
 
 def _over(ctx: LoweringContext, mesh: Mesh | None, manual: bool) -> None:
@@ -179,18 +178,21 @@ def _over(ctx: LoweringContext, mesh: Mesh | None, manual: bool) -> None:
         define_mesh(ctx.module, mesh)
 
 
-def _without_tiles(jaxpr: Jaxpr, platform: str) -> bool:
-    return platform == "cpu" and option("platform_rules") and is_faster_without_tiles(jaxpr)
+def _about(jaxpr: Jaxpr, platform: str) -> tuple[bool, float]:
+    """What a compiler wants to know: whether tiles are left out, and the largest value."""
+    if platform != "cpu" or not option("platform_rules"):
+        return False, math.inf
+    return is_faster_without_tiles(jaxpr), _largest(jaxpr)
 
 
 def _largest(jaxpr: Jaxpr) -> float:
     """Bytes of the largest value that an equation gives; infinite if a size has a name only."""
     largest = 0
     for app in applications(jaxpr):
-        for aval in [a for a in app.outs if isinstance(a, ShapedArray)]:
+        for aval in app.outs:
             if not all([type(n) is int for n in aval.shape]):
                 return math.inf
-            largest = max(largest, math.prod(aval.shape) * aval.dtype.itemsize)
+            largest = max(largest, aval.size * itemsize_bits(aval.dtype) // 8)
     return largest
 
 

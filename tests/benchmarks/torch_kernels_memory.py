@@ -1,6 +1,6 @@
-"""Memory of whole kernels, forward and backward, beside eager torch.
+"""Memory of whole kernels and of modules, forward and backward, beside eager torch.
 
-    python tests/benchmarks/torch_kernels_memory.py [--rows WORD] [--record docs/kernels.md]
+    python tests/benchmarks/torch_kernels_memory.py [--modules] [--rows WORD] [--record FILE]
 
 The peak of one step above what the process holds before it: residuals, results, gradients and what
 the programs need between. Arrays of 64 KB and more are mapped by themselves, so that memory which
@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from tests.benchmarks.kernels import Kernel, kernels
+from tests.benchmarks.modules import modules
 from tests.benchmarks.torch_kernels import as_table, record, step
 from tests.benchmarks.torch_memory import memory_of_process
 
@@ -55,15 +56,18 @@ def main(argv: list[str]) -> None:
     """Measure, print, record."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", default="", help="only kernels whose name has this word")
-    parser.add_argument("--record", type=Path)
+    parser.add_argument("--modules", action="store_true", help="translated modules of torch")
+    parser.add_argument("--record", type=Path, help="the page with the tables: docs/kernels.md")
     options = parser.parse_args(argv)
     for option in (_TRIM_THRESHOLD, _MAP_THRESHOLD):
         ctypes.CDLL(None).mallopt(option, 1 << 16)
-    rows = [found for kernel in kernels() if options.rows in kernel.name if (found := row(kernel))]
+    title = "memory of modules" if options.modules else "memory of kernels"
+    every = modules() if options.modules else kernels()
+    rows = [found for kernel in every if options.rows in kernel.name if (found := row(kernel))]
     text = as_table(("kernel", "tracebridge", "eager torch", "ratio"), rows)
     print(text)
     if options.record:
-        record(options.record, "memory of kernels", text)
+        record(options.record, title, text)
 
 
 if __name__ == "__main__":

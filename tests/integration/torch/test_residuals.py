@@ -53,6 +53,23 @@ def test_expensive_functions_are_kept():
     assert "tanh" not in primitives_in(split.backward)
 
 
+def test_large_values_are_rather_computed_again():
+    """From 4 MB on an exponential takes less than memory."""
+    large, small = [
+        parts(lambda x: tnp.sum(tnp.tanh(x) * x), torch.randn(n, 1000)) for n in (1100, 900)
+    ]
+
+    assert (large.n_residuals, small.n_residuals) == (0, 1)
+
+
+def test_relu_keeps_its_result():
+    """The next layer needs that in any case, so no mask is kept, nor the argument."""
+    x, w = torch.randn(BIG, BIG), torch.randn(BIG, BIG)
+    split = parts(lambda x, w: tb.nn.relu(x @ w) @ w, x, w)
+
+    assert [a.str_short() for a in split.forward.out_avals[1:]] == ["f32[256,256]"]
+
+
 def test_results_serve_as_residuals():
     """exp is its own derivative: nothing more is kept than the result."""
     split = parts(tnp.exp, torch.randn(BIG, BIG))
