@@ -19,15 +19,14 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.value import Value
 
 _F64 = np.dtype(np.float64)
-# A factor that splits a float64 into two halves, whose products are exact.
-_SPLIT = 134217729.0
 
 
 def _exact_square(x: Any) -> tuple[Any, Any]:
     """``x * x`` rounded, and what the rounding lost."""
     square = lax.mul(x, x)
-    wide = lax.mul(x, _SPLIT)
-    head = lax.sub(wide, lax.sub(wide, x))
+    # Half of the digits, by rounding: XLA contracts products with sums, which splits by a large
+    # factor do not survive.
+    head = lax.reduce_precision(x, 11, 25)
     tail = lax.sub(x, head)
     cross = lax.mul(head, tail)
     lost = lax.add(lax.add(lax.sub(lax.mul(head, head), square), cross), cross)
