@@ -287,11 +287,14 @@ degrees = rad2deg
 
 def _sin_pi(x: Value) -> Any:
     """``sin(pi * x)``; its zeros are the whole numbers, which pi times x would miss."""
-    if is_complex(x.aval.dtype):
-        return lax.sin(lax.mul(x, math.pi))
-    whole = lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)
+    is_plane = is_complex(x.aval.dtype)
+    along = lax.real(x) if is_plane else x
+    whole = lax.round(along, lax.RoundingMethod.TO_NEAREST_EVEN)
     is_odd = lax.ne(lax.mul(lax.floor(lax.mul(whole, 0.5)), 2.0), whole)
-    sine = lax.sin(lax.mul(lax.sub(x, whole), math.pi))
+    rest = lax.sub(along, whole)
+    if is_plane:
+        rest = lax.complex(rest, lax.imag(x))
+    sine = lax.sin(lax.mul(rest, math.pi))
     return lax.select_n(is_odd, sine, lax.neg(sine))
 
 

@@ -50,6 +50,9 @@ def lexicographic(strict: str, x: Value, y: Value) -> Any:
         return compare(x, y)
     parts = lax.eq(lax.real(x), lax.real(y))
     first = getattr(lax, strict[0] + "t")(lax.real(x), lax.real(y))
+    # Beside NaN nothing is less or greater, whatever the real parts are.
+    known = lax.bitwise_and(*[lax.eq(lax.imag(v), lax.imag(v)) for v in (x, y)])
+    first = lax.bitwise_and(first, known)
     return lax.bitwise_or(first, lax.bitwise_and(parts, compare(lax.imag(x), lax.imag(y))))
 
 

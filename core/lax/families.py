@@ -47,6 +47,11 @@ def scalar_like(x: Value, value: object) -> Literal:
     return Literal(python_scalar(value, aval.dtype), aval.update(shape=()))
 
 
+def shifted(z: Any, real: float) -> Any:
+    """``z + real`` of complex numbers; a zero imaginary part keeps its sign, as no sum does."""
+    return lax.complex(lax.add(lax.real(z), real), lax.imag(z))
+
+
 def one_less_square(x: Value) -> Any:
     """``1 - x * x`` with the digits of the product near 1, and with the derivative ``-2 x``.
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_complex
@@ -37,7 +40,10 @@ from tracebridge.core.linalg.matrices import (
     diagonal,
     is_empty,
     matmul,
+    per_matrix,
+    real_dtype,
     rows_of,
+    scalar,
     scale_columns,
 )
 from tracebridge.core.linalg.solving import lu_solution
@@ -128,6 +134,36 @@ def _perturbed(w: Value, v: Value, change: Value) -> tuple[Any, Any]:
     return diagonal(inner), lax.add(free, scale_columns(v, along))
 
 
+def _moderate(a: Value) -> list[Any]:
+    """Matrices over powers of two, where elements are so large or small that LAPACK scales them.
+
+    Its libraries do not scale the eigenvalues back. The powers are 1 for all other matrices.
+    """
+    dtype = real_dtype(a.aval.dtype)
+    parts = [lax.real(a), lax.imag(a)] if is_complex(a.aval.dtype) else [a]
+    axes = (a.aval.ndim - 2, a.aval.ndim - 1)
+    sizes = [lax.reduce_max(lax.abs(x), axes) for x in parts]
+    size = sizes[0] if len(sizes) == 1 else lax.max(sizes[0], sizes[1])
+    info = np.finfo(dtype)
+    # Twice as strict as the bounds of LAPACK: the norm of two parts is larger.
+    low = 2.0 * float(info.tiny) ** 0.5 / float(info.eps)
+    is_far = lax.bitwise_or(lax.lt(size, scalar(size, low)), lax.gt(size, scalar(size, 1.0 / low)))
+    usable = lax.bitwise_and(lax.is_finite(size), lax.ge(size, scalar(size, float(info.tiny))))
+    # The exponent alone: a quotient by it is exact.
+    kind = np.dtype(f"i{dtype.itemsize}")
+    mask = int(np.array(math.inf, dtype).view(kind))
+    bits = lax.bitcast_convert_type(size, kind)
+    power = lax.bitcast_convert_type(lax.bitwise_and(bits, full_of(bits.aval, mask)), dtype)
+    unit = lax.select_n(lax.bitwise_and(is_far, usable), full_of(size.aval, 1), power)
+    return [lax.div(a, as_dtype(per_matrix(unit, a.aval.shape), a.aval.dtype)), unit]
+
+
+def _scaled_back(values: Value, unit: Value) -> Any:
+    every = lax.broadcast_in_dim(unit, values.aval.shape, tuple(range(unit.aval.ndim)))
+    # By parts: a complex product makes NaN of what is infinite.
+    return lax.complex(lax.mul(lax.real(values), every), lax.mul(lax.imag(values), every))
+
+
 def _eig_cpu(ctx: LoweringContext, operand: IrValue, **params: Any) -> list[Any]:
     (a,) = ctx.avals_in
     values, info = ctx.avals_out[0], info_of(a)
@@ -139,8 +175,11 @@ def _eig_cpu(ctx: LoweringContext, operand: IrValue, **params: Any) -> list[Any]
         for name, is_wanted in zip(("compute_left", "compute_right"), wanted, strict=True)
     }
     outs = [*parts, vectors, vectors, info]
+    size = a.update(shape=a.shape[:-2], dtype=real_dtype(a.dtype))
+    operand, unit = ctx.lower_fun(_moderate, operand, avals_in=[a])
     *w, left, right, status = lapack(ctx, "geev", [operand], [a], outs, attributes)
     eigenvalues = w[0] if len(w) == 1 else ctx.op1("stablehlo.complex", w, values)
+    (eigenvalues,) = ctx.lower_fun(_scaled_back, eigenvalues, unit, avals_in=[values, size])
     ok = succeeded(ctx, status, info)
     kept = [v for v, is_wanted in zip((left, right), wanted, strict=True) if is_wanted]
     results = [nan_unless(ctx, ok, eigenvalues, values)]

@@ -123,6 +123,43 @@ def log_gamma_1p(a: Expression) -> Expression:
     return where(high, near + where(high, a, 1.0).of(lax.log), near)
 
 
+def inverse_gamma_1p(a: Expression) -> Expression:
+    """``1 / gamma(1 + a)`` for ``a`` in ``[0, STIRLING_FROM]``, not by a large logarithm.
+
+    A power series around the nearest whole number ``n``, over the ``n`` numbers down from ``a``.
+    """
+    steps = (a + 0.5).of(lax.floor)
+    rest = a - steps
+    below = a.filled(1.0)
+    for k in range(1, int(STIRLING_FROM) + 1):
+        below = below * where(steps >= float(k), rest + float(k), 1.0)
+    return polynomial(rest, _needed(_inverse_gamma_terms(), 0.5, a)) / below
+
+
+@cache
+def _inverse_gamma_terms() -> list[float]:
+    """Taylor coefficients of ``1 / gamma(1 + x)`` at 0, from its logarithm's (DLMF 5.7.3)."""
+    terms = [1.0]
+    for n in range(1, 27):
+        sums = [(-1) ** (k + 1) * (1.0 + zeta_less_1(k)) * terms[n - k] for k in range(2, n + 1)]
+        terms.append(math.fsum([_EULER * terms[-1], *sums]) / n)
+    return terms
+
+
+def remainder(x: Expression, quotient: Expression, divisor: Expression) -> Expression:
+    """``x - quotient * divisor`` where the quotient is the rounded one: the exact difference."""
+    bits = 1 - math.frexp(x.eps())[1]
+    exponents = 11 if bits > 23 else 8
+
+    def halves(v: Expression) -> tuple[Expression, Expression]:
+        # By rounding: sums with a large multiple are no splits where XLA contracts the product.
+        head = v.of(lax.reduce_precision, exponents, bits // 2)
+        return head, v - head
+
+    (a, b), (c, d) = halves(quotient), halves(divisor)
+    return (((x - a * c) - a * d) - b * c) - b * d
+
+
 def _needed(terms: Sequence[float | Fraction], radius: float, x: Expression) -> list[float]:
     """The coefficients that matter in the dtype of ``x`` up to ``radius``."""
     kept = [float(c) for c in terms]

@@ -358,8 +358,29 @@ class BetaDensity(Smooth):
             own = (a, b)[i]
             log = lax.log(x) if i == 0 else lax.log1p(lax.neg(x))
             rate = lax.add(lax.sub(log, lax.digamma(own)), lax.digamma(lax.add(a, b)))
-        rate = rate if rate.aval.shape == ans.aval.shape else lax.broadcast_like(rate, ans)
-        return lax.mul(ans, lax.select(lax.eq(ans, 0.0), full_of(rate.aval, 0.0), rate))
+        rate = _like(rate, ans)
+        slope = lax.mul(ans, lax.select(lax.eq(ans, 0.0), full_of(rate.aval, 0.0), rate))
+        return lax.add(slope, _ends_of_slope(a, b, x, ans)) if i == 2 else slope
+
+
+def _like(x: Value, ans: Value) -> Any:
+    return x if x.aval.shape == ans.aval.shape else lax.broadcast_like(x, ans)
+
+
+def _ends_of_slope(a: Value, b: Value, x: Value, ans: Value) -> Any:
+    """The slope of the density at an end where the density is 0, and 0 elsewhere.
+
+    It is infinite for powers below 1, and for others above 1 it is 0.
+    """
+    a, b, x = (_like(v, ans) for v in (a, b, x))
+    total = full_of(ans.aval, 0.0)
+    for end, power, other, add in ((0.0, a, b, lax.add), (1.0, b, a, lax.sub)):
+        rising = lax.bitwise_and(lax.gt(power, 1.0), lax.le(power, 2.0))
+        steep = lax.mul(other, lax.add(other, 1.0))
+        steep = lax.select(lax.lt(power, 2.0), full_of(ans.aval, math.inf), steep)
+        here = lax.bitwise_and(lax.eq(x, end), rising)
+        total = add(total, lax.select(here, steep, full_of(ans.aval, 0.0)))
+    return total
 
 
 @final

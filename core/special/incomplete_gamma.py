@@ -24,8 +24,10 @@ from tracebridge.core.lax.families import operands
 from tracebridge.core.special.expansions import (
     STIRLING_FROM,
     digamma_rest,
+    inverse_gamma_1p,
     log1p_less,
     log_gamma_1p,
+    remainder,
     stirling_rest,
     uniform_coefficients,
 )
@@ -69,28 +71,58 @@ class _Point:
         self.mu = where(self.is_large, (x - a) / a, 0.0)
         self.share = where(self.is_large, x / a, 1.0)
         self.decay = log1p_less(self.mu, self.share)
-        self.gauss = (self.large * self.decay).of(lax.exp)
+        self.direct, self.power = self._power()
+        self.gauss = where(self.direct, self.power, (self.large * self.decay).of(lax.exp))
         # Of the largest numbers the product would overflow.
         self.norm = self.large.of(lax.sqrt) * math.sqrt(2.0 * math.pi)
         self.stirling = stirling_rest(self.large)
 
     def factor(self) -> Expression:
         """``x**a exp(-x) / gamma(a + 1)``."""
-        large, vanishes = self.is_large, self.x >= 1000.0
-        modest = where(vanishes, 1.0, self.x)
+        scale = divided((-self.stirling).of(lax.exp), self.norm)
+        scale = where(self.is_large, scale, inverse_gamma_1p(where(self.is_large, 1.0, self.a)))
+        power = where(self.is_large & (self.share > 0.1), self.gauss, self.power) * scale
+        return where((self.x >= 1000.0) & ~self.is_large, 0.0, power)
+
+    def _power(self) -> tuple[Expression, Expression]:
+        """``x**a exp(-x)``, of large shapes over the same at ``x = a``; and where that is exact."""
+        large = self.is_large
+        modest = where(self.x >= 1000.0, 1.0, self.x)
+        near, direct, apart, lost = self._quotient()
         # Far below the mean the power (share exp(1 - share))**a keeps digits that the exponential
         # of a large logarithm loses.
-        decay = where(large, -self.mu, -0.5 * modest).of(lax.exp)
-        base = where(large, self.share * decay, modest)
-        power = base.of(lax.pow, where(large, self.a, 0.5 * self.a))
-        # The root of the product: of float32 one factor overflows, the other underflows before.
-        root = power * decay
-        power = where(large, power, root * root)
-        log_gamma = where(large, 1.0, self.a + 1.0).of(lax.lgamma)
-        scale = -where(large, self.stirling, log_gamma)
-        scale = where(large, 1.0 / self.norm, 1.0) * scale.of(lax.exp)
-        close = large & (self.share > 0.1)
-        return where(vanishes & ~large, 0.0, where(close, self.gauss, power) * scale)
+        part = where(near | ~large, self.a.filled(0.5), 0.125)
+        decay = where(direct, -part * apart, where(large, -self.mu, -0.5 * modest)).of(lax.exp)
+        base = where(large, self.share * where(direct, 1.0, decay), modest)
+        whole = large & ~direct
+        power = base.of(lax.pow, where(whole, self.a, part * self.a))
+        # The root of the product: one factor may overflow, the other one underflow before.
+        square = (power * decay).of(lax.square)
+        fourth = square.of(lax.square).of(lax.square)
+        square = where(near | ~large, square, fourth) * ((lost * 0.5 + 1.0) * lost + 1.0)
+        return direct, where(whole, power, square)
+
+    def _quotient(self) -> tuple[Expression, Expression, Expression, Expression]:
+        """Where ``(x / a)**a exp(a - x)`` may be made of roots of its two factors, for large ``a``.
+
+        By square roots, or by eighth ones; then the difference in the exponential, and what the
+        rounding of it and of the quotient takes off the logarithm of the product.
+        """
+        a, x = self.large, where(self.is_large, self.x, STIRLING_FROM)
+        apart = x - a
+        most = 1.8 * -math.log(a.tiny())
+        # Both logarithms: that of a share is below |share - 1| / sqrt(share).
+        root = where(self.share < 1.0, self.share, 1.0).of(lax.sqrt)
+        size = divided(apart.of(lax.abs), root)
+        # Of the largest shapes what the quotient lost is no small correction, and the exponential
+        # is exact: its argument is small.
+        usable = self.is_large & (a < 0.002 / a.eps())
+        near, direct = usable & (size < most), usable & (size < 4.0 * most)
+        a, x = where(direct, a, STIRLING_FROM), where(direct, x, STIRLING_FROM)
+        share, apart = where(direct, self.share, 1.0), where(direct, apart, 0.0)
+        shadow = apart - x
+        lost = (x - (apart - shadow)) - (a + shadow)
+        return near, direct, apart, divided(remainder(x, share, a), share) - lost
 
 
 class _Terms:

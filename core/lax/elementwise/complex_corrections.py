@@ -15,6 +15,7 @@ import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.ir.values import literal
+from tracebridge.core.lax.elementwise import complex_logarithms
 from tracebridge.core.lax.elementwise.cpu_lowerings import with_sign_of
 
 if TYPE_CHECKING:
@@ -86,20 +87,6 @@ def _finite_log(x: Any, y: Any, real: Any) -> Any:
     return _where(_either(_infinite(x), _infinite(y)), math.inf, real)
 
 
-def log(z: Value, plain: Any) -> Any:
-    """The logarithm of infinities beside NaN."""
-    (x, y), (real, imag) = _parts(z), _parts(plain)
-    return lax.complex(_finite_log(x, y, real), imag)
-
-
-def log1p(z: Value, plain: Any) -> Any:
-    """``log(1 + z)`` above and below -1, and of infinities."""
-    (x, y), (real, imag) = _parts(z), _parts(plain)
-    # The square of the distance to -1 underflows.
-    real = _where(lax.eq(x, -1.0), lax.log(lax.abs(y)), real)
-    return lax.complex(_finite_log(x, y, real), imag)
-
-
 def exp(z: Any, plain: Any) -> Any:
     """A zero imaginary part keeps its sign; infinities beside NaN."""
     (x, y), (real, imag) = _parts(z), _parts(plain)
@@ -117,10 +104,11 @@ def exp2(z: Value) -> Any:
 
 
 def expm1(z: Value, plain: Any) -> Any:
-    """As ``exp``; 0 keeps both signs."""
-    (x, y), (real, imag) = _parts(z), _parts(plain)
+    """As ``exp``; 0 keeps both signs, and the imaginary part all its digits far below 0."""
+    (x, y), real = _parts(z), lax.real(plain)
     real = _where(_both(_zero(x), _zero(y)), x, real)
-    return lax.complex(real, _where(_zero(y), y, imag))
+    imag = _where(_both(_nan(real), lax.ne(y, 0.0)), math.nan, lax.imag(lax.exp(z)))
+    return lax.complex(real, imag)
 
 
 def _odd(u: Value, v: Value) -> tuple[Any, Any]:
@@ -191,20 +179,32 @@ def _inverse(u: Any, v: Any, first: Any, second: Any) -> tuple[Any, Any]:
     return _where(_both(lost, _zero(u)), u, _signed(first, u)), _signed(second, v)
 
 
+def _height(u: Any, v: Any, plain: Any) -> Any:
+    """The part that vanishes on the cut: above and below its ends the root of the distance.
+
+    There the square of the distance underflows.
+    """
+    size = lax.abs(v)
+    near = _both(lax.eq(lax.abs(u), 1.0), lax.lt(size, float(np.finfo(u.aval.dtype).eps)))
+    return _where(near, lax.sqrt(size), plain)
+
+
 def asin(z: Value, plain: Any) -> Any:
     """Inverse sine; cuts on the real axis outside [-1, 1]."""
-    return lax.complex(*_inverse(*_parts(z), *_parts(plain)))
+    (x, y), (real, imag) = _parts(z), _parts(plain)
+    return lax.complex(*_inverse(x, y, real, _height(x, y, imag)))
 
 
 def asinh(z: Value, plain: Any) -> Any:
     """Inverse hyperbolic sine; cuts on the imaginary axis."""
     (x, y), (real, imag) = _parts(z), _parts(plain)
-    imag, real = _inverse(y, x, imag, real)
+    imag, real = _inverse(y, x, imag, _height(y, x, real))
     return lax.complex(real, imag)
 
 
 def _acos_parts(x: Any, y: Any, angle: Any, size: Any) -> tuple[Any, Any]:
     lost = _undefined(x, y)
+    size = _height(x, y, size)
     angle = _where(lost, math.nan, angle)
     angle = _where(_both(lost, _zero(x)), math.pi / 2, angle)
     return angle, _where(lost, math.nan, size)
@@ -252,8 +252,16 @@ def atan(z: Value, plain: Any) -> Any:
 def sign(z: Value, plain: Any) -> Any:
     """``z / abs(z)``; beside an infinite part the other one counts as 0."""
     (x, y), (real, imag) = _parts(z), _parts(plain)
-    far = lax.ne(_infinite(x), _infinite(y))
     zero, one = (literal(v, x.aval.dtype) for v in (0.0, 1.0))
+    # The size of the largest numbers is infinite.
+    limit = float(np.finfo(x.aval.dtype).max) / 4
+    factor = _where(lax.ge(lax.max(lax.abs(x), lax.abs(y)), limit), 0.25, one)
+    a, b = lax.mul(x, factor), lax.mul(y, factor)
+    size = lax.abs(lax.complex(a, b))
+    none = lax.eq(size, 0.0)
+    size = _where(none, 1.0, size)
+    real, imag = lax.div(a, size), lax.div(b, size)
+    far = lax.ne(_infinite(x), _infinite(y))
     real = _where(far, _where(_infinite(x), _signed(one, x), zero), real)
     imag = _where(far, _where(_infinite(y), _signed(one, y), zero), imag)
     return lax.complex(real, imag)
@@ -265,21 +273,49 @@ def abs(z: Value, plain: Any) -> Any:
     return _finite_log(x, y, plain)
 
 
+def _wide_pow(z: Any, w: Any) -> Any:
+    """``exp(w log z)`` of complex64 in float64: faster than the plain operation, and exact."""
+    real, angle = _parts(lax.log(lax.convert_dtype(z, COMPLEX[1])))
+    c, d = _parts(lax.convert_dtype(w, COMPLEX[1]))
+    size = lax.sub(lax.mul(c, real), lax.mul(d, angle))
+    turn = lax.add(lax.mul(c, angle), lax.mul(d, real))
+    return lax.convert_dtype(lax.exp(lax.complex(size, turn)), z.aval.dtype)
+
+
 def pow(z: Value, w: Value, plain: Any) -> Any:
-    """A power of 0 is 0 where the real part of the exponent is positive."""
-    if w.aval.dtype.kind != "c":
-        return plain
-    vanishes = _both(lax.eq(z, literal(0j, z.aval.dtype)), lax.gt(lax.real(w), 0.0))
-    return lax.select_n(vanishes, plain, literal(0j, plain.aval.dtype))
+    """Powers of 0, of infinities and to infinities; to 1, 2 and 3 by products, as in NumPy."""
+    w = lax.convert_dtype(w, z.aval.dtype)
+    c, d = _parts(w)
+    nothing = literal(0j, plain.aval.dtype)
+    size = lax.abs(z)
+    above = lax.select_n(lax.gt(size, 1.0), lax.neg(c), c)
+    # Infinite where the logarithm of the size of the result is; its sign is that of the growth.
+    far = _both(_infinite(size), lax.lt(lax.abs(d), math.inf))
+    changes = _either(lax.lt(size, 1.0), lax.gt(size, 1.0))
+    steep = _both(_infinite(c), _both(changes, lax.lt(lax.abs(d), math.inf)))
+    growth = lax.select_n(_either(far, steep), literal(0.0, c.aval.dtype), above)
+    unknown = literal(complex(math.inf, math.nan), plain.aval.dtype)
+    if z.aval.dtype == COMPLEX[0]:
+        constant = lax.eq(w, literal(0j, w.aval.dtype))
+        plain = lax.select_n(constant, _wide_pow(z, w), literal(1 + 0j, plain.aval.dtype))
+    found = lax.select_n(lax.gt(growth, 0.0), plain, unknown)
+    vanishes = _both(lax.eq(z, literal(0j, z.aval.dtype)), lax.gt(c, 0.0))
+    found = lax.select_n(_either(vanishes, lax.lt(growth, 0.0)), found, nothing)
+    square = lax.mul(z, z)
+    for exponent, product in ((1, z), (2, square), (3, lax.mul(square, z))):
+        whole = _both(lax.eq(c, float(exponent)), _zero(d))
+        found = lax.select_n(whole, found, product)
+    return found
 
 
 COMPLEX = (np.dtype(np.complex64), np.dtype(np.complex128))
 # These get the result of the plain operation as second operand.
 CPU_COMPLEX_CORRECTIONS: dict[str, Callable[..., Any]] = {
-    "sqrt": sqrt, "log": log, "log1p": log1p, "exp": exp, "expm1": expm1, "tanh": tanh, "tan": tan,
-    "asin": asin, "asinh": asinh, "acos": acos, "acosh": acosh, "atanh": atanh, "atan": atan,
-    "sign": sign, "abs": abs, "pow": pow,
+    "sqrt": sqrt, "exp": exp, "expm1": expm1, "tanh": tanh, "tan": tan, "asin": asin, "acos": acos,
+    "asinh": asinh, "acosh": acosh, "atanh": atanh, "atan": atan, "sign": sign, "abs": abs,
+    "pow": pow,
 }  # fmt: skip
 CPU_COMPLEX_RULES: dict[str, Callable[..., Any]] = {
-    "exp2": exp2, "sinh": sinh, "cosh": cosh, "sin": sin, "cos": cos,
+    "log": complex_logarithms.log, "log1p": complex_logarithms.log1p, "exp2": exp2, "sinh": sinh,
+    "cosh": cosh, "sin": sin, "cos": cos,
 }  # fmt: skip

@@ -196,8 +196,11 @@ def acos(x: Value) -> Any:
     return lax.select_n(is_big, middle, lax.select_n(is_negative, twice, far))
 
 
-def _atan_of_quotient(above: Any, below: Any) -> Any:
-    """atan(above / below) in [0, pi/2] of numbers that are not negative, with one division."""
+def _atan_of_quotient(above: Any, below: Any, is_left: Any = None) -> Any:
+    """atan(above / below) in [0, pi/2] of numbers that are not negative, with one division.
+
+    Where ``is_left`` holds the angle is that of ``(-below, above)``, in [pi/2, pi].
+    """
     dtype = above.aval.dtype
     high, low = _HALF_PI[dtype]
     larger, smaller = lax.max(above, below), lax.min(above, below)
@@ -212,7 +215,12 @@ def _atan_of_quotient(above: Any, below: Any) -> Any:
     # The low part comes in by a difference: XLA would add two constants first.
     middle = lax.sub(high / 2, lax.sub(angle, low / 2))
     angle = lax.select_n(is_middle, angle, middle)
-    return lax.select_n(lax.gt(above, below), angle, lax.sub(high, lax.sub(angle, low)))
+    # From the nearer axis: a right angle is exact from both sides.
+    beside = angle
+    if is_left is not None:
+        beside = lax.select_n(is_left, angle, lax.neg(angle))
+        angle = lax.select_n(is_left, angle, lax.sub(2.0 * high, lax.sub(angle, 2.0 * low)))
+    return lax.select_n(lax.gt(above, below), angle, lax.sub(high, lax.sub(beside, low)))
 
 
 def atan(x: Value) -> Any:
@@ -224,7 +232,6 @@ def atan(x: Value) -> Any:
 def atan2(y: Value, x: Any) -> Any:
     """The angle of the point (x, y)."""
     dtype = y.aval.dtype
-    high, low = _HALF_PI[dtype]
     infinity = literal(math.inf, dtype)
     above, below = lax.abs(y), lax.abs(x)
     # Where one is infinite, the other one counts as 0; two infinities as equal.
@@ -236,14 +243,15 @@ def atan2(y: Value, x: Any) -> Any:
     is_huge = lax.gt(lax.max(above, below), float(np.finfo(dtype).max) / 4)
     scale = lax.select_n(is_huge, one, literal(0.25, dtype))
     near_above, near_below = lax.mul(above, scale), lax.mul(below, scale)
-    angle = _atan_of_quotient(
-        lax.select_n(is_far, near_above, far_above), lax.select_n(is_far, near_below, far_below)
-    )
     # The sign bit, so that -0 counts as negative.
     is_left = lax.lt(
         lax.bitcast_convert_type_p.bind(x, new_dtype=np.dtype(f"i{dtype.itemsize}")), 0
     )
-    angle = lax.select_n(is_left, angle, lax.sub(2.0 * high, lax.sub(angle, 2.0 * low)))
+    angle = _atan_of_quotient(
+        lax.select_n(is_far, near_above, far_above),
+        lax.select_n(is_far, near_below, far_below),
+        is_left,
+    )
     is_nan = lax.bitwise_or(lax.ne(x, x), lax.ne(y, y))
     return lax.select_n(is_nan, with_sign_of(angle, y), literal(math.nan, dtype))
 

@@ -14,7 +14,8 @@ from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.dtypes.finfo import finfo
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.elementwise.accuracy import accuracy_params
-from tracebridge.core.lax.families import InexactUnary, one_less_square, scalar_like
+from tracebridge.core.lax.elementwise.trig import asin_slope
+from tracebridge.core.lax.families import InexactUnary, one_less_square, scalar_like, shifted
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.value import Operand, Value
@@ -55,7 +56,7 @@ class Asinh(InexactUnary):
 
     def derivative(self, x: Value, ans: Value, **params: object) -> Any:
         if is_complex(x.aval.dtype):
-            return lax.rsqrt(lax.add(lax.square(x), 1.0))
+            return asin_slope(lax.complex(lax.neg(lax.imag(x)), lax.real(x)))
         # The square overflows before the slope vanishes.
         size = lax.abs(x)
         far = lax.gt(size, float(finfo(x.aval.dtype).eps) ** -0.5)
@@ -72,6 +73,8 @@ class Acosh(InexactUnary):
     def derivative(self, x: Value, ans: Value, **params: object) -> Any:
         # One root of the product would be on the wrong branch in the left half plane, have a value
         # below -1, and vanish where only its square does.
+        if is_complex(x.aval.dtype):
+            return lax.mul(lax.rsqrt(shifted(x, -1.0)), lax.rsqrt(shifted(x, 1.0)))
         return lax.mul(lax.rsqrt(lax.sub(x, 1.0)), lax.rsqrt(lax.add(x, 1.0)))
 
 

@@ -21,6 +21,7 @@ from tracebridge.core.lax.families import (
     one_less_square,
     operands,
     scalar_like,
+    shifted,
 )
 
 if TYPE_CHECKING:
@@ -57,6 +58,15 @@ class Tan(InexactUnary):
         return lax.add(lax.square(ans), 1.0)
 
 
+def asin_slope(z: Any) -> Any:
+    """The derivative of the inverse sine of complex numbers.
+
+    The root of the product would be that of the other side on the cuts, where a sum with 1 or a
+    square loses the sign of zero, and infinite before the slope vanishes.
+    """
+    return lax.mul(lax.rsqrt(shifted(lax.neg(z), 1.0)), lax.rsqrt(shifted(z, 1.0)))
+
+
 @final
 class Asin(InexactUnary):
     name = "asin"
@@ -64,6 +74,8 @@ class Asin(InexactUnary):
     hlo = "chlo.asin"
 
     def derivative(self, x: Value, ans: Value, **params: object) -> Any:
+        if is_complex(x.aval.dtype):
+            return asin_slope(x)
         return lax.rsqrt(one_less_square(x))
 
 
@@ -74,6 +86,8 @@ class Acos(InexactUnary):
     hlo = "chlo.acos"
 
     def derivative(self, x: Value, ans: Value, **params: object) -> Any:
+        if is_complex(x.aval.dtype):
+            return lax.neg(asin_slope(x))
         return lax.neg(lax.rsqrt(one_less_square(x)))
 
 
@@ -84,10 +98,13 @@ class Atan(InexactUnary):
     hlo = "chlo.atan"
 
     def tangent(self, t: Any, x: Value, ans: Value, **params: object) -> Any:
-        if not is_complex(x.aval.dtype):
-            # The slope has vanished before the square, or its own slope, overflows.
-            limit = scalar_like(x, float(finfo(x.aval.dtype).max) ** 0.5)
-            x = lax.select_n(lax.gt(lax.abs(x), limit), x, lax.full_like(x, limit))
+        if is_complex(x.aval.dtype):
+            # By factors, which keep their digits beside the poles.
+            turned = lax.complex(lax.neg(lax.imag(x)), lax.real(x))
+            return lax.div(t, lax.mul(shifted(turned, 1.0), shifted(lax.neg(turned), 1.0)))
+        # The slope has vanished before the square, or its own slope, overflows.
+        limit = scalar_like(x, float(finfo(x.aval.dtype).max) ** 0.5)
+        x = lax.select_n(lax.gt(lax.abs(x), limit), x, lax.full_like(x, limit))
         return lax.div(t, lax.add(lax.square(x), 1.0))
 
 

@@ -39,7 +39,41 @@ def _of(*xs: float) -> tuple[tuple[float, ...], ...]:
     return tuple([(x,) for x in xs])
 
 
+def _lower_gamma(a: Any, x: Any) -> Any:
+    return mp.gammainc(a, 0, x, regularized=True)
+
+
+def _gamma_density(a: Any, x: Any) -> Any:
+    return mp.exp((a - 1) * mp.log(x) - x - mp.loggamma(a))
+
+
+def _slope_in_shape(a: Any, x: Any) -> Any:
+    step = mpmath.mpf(2) ** -60 * a
+    return (_lower_gamma(a + step, x) - _lower_gamma(a - step, x)) / (2 * step)
+
+
+GAMMA_POINTS = (
+    (163.296, 78.613), (86.7571, 23.6068), (41.4237, 2.08266), (38.03, 4.432), (33.6, 113.1),
+    (14.6, 59.42), (7.34, 3.95), (8.5, 0.2566), (0.3, 0.7), (2.5, 1e-3), (104.475, 207.845),
+    (1342.83, 1300.0), (9.5, 30.0), (0.5, 3.5),
+)  # fmt: skip
+
+
 TABLE = {
+    "gammainc": Row(
+        special.gammainc,
+        _lower_gamma,
+        (_slope_in_shape, _gamma_density),
+        GAMMA_POINTS,
+        (10, 40, 8),
+    ),
+    "gammaincc": Row(
+        special.gammaincc,
+        lambda a, x: mp.gammainc(a, x, mp.inf, regularized=True),
+        (lambda a, x: -_slope_in_shape(a, x), lambda a, x: -_gamma_density(a, x)),
+        GAMMA_POINTS,
+        (10, 60, 8),
+    ),
     "gamma": Row(
         special.gamma,
         mp.gamma,

@@ -326,3 +326,16 @@ def test_a_nan_counts_where_the_library_reads(dtype: Any) -> None:
     values = eigh(np.triu(np.full((3, 3), np.nan, dtype), 1) + np.eye(3, dtype=dtype),
                   symmetrize_input=False)[1]  # fmt: skip
     np.testing.assert_array_equal(np.asarray(values), [1, 1, 1])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_eigenvalues_of_large_and_small_matrices(dtype: Any) -> None:
+    """Those of a power of two times a matrix are the same times that power, bit by bit."""
+    a = matrix(dtype, 3, 4, 4)
+    powers = np.finfo(dtype).maxexp - 8, np.finfo(dtype).minexp + 8, 3
+    factors = np.exp2(np.array(powers))[:, None, None].astype(a.real.dtype)
+    with enable_x64():
+        expected, found = [np.asarray(tnp.linalg.eigvals(x)) for x in (a, a * factors)]
+
+    for part in (np.real, np.imag):
+        close(part(expected), part(found) / factors[..., 0], dtype)
