@@ -83,7 +83,25 @@ def _meaning(app: Application) -> Jaxpr | None:
     """What a call computes, and a sum of shifted exponentials with the largest one as the shift."""
     if app.primitive is shifted_exp_sum_p:
         return stage(lambda x: list(by_largest(x, **app.params)), app.avals, locate=False)
+    if app.primitive.inlinable and _is_plain(app.params["jaxpr"]):
+        return app.params["jaxpr"]
     return computed_by(app)
+
+
+def _is_plain(called: Jaxpr) -> bool:
+    """Whether a function is part of a kernel: others have products, and kernels of their own."""
+    if "is plain" not in called.cache:
+        called.cache["is plain"] = all([_is_plain_equation(app) for app, _ in called.equations])
+    return called.cache["is plain"]
+
+
+def _is_plain_equation(app: Application) -> bool:
+    if app.primitive in MOVES or app.primitive in REDUCTIONS or is_handled(app):
+        return True
+    if app.primitive is lax.pow_p or app.primitive is shifted_exp_sum_p:
+        return True
+    called = app.params["jaxpr"] if app.primitive.inlinable else computed_by(app)
+    return called is not None and _is_plain(called)
 
 
 def _batch_of(app: Application) -> tuple[int, ...] | None:

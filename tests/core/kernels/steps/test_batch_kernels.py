@@ -171,6 +171,16 @@ def test_what_has_no_kernel() -> None:
     assert KERNEL not in symbolic.mlir_module()
 
 
+def test_functions_between_products() -> None:
+    """Small functions that are programs of their own are part of the kernel: layers of ensembles."""
+    w, b, v, x = array(4, 6, 7), array(4, 7), array(4, 7, 3), array(4, 5, 6)
+    for activation in (nn.relu, nn.gelu, tb.jit(lambda x: nn.softmax(x - 1)), nn.silu):
+        check(lambda w, b, v, x, f=activation: f(x @ w + b[:, None]) @ v, w, b, v, x)
+    inner = tb.jit(lambda x: tnp.tanh(x @ x) @ x)
+    y = array(4, 6, 6)
+    assert kernels_in(lambda y: tnp.cumsum(inner(y), 1), y) == 1
+
+
 def test_empty_batches() -> None:
     """Nothing is done for nothing."""
     for shape in ((0, 4, 4), (3, 0, 4), (3, 4, 0)):
