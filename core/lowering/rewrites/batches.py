@@ -23,7 +23,8 @@ from tracebridge.core.kernels.machine import is_there, n_threads
 from tracebridge.core.kernels.steps.arrays import Arrays, Cut, cut_shape
 from tracebridge.core.kernels.steps.axes import pairs_of
 from tracebridge.core.kernels.steps.batch_kernel import batch_kernel, batch_kernel_p
-from tracebridge.core.kernels.steps.moves import MOVES
+from tracebridge.core.kernels.steps.contractions import is_written_product, is_written_reduction
+from tracebridge.core.kernels.steps.moves import MOVES, only_adds
 from tracebridge.core.kernels.steps.parts import cut_params
 from tracebridge.core.kernels.steps.work import multiplications
 from tracebridge.core.lax.reduce.exp_sums import by_largest, shifted_exp_sum_p
@@ -169,8 +170,12 @@ class _Batches(Groups):
         """Whether steps may have such an equation."""
         primitive = app.primitive
         if primitive is lax.dot_general_p:
-            return _is_small_product(app, n)
-        if primitive in MOVES or primitive in REDUCTIONS:
+            return is_written_product(app) and _is_small_product(app, n)
+        if primitive in REDUCTIONS:
+            return is_written_reduction(app)
+        if primitive is lax.pad_p:
+            return self.is_number(args[1]) and only_adds(app)
+        if primitive in MOVES:
             return True
         if primitive is lax.pow_p:
             y = exponent_of(self.jaxpr, args[1])

@@ -171,6 +171,30 @@ def test_what_has_no_kernel() -> None:
     assert KERNEL not in symbolic.mlir_module()
 
 
+def test_equations_that_a_kernel_cannot_have_are_outside() -> None:
+    """The others are a kernel nevertheless."""
+    x = array(4, 6, 6)
+    others: list[Callable[[Any], Any]] = [
+        lambda s: (s > 0).sum(-1),
+        lambda s: lax.pad(s, np.float32(0), ((0, 0, 0), (-1, 2, 0), (0, 0, 1))),
+        lambda s: lax.pad(s, s[0, 0, 0], ((0, 0, 0), (1, 2, 0), (0, 0, 0))),
+        lambda s: (s * 9).astype(np.int32) @ (s * 9).astype(np.int32),
+        lambda s: s.prod(-1),
+    ]
+    for other in others:
+        check(lambda x, f=other: (nn.softmax(x @ x) @ x, f(x @ x)), x)
+
+
+def test_products_over_several_axes_in_other_orders() -> None:
+    """Axes that do not lie one after another are copied first."""
+
+    def f(x: Any) -> Any:
+        a = (x @ x)[:, :, :, None] * x[:, :, None]
+        return tnp.einsum("bijk,bjl->bikl", a, x), tnp.einsum("bijk,bkmj->bim", a, a)
+
+    check(f, array(4, 6, 6))
+
+
 def test_functions_between_products() -> None:
     """Small functions that are programs of their own are part of the kernel: layers of ensembles."""
     w, b, v, x = array(4, 6, 7), array(4, 7), array(4, 7, 3), array(4, 5, 6)
