@@ -195,8 +195,18 @@ def test_products_over_several_axes_in_other_orders() -> None:
     check(f, array(4, 6, 6))
 
 
+def test_large_matrices_that_each_multiply_one_vector() -> None:
+    """Their time is that of reading them: a kernel would save nothing."""
+    for n, rows, kernels in ((128, 1, 0), (64, 1, 1), (128, 2, 1)):
+        w, x = array(3, n, n) / 16, array(3, rows, n)
+        check(lambda w, x: tnp.tanh(x @ w) @ w, w, x, kernels=kernels)
+        if rows == 1:
+            f = lambda w, x: tnp.einsum("bi,bij,bj->b", x[:, 0], w, x[:, 0])
+            assert kernels_in(f, w, x) == kernels
+
+
 def test_functions_between_products() -> None:
-    """Small functions that are programs of their own are part of the kernel: layers of ensembles."""
+    """Small functions that are programs of their own are part of the kernel: ensembles."""
     w, b, v, x = array(4, 6, 7), array(4, 7), array(4, 7, 3), array(4, 5, 6)
     for activation in (nn.relu, nn.gelu, tb.jit(lambda x: nn.softmax(x - 1)), nn.silu):
         check(lambda w, b, v, x, f=activation: f(x @ w + b[:, None]) @ v, w, b, v, x)
