@@ -53,11 +53,8 @@ def _product(
     xf = [i for i in range(len(x.shape)) if i not in (*xc, *xb)]
     yf = [i for i in range(len(y.shape)) if i not in (*yc, *yb)]
     n = len(xb)
-    orders = (x.transposed([*xb, *xf, *xc]), len(xf)), (y.transposed([*yb, *yc, *yf]), len(yc))
-    x, y = [
-        _matrices(view, n, rows) or _matrices(plan.copied(view, plan.where(plan.fixed[a])), n, rows)
-        for (view, rows), a in zip(orders, args, strict=True)
-    ]
+    x = _matrices(plan, x.transposed([*xb, *xf, *xc]), n, len(xf), plan.fixed[args[0]])
+    y = _matrices(plan, y.transposed([*yb, *yc, *yf]), n, len(yc), plan.fixed[args[1]])
     out = plan.slot(variable, app.out.shape, app.out.dtype)
     shape = (*x.shape[:-1], y.shape[-1])
     target = out.reshaped(shape)
@@ -90,11 +87,19 @@ def is_written_product(app: Application) -> bool:
     return preferred in (None, _FLOAT) and all([value is None for value in others])
 
 
-def _matrices(view: View, n_lead: int, n_rows: int) -> View | None:
+def _matrices(plan: Plan, view: View, n_lead: int, n_rows: int, fixed: bool) -> View:
     """The leading axes, then the ``n_rows`` next ones as one, then the others as one.
 
-    None if elements do not lie in such an order.
+    It is a copy if elements do not lie in such an order.
     """
+    found = _joined(view, n_lead, n_rows)
+    if found is None:
+        found = _joined(plan.copied(view, plan.where(fixed)), n_lead, n_rows)
+        assert found is not None  # its elements lie one after another
+    return found
+
+
+def _joined(view: View, n_lead: int, n_rows: int) -> View | None:
     at = n_lead + n_rows
     sizes, strides = [*view.shape[:n_lead]], [*view.strides[:n_lead]]
     for a, b in ((n_lead, at), (at, None)):
