@@ -66,6 +66,8 @@ def _machine() -> Machine:
     binding = importlib.import_module("llvmlite.binding")
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
+    # A thread may still wait in a seat when the interpreter ends and frees what modules have.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(_SEATS))
     binding.add_symbol(SEATS, ctypes.addressof(_SEATS))
     os.register_at_fork(after_in_child=_leave_seats)
     features = binding.get_host_cpu_features()

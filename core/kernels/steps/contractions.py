@@ -31,7 +31,7 @@ _PARAMS = frozenset({"dimension_numbers", "precision", "preferred_element_type"}
 def _reduction(
     plan: Plan, app: Application, args: Sequence[int], variable: int, fixed: bool
 ) -> Known:
-    if app.out.dtype != _FLOAT or len(app.params) > 1:
+    if not is_written_reduction(app):
         raise NotWritten
     axes, view = app.params["axes"], plan.memory(args[0])
     if not axes:
@@ -46,14 +46,15 @@ def _reduction(
 def _product(
     plan: Plan, app: Application, args: Sequence[int], variable: int, fixed: bool
 ) -> Known:
-    _check(app)
+    if not is_written_product(app):
+        raise NotWritten
     (xc, yc), (xb, yb) = app.params["dimension_numbers"]
     x, y = plan.memory(args[0]), plan.memory(args[1])
     xf = [i for i in range(len(x.shape)) if i not in (*xc, *xb)]
     yf = [i for i in range(len(y.shape)) if i not in (*yc, *yb)]
     n = len(xb)
-    x = _matrices(x.transposed([*xb, *xf, *xc]), n, len(xf))
-    y = _matrices(y.transposed([*yb, *yc, *yf]), n, len(yc))
+    x = _matrices(plan, x.transposed([*xb, *xf, *xc]), n, len(xf), plan.fixed[args[0]])
+    y = _matrices(plan, y.transposed([*yb, *yc, *yf]), n, len(yc), plan.fixed[args[1]])
     out = plan.slot(variable, app.out.shape, app.out.dtype)
     shape = (*x.shape[:-1], y.shape[-1])
     target = out.reshaped(shape)
@@ -71,30 +72,44 @@ def _product(
     return out
 
 
-def _check(app: Application) -> None:
+def is_written_reduction(app: Application) -> bool:
+    """Whether steps may have such a sum, maximum or minimum."""
+    return app.out.dtype == _FLOAT and len(app.params) == 1
+
+
+def is_written_product(app: Application) -> bool:
+    """Whether steps may have such a product."""
     params = app.params
     preferred = params["preferred_element_type"]
     if any([a.dtype != _FLOAT for a in (*app.avals, app.out)]):
-        raise NotWritten
-    if preferred is not None and preferred != _FLOAT:
-        raise NotWritten
-    if any([name not in _PARAMS and value is not None for name, value in params.items()]):
-        raise NotWritten
+        return False
+    others = [value for name, value in params.items() if name not in _PARAMS]
+    return preferred in (None, _FLOAT) and all([value is None for value in others])
 
 
-def _matrices(view: View, n_lead: int, n_rows: int) -> View:
-    """The leading axes, then the ``n_rows`` next ones as one, then the others as one."""
+def _matrices(plan: Plan, view: View, n_lead: int, n_rows: int, fixed: bool) -> View:
+    """The leading axes, then the ``n_rows`` next ones as one, then the others as one.
+
+    It is a copy if elements do not lie in such an order.
+    """
+    found = _joined(view, n_lead, n_rows)
+    if found is None:
+        found = _joined(plan.copied(view, plan.where(fixed)), n_lead, n_rows)
+        assert found is not None  # its elements lie one after another
+    return found
+
+
+def _joined(view: View, n_lead: int, n_rows: int) -> View | None:
     at = n_lead + n_rows
-    sizes = [*view.shape[:n_lead], *[_size(view.shape[a:b]) for a, b in ((n_lead, at), (at, None))]]
-    lead = view._replace(shape=view.shape[:n_lead], strides=view.strides[:n_lead])
-    parts = []
+    sizes, strides = [*view.shape[:n_lead]], [*view.strides[:n_lead]]
     for a, b in ((n_lead, at), (at, None)):
         part = view._replace(shape=view.shape[a:b], strides=view.strides[a:b])
         found = part.reshaped((_size(part.shape),))
         if found is None:
-            raise NotWritten
-        parts.append(found.strides[0])
-    return view._replace(shape=tuple(sizes), strides=(*lead.strides, *parts))
+            return None
+        sizes.append(found.shape[0])
+        strides.append(found.strides[0])
+    return view._replace(shape=tuple(sizes), strides=tuple(strides))
 
 
 def _size(shape: Sequence[int]) -> int:

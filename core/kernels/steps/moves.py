@@ -78,7 +78,7 @@ def _concatenate(
 
 def _pad(plan: Plan, app: Application, args: Sequence[int], variable: int, fixed: bool) -> Known:
     filler, config = plan.values[args[1]], app.params["padding_config"]
-    if not isinstance(filler, Number) or any([lo < 0 or hi < 0 or n for lo, hi, n in config]):
+    if not isinstance(filler, Number) or not only_adds(app):
         raise NotWritten
     out, where = plan.slot(variable, app.out.shape, app.out.dtype), plan.where(fixed)
     if not isinstance(plan.values[args[0]], Number):
@@ -88,6 +88,11 @@ def _pad(plan: Plan, app: Application, args: Sequence[int], variable: int, fixed
     limits = [lo + n for (lo, _, _), n in zip(config, app.avals[0].shape, strict=True)]
     plan.write(args[0], out.part(starts, limits, [1] * len(starts)), where)
     return out
+
+
+def only_adds(app: Application) -> bool:
+    """Whether padding takes nothing away and puts nothing between elements."""
+    return all([lo >= 0 and hi >= 0 and not n for lo, hi, n in app.params["padding_config"]])
 
 
 MOVES: Mapping[Any, Callable[..., Known]] = {

@@ -83,7 +83,7 @@ def _written(
     body: Jaxpr, n_consts: int, n_carry: int, reverse: bool, parts: Parts | None
 ) -> Written | None:
     arrays = not_cut(body.in_avals, body.out_avals) if parts is None else parts.arrays
-    key = "kernel", n_consts, n_carry, reverse, arrays.counts, arrays.ins
+    key = "kernel", n_consts, n_carry, reverse, arrays
     if key not in body.cache:
         try:
             plan = Plan(body if parts is None else parts.body, n_consts, n_carry, arrays)

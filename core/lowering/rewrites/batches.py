@@ -23,7 +23,8 @@ from tracebridge.core.kernels.machine import is_there, n_threads
 from tracebridge.core.kernels.steps.arrays import Arrays, Cut, cut_shape
 from tracebridge.core.kernels.steps.axes import pairs_of
 from tracebridge.core.kernels.steps.batch_kernel import batch_kernel, batch_kernel_p
-from tracebridge.core.kernels.steps.moves import MOVES
+from tracebridge.core.kernels.steps.contractions import is_written_product, is_written_reduction
+from tracebridge.core.kernels.steps.moves import MOVES, only_adds
 from tracebridge.core.kernels.steps.parts import cut_params
 from tracebridge.core.kernels.steps.work import multiplications
 from tracebridge.core.lax.reduce.exp_sums import by_largest, shifted_exp_sum_p
@@ -45,6 +46,7 @@ _MOST_ELEMENTS = 1 << 15  # of an array, for one element of the batch
 # threads, but is slower even then: it reads and writes each matrix once for each equation.
 _MOST_MULTIPLIED_EACH = 1 << 25
 _MOST_ELEMENTS_EACH = 1 << 19
+_LARGE_MATRIX = 1 << 14  # elements
 _MOST_SCRATCH = 1 << 24  # bytes, of each thread
 _MOST_LINES = 8192  # of the text
 _MOST_EQUATIONS = 128
@@ -82,7 +84,25 @@ def _meaning(app: Application) -> Jaxpr | None:
     """What a call computes, and a sum of shifted exponentials with the largest one as the shift."""
     if app.primitive is shifted_exp_sum_p:
         return stage(lambda x: list(by_largest(x, **app.params)), app.avals, locate=False)
+    if app.primitive.inlinable and _is_plain(app.params["jaxpr"]):
+        return app.params["jaxpr"]
     return computed_by(app)
+
+
+def _is_plain(called: Jaxpr) -> bool:
+    """Whether a function is part of a kernel: others have products, and kernels of their own."""
+    if "is plain" not in called.cache:
+        called.cache["is plain"] = all([_is_plain_equation(app) for app, _ in called.equations])
+    return called.cache["is plain"]
+
+
+def _is_plain_equation(app: Application) -> bool:
+    if app.primitive in MOVES or app.primitive in REDUCTIONS or is_handled(app):
+        return True
+    if app.primitive is lax.pow_p or app.primitive is shifted_exp_sum_p:
+        return True
+    called = app.params["jaxpr"] if app.primitive.inlinable else computed_by(app)
+    return called is not None and _is_plain(called)
 
 
 def _batch_of(app: Application) -> tuple[int, ...] | None:
@@ -109,6 +129,15 @@ def _are_small(avals: Sequence[ShapedArray], n: int) -> bool:
 def _is_small_product(app: Application, n: int) -> bool:
     most = _MOST_MULTIPLIED if n < n_threads() else _MOST_MULTIPLIED_EACH
     return multiplications(app) <= n * most
+
+
+def _reads_a_large_matrix(app: Application) -> bool:
+    """Whether a matrix is read for one vector alone: XLA does it as fast, or faster."""
+    batch = app.params["dimension_numbers"][1][0]
+    n = math.prod([app.avals[0].shape[i] for i in batch])
+    largest = max([a.size for a in app.avals])
+    # The product of a matrix and a vector takes as many multiplications as the matrix has elements.
+    return multiplications(app) == largest >= n * _LARGE_MATRIX
 
 
 @final
@@ -150,8 +179,12 @@ class _Batches(Groups):
         """Whether steps may have such an equation."""
         primitive = app.primitive
         if primitive is lax.dot_general_p:
-            return _is_small_product(app, n)
-        if primitive in MOVES or primitive in REDUCTIONS:
+            return is_written_product(app) and _is_small_product(app, n)
+        if primitive in REDUCTIONS:
+            return is_written_reduction(app)
+        if primitive is lax.pad_p:
+            return self.is_number(args[1]) and only_adds(app)
+        if primitive in MOVES:
             return True
         if primitive is lax.pow_p:
             y = exponent_of(self.jaxpr, args[1])
@@ -189,12 +222,16 @@ class _Batches(Groups):
         return self.avals[variable].ndim > 0
 
     def _pays(self, members: Sequence[int]) -> bool:
-        """Whether there is more than one product, or rows of one are reduced."""
+        """Whether there is more than one product, and most of the work is not to read matrices."""
         if len(members) > _MOST_EQUATIONS:
             return False
-        primitives = [self.jaxpr.equations[k][0].primitive for k in members]
-        n_products = len([p for p in primitives if p is lax.dot_general_p])
-        return n_products > 1
+        apps = [self.jaxpr.equations[k][0] for k in members]
+        products = [app for app in apps if app.primitive is lax.dot_general_p]
+        if len(products) < 2:
+            return False
+        reading = [app for app in products if _reads_a_large_matrix(app)]
+        total, read = [sum([multiplications(app) for app in some]) for some in (products, reading)]
+        return 2 * read <= total
 
 
 class _Operand(NamedTuple):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 import time
 from typing import Any
@@ -111,3 +113,19 @@ def test_a_child_begins_with_free_seats() -> None:
         assert os.waitpid(child, 0)[1] == 0
     finally:
         place[8] = 0
+
+
+_END = """
+import gc, weakref
+from tracebridge.core.kernels import machine
+machine.machine()
+seats = weakref.ref(machine._SEATS)
+del machine._SEATS
+gc.collect()
+assert seats() is not None
+"""
+
+
+def test_seats_stay_when_the_interpreter_ends() -> None:
+    """A thread may still wait there, or have no core just then, when variables of modules go."""
+    subprocess.run([sys.executable, "-c", _END], check=True)

@@ -155,6 +155,50 @@ def test_what_has_no_kernel() -> None:
     assert KERNEL not in symbolic.mlir_module()
 
 
+def test_equations_that_a_kernel_cannot_have_are_outside() -> None:
+    """The others are a kernel nevertheless."""
+    x = array(4, 6, 6)
+    others: list[Callable[[Any], Any]] = [
+        lambda s: (s > 0).sum(-1),
+        lambda s: lax.pad(s, np.float32(0), ((0, 0, 0), (-1, 2, 0), (0, 0, 1))),
+        lambda s: lax.pad(s, s[0, 0, 0], ((0, 0, 0), (1, 2, 0), (0, 0, 0))),
+        lambda s: (s * 9).astype(np.int32) @ (s * 9).astype(np.int32),
+        lambda s: s.prod(-1),
+    ]
+    for other in others:
+        check(lambda x, f=other: (nn.softmax(x @ x) @ x, f(x @ x)), x)
+
+
+def test_products_over_several_axes_in_other_orders() -> None:
+    """Axes that do not lie one after another are copied first."""
+
+    def f(x: Any) -> Any:
+        a = (x @ x)[:, :, :, None] * x[:, :, None]
+        return tnp.einsum("bijk,bjl->bikl", a, x), tnp.einsum("bijk,bkmj->bim", a, a)
+
+    check(f, array(4, 6, 6))
+
+
+def test_large_matrices_that_each_multiply_one_vector() -> None:
+    """Their time is that of reading them: a kernel would save nothing."""
+    for n, rows, kernels in ((128, 1, 0), (64, 1, 1), (128, 2, 1)):
+        w, x = array(3, n, n) / 16, array(3, rows, n)
+        check(lambda w, x: tnp.tanh(x @ w) @ w, w, x, kernels=kernels)
+        if rows == 1:
+            f = lambda w, x: tnp.einsum("bi,bij,bj->b", x[:, 0], w, x[:, 0])
+            assert kernels_in(f, w, x) == kernels
+
+
+def test_functions_between_products() -> None:
+    """Small functions that are programs of their own are part of the kernel: ensembles."""
+    w, b, v, x = array(4, 6, 7), array(4, 7), array(4, 7, 3), array(4, 5, 6)
+    for activation in (nn.relu, nn.gelu, tb.jit(lambda x: nn.softmax(x - 1)), nn.silu):
+        check(lambda w, b, v, x, f=activation: f(x @ w + b[:, None]) @ v, w, b, v, x)
+    inner = tb.jit(lambda x: tnp.tanh(x @ x) @ x)
+    y = array(4, 6, 6)
+    assert kernels_in(lambda y: tnp.cumsum(inner(y), 1), y) == 1
+
+
 def test_empty_batches() -> None:
     """Nothing is done for nothing."""
     for shape in ((0, 4, 4), (3, 0, 4), (3, 4, 0)):

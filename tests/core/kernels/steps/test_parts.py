@@ -1,4 +1,4 @@
-"""Loops whose rows are shared among threads: which axis is cut, the numbers of the plain form."""
+"""Loops whose rows threads share: which axis is cut, and the numbers of the plain form."""
 
 from __future__ import annotations
 
