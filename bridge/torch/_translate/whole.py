@@ -139,13 +139,14 @@ def _corrcoef(x: torch.Tensor) -> torch.Tensor:
 
 
 def _combinations(x: torch.Tensor, r: int = 2, with_replacement: bool = False) -> torch.Tensor:
-    if not isinstance(x.shape[0], int):  # a size that varies: torch says what it thinks of that
+    size: Any = x.shape[0]
+    if not isinstance(size, int):  # a size that varies: torch says what it thinks of that
         return torch.combinations(x, r, with_replacement)
     if r == 0:
         return x.new_empty(0)
     chosen = (
         itertools.combinations_with_replacement if with_replacement else itertools.combinations
-    )(range(x.shape[0]), r)
+    )(range(size), r)
     indices = torch.tensor(list(chosen), dtype=torch.int64).reshape(-1, r)
     return x[indices]
 
