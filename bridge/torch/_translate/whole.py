@@ -1,11 +1,15 @@
-"""Functions of torch whose shapes torch knows only with values, kept whole in exported graphs.
+"""Functions of torch that look at values where no result depends on what they see.
 
-Torch refuses to export them. In the graphs that are made here an operator of our own, which
-promises shapes and has no kernel, stands in their place, and is translated like those of torch.
+Torch refuses to export them. Where their shapes are known only with values, an operator of our
+own, which promises shapes and has no kernel, stands in their place in the graphs that are made
+here, and is translated like those of torch. Where they look at values to complain about them, the
+same formula is written without the complaint.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, final
 
@@ -95,10 +99,95 @@ def _lstsq(
     return torch.return_types.linalg_lstsq((x, residuals, rank, values))  # pyright: ignore[reportAttributeAccessIssue] - made by torch while it starts
 
 
+def _cov(
+    x: torch.Tensor,
+    *,
+    correction: int = 1,
+    fweights: torch.Tensor | None = None,
+    aweights: torch.Tensor | None = None,
+) -> torch.Tensor:
+    rows = x if x.ndim == 2 else x.reshape(1, -1)
+    if not (rows.is_floating_point() or rows.is_complex()):
+        rows = rows.to(torch.get_default_dtype())
+    if fweights is None or aweights is None:
+        weights = aweights if fweights is None else fweights
+    else:
+        weights = fweights * aweights
+    if weights is None:
+        total: Any = rows.new_full((), rows.shape[1], dtype=rows.dtype.to_real())
+        weighted = rows
+    else:
+        total, weighted = weights.sum(), rows * weights
+    centred = rows - weighted.sum(1, keepdim=True) / total
+    lost: Any = correction
+    if aweights is not None and weights is not None and correction:
+        lost = correction * (weights * aweights).sum() / total
+    scale = (total - lost).clamp_min(0)
+    other = centred if weights is None else centred * weights
+    return ((centred @ other.mH) / scale).squeeze()
+
+
+def _corrcoef(x: torch.Tensor) -> torch.Tensor:
+    cov = _cov(x)
+    if cov.ndim == 0:
+        return cov / cov
+    spread = torch.diagonal(cov).real.sqrt() if cov.is_complex() else torch.diagonal(cov).sqrt()
+    ratios = cov / spread[:, None] / spread[None]
+    if not ratios.is_complex():
+        return ratios.clamp(-1, 1)
+    return torch.complex(ratios.real.clamp(-1, 1), ratios.imag.clamp(-1, 1))
+
+
+def _combinations(x: torch.Tensor, r: int = 2, with_replacement: bool = False) -> torch.Tensor:
+    size: Any = x.shape[0]
+    if not isinstance(size, int):  # a size that varies: torch says what it thinks of that
+        return torch.combinations(x, r, with_replacement)
+    if r == 0:
+        return x.new_empty(0)
+    chosen = (
+        itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    )(range(size), r)
+    indices = torch.tensor(list(chosen), dtype=torch.int64).reshape(-1, r)
+    return x[indices]
+
+
+def _gaussian_nll_loss(
+    x: torch.Tensor,
+    target: torch.Tensor,
+    var: torch.Tensor | float,
+    full: bool = False,
+    eps: float = 1e-6,
+    reduction: str = "mean",
+) -> torch.Tensor:
+    if not isinstance(var, torch.Tensor) or reduction not in {"none", "mean", "sum"}:
+        # No value is read for a number; other reductions are torch's to refuse.
+        return torch.nn.functional.gaussian_nll_loss(x, target, var, full, eps, reduction)
+    if var.shape != x.shape:
+        if var.shape == x.shape[:-1]:
+            var = var[..., None]
+        elif var.ndim != x.ndim or var.shape[:-1] != x.shape[:-1] or var.shape[-1] != 1:
+            msg = "var is of incorrect size"
+            raise ValueError(msg)
+    # Torch's gradient takes the bound for no bound: (var - var.detach()) keeps it.
+    var = torch.where(var.detach() < eps, (var - var.detach()) + eps, var)
+    loss = 0.5 * (torch.log(var) + (x - target) ** 2 / var)
+    if full:
+        loss = loss + 0.5 * math.log(2 * math.pi)
+    if reduction == "mean":
+        return loss.mean()
+    return loss.sum() if reduction == "sum" else loss
+
+
 _INSTEAD: Final[Mapping[Any, Callable[..., Any]]] = {
     torch.ctc_loss: _ctc_loss,
     torch.nn.functional.ctc_loss: _ctc_loss,
     torch.linalg.lstsq: _lstsq,
+    torch.cov: _cov,
+    torch.Tensor.cov: _cov,
+    torch.corrcoef: _corrcoef,
+    torch.Tensor.corrcoef: _corrcoef,
+    torch.combinations: _combinations,
+    torch.nn.functional.gaussian_nll_loss: _gaussian_nll_loss,
 }
 
 

@@ -123,3 +123,60 @@ def test_least_squares_of_lower_rank() -> None:
     a = torch.cat([a, a[:, :1]], dim=1)
 
     check(lambda a, b: tuple(torch.linalg.lstsq(a, b, rcond=1e-8))[::2], a, a[:, :2] + 1)
+
+
+ROWS = torch.randn(3, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+COUNTS = torch.tensor([1, 2, 1, 3, 1, 2])
+SHARES = torch.linspace(0.2, 1.0, 6, dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    "fun",
+    [
+        torch.cov,
+        lambda x: x.cov(correction=0),
+        lambda x: torch.cov(x[0]),
+        lambda x: torch.cov(x, fweights=COUNTS, correction=2),
+        lambda x: torch.cov(x, aweights=SHARES),
+        lambda x: torch.cov(x, fweights=COUNTS, aweights=SHARES),
+        torch.corrcoef,
+        lambda x: x[:2].corrcoef() * x.sum(),
+    ],
+)
+def test_covariances_are_torchs(fun: Any) -> None:
+    """Torch does not export covariances; they are translated with weights and corrections."""
+    check(fun, ROWS)
+
+
+def test_a_covariance_of_complex_rows_conjugates_the_second_one() -> None:
+    """The matrix is Hermitian, and correlations are bounded in both parts."""
+    x = torch.complex(ROWS, ROWS.flip(0))
+    for fun in (torch.cov, torch.corrcoef):
+        model = from_module(Function(fun), (x,))
+        torch.testing.assert_close(to_torch(model({}, from_torch(x))), fun(x))
+
+
+@pytest.mark.parametrize(("size", "again"), [(2, False), (3, True), (7, False), (0, False)])
+def test_combinations_are_those_of_torch(size: int, again: bool) -> None:
+    """Their number is known with the size, so that they are an index."""
+    check(lambda x: torch.combinations(x[0], size, again) * 2 + x.sum(), ROWS)
+
+
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_a_gaussian_likelihood_has_torchs_gradient_below_the_bound(
+    full: bool, reduction: str
+) -> None:
+    """Variances below the bound are the bound, with the gradient of one that is not clamped."""
+    var = ROWS.abs()
+    var[0, 0] = 0.0
+    loss = partial(functional.gaussian_nll_loss, full=full, eps=1e-3, reduction=reduction)
+    check(loss, ROWS, ROWS.flip(1), var)
+    check(loss, ROWS, ROWS.flip(1), var[:, 0])
+
+
+def test_a_variance_of_another_shape_is_refused_as_torch_refuses_it() -> None:
+    """The complaints that shapes allow stay."""
+    model = Function(functional.gaussian_nll_loss)
+    with pytest.raises(Exception, match="var is of incorrect size"):
+        from_module(model, (ROWS, ROWS, ROWS[:2]))
