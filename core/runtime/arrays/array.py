@@ -339,13 +339,7 @@ class Array(ArrayOperators, ArrayMethods, metaclass=ArrayMeta):
 
     def __iter__(self) -> Iterator[Any]:
         try:
-            if self.ndim == 0:
-                msg = f"iteration over {self.aval.str_short()}, an array without axes"
-                raise ArgumentTypeError(msg)
-            rows = with_whole_rows(self)
-            if state() is None and type(rows._sig.sharding) is SingleDeviceSharding:
-                return NAMESPACE.rows(rows)
-            return (rows[i] for i in range(self.shape[0]))
+            return _rows(self)
         except Exception as error:
             hide_internal_frames(error)
             raise
@@ -473,3 +467,14 @@ def no_numpy_elements(aval: ShapedArray) -> ArgumentTypeError:
 
 
 register_value_type(Array, identity)
+
+
+def _rows(array: Array) -> Iterator[Any]:
+    """The parts of an array along its first axis."""
+    if array.ndim == 0:
+        msg = f"iteration over {array.aval.str_short()}, an array without axes"
+        raise ArgumentTypeError(msg)
+    whole = with_whole_rows(array)
+    if state() is None and type(whole._sig.sharding) is SingleDeviceSharding:
+        return NAMESPACE.rows(whole)
+    return (whole[i] for i in range(array.shape[0]))

@@ -114,6 +114,27 @@ def converted(x: Any) -> Any:
     return to_array(as_value(x)) if issubclass(kind, np.generic) else x
 
 
+MISSED = object()
+"""What stands for the result of a call that found no program."""
+
+
+def run_with_arrays(
+    args: tuple[Any, ...], many: Any, left: Callable[[str], None], name: str
+) -> Any:
+    """The result of the program for numbers and ndarrays among the arguments, or ``MISSED``."""
+    try:
+        arrays = [x if type(x) is Array else converted(x) for x in args]
+        run = many[tuple([a._sig for a in arrays])]
+    except (KeyError, AttributeError, TypeError):
+        return MISSED
+    left("converted")
+    try:
+        return run(*arrays)
+    except XlaRuntimeError as error:
+        raise_for(arrays, name, error)
+        raise
+
+
 def make_cached_call(
     miss: Callable[[tuple[Any, ...], dict[str, Any]], Any],
     cache: CallCache,
@@ -156,21 +177,8 @@ def make_cached_call(
             except (KeyError, AttributeError, TypeError):
                 execute = handlers = sig = run = None
             if run is None:
-                arrays: Sequence[Any] = ()
-                if many and left is not None:
-                    try:
-                        arrays = [x if type(x) is array_class else converted(x) for x in args]
-                        run = many[tuple([a._sig for a in arrays])]
-                    except (KeyError, AttributeError, TypeError):
-                        run = None
-                if run is None or left is None:
-                    return miss(args, kwargs)
-                left("converted")
-                try:
-                    return run(*arrays)
-                except XlaRuntimeError as error:
-                    raise_for(arrays, name, error)
-                    raise
+                found = run_with_arrays(args, many, left, name) if many and left else MISSED
+                return miss(args, kwargs) if found is MISSED else found
             try:
                 if execute is None:
                     return run(*args)

@@ -205,12 +205,15 @@ def test_empty_batches() -> None:
         check(attention, *[array(*shape) for _ in range(3)], kernels=0)
 
 
-def test_products_of_high_precision_are_those_of_the_plain_form() -> None:
+@pytest.mark.parametrize("precision", ["highest", "default"])
+def test_products_of_any_precision_are_those_of_the_plain_form(precision: str) -> None:
     """Numbers of kernels are float32 throughout: a precision changes nothing."""
     x = array(4, 6, 6)
-    for precision in ("highest", "default"):
-        f = lambda x: tnp.matmul(tnp.matmul(x, x, precision=precision), x, precision=precision)  # noqa: B023
-        check(f, x, kernels=kernels_in(f, x))
+
+    def f(x: Any) -> Any:
+        return tnp.matmul(tnp.matmul(x, x, precision=precision), x, precision=precision)
+
+    check(f, x, kernels=kernels_in(f, x))
 
 
 def test_random_products_in_the_middle() -> None:
