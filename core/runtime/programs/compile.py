@@ -153,7 +153,8 @@ def compile_lowered(
     if executable is None:
         shared = None if own else bytecode
         executable = _compile(lowered, placement, compiler_options, shared)
-        if others is not None and may_need_less(executable, lowered.largest):
+        size = len(bytecode)
+        if others is not None and may_need_less(executable, lowered.largest, size):
             other = _compile(lowered, placement, others, shared)
             executable = other if needs_less(other, executable) else executable
     for inspect in lowered.inspections:

@@ -14,6 +14,8 @@ _LEAST_MEMORY = ((_FLAGS[0], "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"),)
 # the largest value: then several large values wait for each other.
 _LEAST_BYTES = 1 << 23
 _LARGE_VALUES = 2.5
+# Bytecode of a program, of which a second compilation takes about a second.
+_MOST_COMPILED_TWICE = 1 << 13
 _LESS = 0.9  # of the memory, or the first order stays
 
 Options = tuple[tuple[str, Any], ...]  # Any: XLA's flags have values of several types
@@ -42,13 +44,15 @@ def without_schedule(options: Options, given: Options) -> Options | None:
     return tuple([pair for pair in options if pair not in added]) if added else None
 
 
-def may_need_less(executable: Any, largest: float) -> bool:
-    """Whether another order of a program might need much less memory.
+def may_need_less(executable: Any, largest: float, size: int) -> bool:
+    """Whether another order of a program of ``size`` bytes of code might need much less memory.
 
     The order that ``with_schedule`` chooses goes for the deepest value first. In backward passes
     that is the gradient of the first layer, and the cotangents of all layers wait for the other
     gradients. XLA's own order takes all values of one depth, and frees each cotangent.
     """
+    if size > _MOST_COMPILED_TWICE:
+        return False
     memory = _memory_of(executable)
     return memory >= _LEAST_BYTES and memory > _LARGE_VALUES * largest
 

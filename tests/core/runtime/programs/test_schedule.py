@@ -10,7 +10,7 @@ import pytest
 import tracebridge as tb
 import tracebridge.numpy as tnp
 from tracebridge.core.config.scopes import scope
-from tracebridge.core.runtime.programs.schedule import with_schedule
+from tracebridge.core.runtime.programs.schedule import may_need_less, with_schedule
 
 FLAG = "xla_cpu_scheduler_type"
 LEAST = (FLAG, "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED")
@@ -70,3 +70,19 @@ def test_cotangents_of_many_layers_do_not_wait_for_each_other(
     assert sizes[0] < 3 * x.nbytes < sizes[1]
     for a, b in zip(*[p(weights, results, x)[0] for p in (least, deepest)], strict=True):
         np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
+
+
+def test_large_programs_are_compiled_once() -> None:
+    """A second compilation of them takes longer than anybody wants to wait."""
+
+    class Executable:
+        """What says how much memory it needs."""
+
+        def get_compiled_memory_stats(self) -> Executable:
+            """As XLA's executables."""
+            return self
+
+        temp_size_in_bytes = 1 << 30
+
+    assert may_need_less(Executable(), 1 << 20, 1000)
+    assert not may_need_less(Executable(), 1 << 20, 100_000)
