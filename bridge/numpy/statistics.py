@@ -148,7 +148,7 @@ def _cov(*args: Any) -> Any:
         y = _observations(optional.pop(0), rowvar)
         m, y = promote_inexact(m, y)
         m = lax.concatenate([m, y], 0)
-    weighing = optional if dtype is None else []
+    weighing = optional[-1:] if has_a and dtype is None else []  # counts have no say
     m = promote_inexact(m, *weighing)[0]
     if dtype is not None:
         m = lax.convert_dtype(m, dtype)

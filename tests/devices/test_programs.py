@@ -24,7 +24,7 @@ ELSEWHERE = {
     ),
     "nothing of them is left when a program is lowered": "check stage unchosen",
     "parts of derived programs and of lowerings": (
-        "chosen closed_call composed custom_lin geqrf guarded remat_opt row_kernel "
+        "batch_kernel chosen closed_call composed custom_lin geqrf guarded remat_opt row_kernel "
         "scan_by_blocks scan_kernel"
     ),
     "targets are those of a user: tests/bridge/test_ffi.py": "ffi_call",

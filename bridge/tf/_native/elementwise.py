@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from tracebridge.core.dtypes import dtypes as d
@@ -249,6 +250,24 @@ def _polygamma(b: Builder, order: Tensor, x: Tensor) -> Tensor:
     return tf.where(tf.equal(order, number(x, 0.0)), plain, tf.where(odd, value, -value))
 
 
+def _with_fewer_bits(b: Builder, x: Tensor, exponent_bits: int, mantissa_bits: int) -> Any:
+    """Numbers of as large exponents, their last bits rounded away: to even, where it is half."""
+    dtype = b.aval.dtype
+    if dtype not in (np.float32, np.float64) or exponent_bits != finfo(dtype).nexp:
+        return NotImplemented
+    gone = finfo(dtype).nmant - mantissa_bits
+    bits = tf.bitcast(x, tf.int32 if dtype == np.float32 else tf.int64)
+
+    def integer(value: int) -> Any:
+        return tf.constant(value, bits.dtype)
+
+    odd = tf.bitwise.bitwise_and(tf.bitwise.right_shift(bits, integer(gone)), integer(1))
+    rounded = bits + integer((1 << (gone - 1)) - 1) + odd
+    kept = tf.bitcast(tf.bitwise.bitwise_and(rounded, integer(-(1 << gone))), x.dtype)
+    # What is rounded away is exact, and no part of the derivative, which is 1.
+    return tf.where(tf.math.is_finite(x), x - tf.stop_gradient(x - kept), x)
+
+
 @rule("reduce_precision")
 def _reduce_precision(b: Builder, x: Tensor, exponent_bits: int, mantissa_bits: int) -> Any:
     formats = {
@@ -259,7 +278,7 @@ def _reduce_precision(b: Builder, x: Tensor, exponent_bits: int, mantissa_bits: 
     }
     through = formats.get((exponent_bits, mantissa_bits))
     if through is None:
-        return NotImplemented
+        return _with_fewer_bits(b, x, exponent_bits, mantissa_bits)
     narrow = tf.cast(tf.cast(x, through), x.dtype)
     least = float(finfo(through.as_numpy_dtype).tiny)
     if least <= float(finfo(b.aval.dtype).tiny):

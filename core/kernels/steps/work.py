@@ -6,13 +6,14 @@ import math
 from typing import TYPE_CHECKING
 
 from tracebridge.core import lax
+from tracebridge.core.ir.cost import Cost
 from tracebridge.core.kernels.equations import REDUCTIONS
-from tracebridge.core.kernels.functions import TRANSCENDENTAL
 from tracebridge.core.lax.families import Elementwise
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Application
 
+_FUNCTIONS = frozenset({Cost.EXPENSIVE, Cost.COMPOSED})
 _MULTIPLIED, _CHEAP, _DEAR = 1 / 30, 1 / 8, 1.0  # ns, of an element
 
 
@@ -21,7 +22,7 @@ def work(app: Application) -> float:
     if app.primitive is lax.dot_general_p:
         return multiplications(app) * _MULTIPLIED
     if isinstance(app.primitive, Elementwise):
-        return app.out.size * (_DEAR if app.primitive.name in TRANSCENDENTAL else _CHEAP)
+        return app.out.size * (_DEAR if app.primitive.cost in _FUNCTIONS else _CHEAP)
     return app.avals[0].size * _CHEAP if app.primitive in REDUCTIONS else 0.0
 
 

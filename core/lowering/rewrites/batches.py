@@ -284,7 +284,7 @@ class _BatchKernel(Kernel):
         if made_by in groups.group_of:
             return
         (axes,) = pairs_of(app)
-        cut = tuple([axes.index(j) if j in axes else None for j in operand.cut])
+        cut = tuple([None if j is None or j not in axes else axes.index(j) for j in operand.cut])
         source = _Operand(args[0], cut)
         self.moved[operand] = k, source
         self._look_through(source)

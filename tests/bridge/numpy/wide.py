@@ -18,7 +18,7 @@ WIDE = {
 # Results that have another dtype than the reference of the table: counts are integers, positions
 # in fewer than 2**31 elements have 32 bits, products of integers are floats as in the peer.
 OTHER_DTYPES = frozenset(
-    {"convolve", "histogram2d", "histogramdd", "polyder", "polymul", "searchsorted"}
+    {"convolve", "digitize", "histogram2d", "histogramdd", "polyder", "polymul", "searchsorted"}
 )
 TOLERANCE = 1e-13
 CASES = numbered([*elementwise.CASES, *reducing.CASES, *shaping.CASES, *products.CASES])

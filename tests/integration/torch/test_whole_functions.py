@@ -119,7 +119,9 @@ def test_least_squares(shape: tuple[int, ...], driver: str | None) -> None:
 
 def test_least_squares_of_lower_rank() -> None:
     """The solution of the smallest norm, and the rank by a bound."""
-    a = torch.randn(5, 2, dtype=torch.float64)
+    # Not any numbers: torch takes the rank for 1 in a fiftieth of such cases.
+    numbers = torch.Generator().manual_seed(0)
+    a = torch.randn(5, 2, dtype=torch.float64, generator=numbers)
     a = torch.cat([a, a[:, :1]], dim=1)
 
     check(lambda a, b: tuple(torch.linalg.lstsq(a, b, rcond=1e-8))[::2], a, a[:, :2] + 1)

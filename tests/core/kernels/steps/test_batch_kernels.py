@@ -52,7 +52,9 @@ def test_attention_and_its_gradient(shape: tuple[int, ...]) -> None:
     check(lambda q, k, v, g: tb.jvp(attention, (q, k, v), (g, q, g)), q, k, v, g)
 
 
-@pytest.mark.parametrize("mask", [(1, 1, 9), (4, 1, 9), (9, 9), (2, 1, 1, 9), (2, 4, 9, 9), ()])
+@pytest.mark.parametrize(
+    "mask", [(1, 1, 9), (4, 1, 9), (9, 9), (4, 9, 1), (2, 1, 1, 9), (2, 4, 9, 9), ()]
+)
 def test_masks_that_are_the_same_for_some_of_the_batch(mask: tuple[int, ...]) -> None:
     """They are broadcast within the kernel: no array of all scores is made for them."""
     q, k, v = [array(2, 4, 9, 5) for _ in range(3)]
