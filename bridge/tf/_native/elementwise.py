@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from tracebridge.core.dtypes import dtypes as d
@@ -253,10 +252,10 @@ def _polygamma(b: Builder, order: Tensor, x: Tensor) -> Tensor:
 def _with_fewer_bits(b: Builder, x: Tensor, exponent_bits: int, mantissa_bits: int) -> Any:
     """Numbers of as large exponents, their last bits rounded away: to even, where it is half."""
     dtype = b.aval.dtype
-    if dtype not in (np.float32, np.float64) or exponent_bits != finfo(dtype).nexp:
+    if dtype.name not in ("float32", "float64") or exponent_bits != finfo(dtype).nexp:
         return NotImplemented
     gone = finfo(dtype).nmant - mantissa_bits
-    bits = tf.bitcast(x, tf.int32 if dtype == np.float32 else tf.int64)
+    bits = tf.bitcast(x, tf.int32 if dtype.itemsize == 4 else tf.int64)
 
     def integer(value: int) -> Any:
         return tf.constant(value, bits.dtype)

@@ -162,7 +162,8 @@ WITHOUT = {
     "any computation chooses": "select_and_scatter",
     "a program of a file": "exported_call",
     "made by derivatives or lowerings, or to be handled before": (
-        "batch_kernel check chosen composed custom_lin guarded row_kernel scan_by_blocks scan_kernel"
+        "batch_kernel check chosen composed custom_lin guarded row_kernel scan_by_blocks "
+        "scan_kernel"
     ),
 }
 
