@@ -69,6 +69,11 @@ def _has_products(jaxpr: Jaxpr) -> bool:
     return _products(jaxpr) > 1
 
 
+def _sums(app: Application) -> bool:
+    """Whether a product is none of numbers only: sums of such ones have better forms."""
+    return multiplications(app) > app.out.size
+
+
 def _products(jaxpr: Jaxpr) -> int:
     found = 0
     for app, _ in jaxpr.equations:
@@ -76,7 +81,7 @@ def _products(jaxpr: Jaxpr) -> int:
         if called is not None:
             found += _products(called)
         elif app.primitive is lax.dot_general_p:
-            found += _batch_of(app) is not None
+            found += _sums(app) and _batch_of(app) is not None
     return found
 
 
@@ -227,7 +232,7 @@ class _Batches(Groups):
             return False
         apps = [self.jaxpr.equations[k][0] for k in members]
         products = [app for app in apps if app.primitive is lax.dot_general_p]
-        if len(products) < 2:
+        if len([app for app in products if _sums(app)]) < 2:
             return False
         reading = [app for app in products if _reads_a_large_matrix(app)]
         total, read = [sum([multiplications(app) for app in some]) for some in (products, reading)]

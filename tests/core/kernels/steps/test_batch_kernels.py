@@ -40,7 +40,7 @@ def attention(q: Any, k: Any, v: Any, mask: Any = None) -> Any:
     return nn.softmax(scores if mask is None else tnp.where(mask, scores, -tnp.inf)) @ v
 
 
-SIZES = [(2, 1, 1), (3, 5, 7), (8, 64, 32), (5, 33, 17), (64, 16, 16), (2, 100, 3), (40, 2, 130)]
+SIZES = [(2, 2, 2), (3, 5, 7), (8, 64, 32), (5, 33, 17), (64, 16, 16), (2, 100, 3), (40, 2, 130)]
 
 
 @pytest.mark.parametrize("shape", SIZES)
@@ -199,6 +199,17 @@ def test_functions_between_products() -> None:
     inner = tb.jit(lambda x: tnp.tanh(x @ x) @ x)
     y = array(4, 6, 6)
     assert kernels_in(lambda y: tnp.cumsum(inner(y), 1), y) == 1
+
+
+def test_sums_of_outer_products_are_contractions() -> None:
+    """Their squares are never made, so a kernel would do more."""
+    x, y = array(9, 40), array(9, 30)
+
+    def f(x: Any, y: Any) -> Any:
+        outer = tnp.einsum("bi,bj->bij", x, y)
+        return (outer**2).sum((1, 2)) + (tnp.einsum("bi,b->bi", x, y[:, 0]) ** 2).sum(1)
+
+    check(f, x, y, kernels=0)
 
 
 def test_empty_batches() -> None:
