@@ -81,7 +81,7 @@ def _products(jaxpr: Jaxpr) -> int:
         if called is not None:
             found += _products(called)
         elif app.primitive is lax.dot_general_p:
-            found += _sums(app) and _batch_of(app) is not None
+            found += _batch_of(app) is not None and _sums(app)
     return found
 
 
