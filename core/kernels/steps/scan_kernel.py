@@ -72,7 +72,11 @@ def written(params: Any) -> Written | None:
     """The kernel of a loop, whose body has no calls; None if it cannot have one."""
     body, reverse, length = params["jaxpr"], params["reverse"], params["length"]
     n_consts, n_carry = params["num_consts"], params["num_carry"]
-    parts = parts_of(body, n_consts, n_carry, length, n_threads())
+    threads = n_threads()
+    key = "parts", n_consts, n_carry, length, threads
+    if key not in body.cache:  # asked for by the rewrite, then by the lowering
+        body.cache[key] = parts_of(body, n_consts, n_carry, length, threads)
+    parts = body.cache[key]
     found = None
     if parts is not None:
         found = _written(body, n_consts, n_carry, reverse, parts)

@@ -354,11 +354,12 @@ def test_errors(fun: Any, error: Any, text: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("bits", [1, 7, 12, 22])
+@pytest.mark.parametrize("bits", [0, 1, 7, 12, 22])
 def test_numbers_of_fewer_bits(dtype: Any, bits: int) -> None:
     """The last bits of a mantissa are rounded away, to even; the derivative is 1."""
     exponent = 8 if dtype == np.float32 else 11
-    x = np.array([1.5, -2.75, 1 / 3, 0.0, -0.0, np.inf, -np.inf, np.nan, 3e38, 1e-30, 1.25], dtype)
+    x = np.array([1.5, -2.75, 1 / 3, 0.0, -0.0, np.inf, -np.inf, 3e38, 1e-30, 1.25, np.nan], dtype)
+    x = x if bits else x[:-1]  # a NaN has bits in its mantissa: without them XLA makes it infinite
 
     def f(x: Any) -> Any:
         return lax.reduce_precision(x, exponent, bits)

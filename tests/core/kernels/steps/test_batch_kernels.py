@@ -212,6 +212,11 @@ def test_sums_of_outer_products_are_contractions() -> None:
     check(f, x, y, kernels=0)
 
 
+def test_matrices_of_one_element() -> None:
+    """Their products are products of numbers, which need no kernel."""
+    check(attention, *[array(2, 1, 1) for _ in range(3)], kernels=0)
+
+
 def test_empty_batches() -> None:
     """Nothing is done for nothing."""
     for shape in ((0, 4, 4), (3, 0, 4), (3, 4, 0)):
