@@ -50,12 +50,18 @@ def holds_functions(jaxpr: Jaxpr) -> bool:
     """Whether an equation has a Python function in its parameters: it must not be kept alive."""
     for app, _ in jaxpr.equations:
         known = app.holds_functions
-        if known is None:
-            known = app.holds_functions = (
-                app.primitive.holds_functions
-                or any([callable(value) for value in app.params.values()])
-                or any([holds_functions(inner) for inner in jaxprs_in_params(app.params)])
-            )
-        if known:
+        if known or (known is None and is_with_functions(app)):
             return True
     return False
+
+
+def is_with_functions(app: Application) -> bool:
+    """Whether an application has a Python function in its parameters, at any depth."""
+    known = app.holds_functions
+    if known is None:
+        known = app.holds_functions = (
+            app.primitive.holds_functions
+            or any([callable(value) for value in app.params.values()])
+            or any([holds_functions(inner) for inner in jaxprs_in_params(app.params)])
+        )
+    return known

@@ -24,8 +24,8 @@ ELSEWHERE = {
     ),
     "nothing of them is left when a program is lowered": "check stage unchosen",
     "parts of derived programs and of lowerings": (
-        "batch_kernel chosen closed_call composed custom_lin geqrf guarded remat_opt row_kernel "
-        "scan_by_blocks scan_kernel"
+        "batch_kernel chosen closed_call composed custom_lin geqrf guarded plain_call remat_opt "
+        "row_kernel scan_by_blocks scan_kernel"
     ),
     "targets are those of a user: tests/bridge/test_ffi.py": "ffi_call",
     "no code of their own": "dce_sink device_put key_use xla_metadata_value",

@@ -45,6 +45,9 @@ AT_DEFAULT: dict[tuple[str, str], str] = {
     ("dce", "one result"): "select_and_scatter",
     ("unknown_outs", "the computation takes all of them"): "reduce reduce_window",
     ("unknown_outs", "one result"): "select_and_scatter",
+    ("linearize", "made while programs are lowered: nobody transforms it"): "plain_call",
+    ("dce", "made while programs are lowered: nobody transforms it"): "plain_call",
+    ("unknown_outs", "made while programs are lowered: nobody transforms it"): "plain_call",
     ("unknown_outs", "rules of users are given all arguments"): "custom_jvp_call custom_vjp_call",
     ("unknown_outs", "the results are computed together"): (
         "custom_linear_solve custom_transpose_call linear_call"
@@ -56,15 +59,15 @@ EXEMPT: dict[tuple[str, str], str] = {
     (
         "jvp",
         "made while programs are lowered: nobody transforms it",
-    ): "batch_kernel chosen composed guarded row_kernel scan_by_blocks scan_kernel",
+    ): "batch_kernel chosen composed guarded plain_call row_kernel scan_by_blocks scan_kernel",
     (
         "transpose",
         "made while programs are lowered: nobody transforms it",
-    ): "batch_kernel chosen composed guarded row_kernel scan_by_blocks scan_kernel",
+    ): "batch_kernel chosen composed guarded plain_call row_kernel scan_by_blocks scan_kernel",
     (
         "batch",
         "made while programs are lowered: nobody transforms it",
-    ): "batch_kernel chosen composed guarded row_kernel scan_by_blocks scan_kernel",
+    ): "batch_kernel chosen composed guarded plain_call row_kernel scan_by_blocks scan_kernel",
     ("jvp", "no operands"): "axis_index create_token",
     ("jvp", "operands are never floating or complex"): (
         "after_all key_use lu_pivots_to_permutation random_unwrap random_wrap reduce_and reduce_or "

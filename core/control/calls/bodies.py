@@ -16,6 +16,7 @@ from tracebridge.core.errors.foreign import way_out_of
 from tracebridge.core.errors.ref_errors import RefError
 from tracebridge.core.errors.shown import shown
 from tracebridge.core.interpreters.staging import stage
+from tracebridge.core.ir.content import content_of, has_arrays
 from tracebridge.core.ir.debug_info import (
     DebugInfo,
     Parameters,
@@ -29,7 +30,6 @@ from tracebridge.core.ir.name_stack import in_use, names_of
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.traverse import holds_functions
 from tracebridge.core.ir.typeof import as_value
-from tracebridge.core.ir.values import Literal
 from tracebridge.core.runtime.programs.debug import wants_checks
 from tracebridge.core.tree.paths import keystr
 from tracebridge.core.tree.tree import flatten, leaves_with_path
@@ -167,19 +167,13 @@ def _positions(in_tree: Any) -> Any:
 
 def shared(jaxpr: Jaxpr) -> Jaxpr:
     """An equal Jaxpr that was seen before, or ``jaxpr`` itself."""
-    if any([type(c) is not Literal for c in jaxpr.consts]) or holds_functions(jaxpr):
+    if has_arrays(jaxpr) or holds_functions(jaxpr):
         return jaxpr
     if wants_checks():
         # Equal programs come from different lines, which messages are to name.
         return jaxpr
-    key = (
-        jaxpr.in_avals,
-        tuple([c.key() for c in jaxpr.consts]),
-        jaxpr.equations,
-        jaxpr.outs,
-        tracing_key(),
-        tuple(names_of(jaxpr) or ()) if in_use[0] else (),
-    )
+    names = tuple(names_of(jaxpr) or ()) if in_use[0] else ()
+    key = content_of(jaxpr), tracing_key(), names
     return _SAME.get_or_make(key, lambda: jaxpr)
 
 

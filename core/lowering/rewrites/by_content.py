@@ -7,14 +7,16 @@ is called, is no part of it: the rewritten program gets it from each program tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from tracebridge.core.config.values import tracing_key
+from tracebridge.core.ir.content import content_of
 from tracebridge.core.ir.jaxpr import Jaxpr
-from tracebridge.core.ir.name_stack import names_of
+from tracebridge.core.ir.name_stack import NamedSource, names_of
 from tracebridge.core.ir.traverse import holds_functions
 from tracebridge.core.ir.values import Literal
+from tracebridge.core.lowering.rewrites.plain_calls import without_rules
 from tracebridge.core.util.caching import BoundedCache
 
 _KNOWN: BoundedCache[Jaxpr | None] = BoundedCache("rewritten programs by content", 128)
@@ -23,54 +25,81 @@ _UNKNOWN = object()
 
 
 def by_content(jaxpr: Jaxpr, rewrite: Callable[[Jaxpr], Jaxpr | None]) -> Jaxpr | None:
-    """``rewrite(jaxpr)``, None if nothing changes; done once for all programs of this content."""
-    key = _content(jaxpr)
-    if key is None:
+    """``rewrite(jaxpr)``, None if nothing changes; done once for all programs of this content.
+
+    What is kept has neither arrays nor functions of the user: rewrites see array constants as
+    further inputs, and calls of functions with derivatives of their own as plain ones.
+    """
+    # What a rewrite has made may be marked as it is.
+    if "rewritten" in jaxpr.cache or len(jaxpr.equations) > _MOST_EQUATIONS:
         return rewrite(jaxpr)
+    plain = without_rules(jaxpr)
+    if holds_functions(plain):
+        return rewrite(jaxpr)
+    key = tracing_key(), content_of(plain), _places_of(plain)
     known = _KNOWN.get(key, _UNKNOWN)
     if known is _UNKNOWN:
-        known = rewrite(_with_places(jaxpr))
+        known = rewrite(_kept_form(plain))
         _KNOWN.set(key, known)
     return None if known is None else _of(known, jaxpr)
 
 
-def _content(jaxpr: Jaxpr) -> Hashable:
-    """What the rewritten program depends on; None: it is not to be kept.
-
-    Arrays and functions of the user would be kept alive. Equations in named scopes give their
-    names to what is made of them. What a rewrite has made may be marked as it is.
-    """
-    if "rewritten" in jaxpr.cache:
-        return None
-    if len(jaxpr.equations) > _MOST_EQUATIONS or holds_functions(jaxpr):
-        return None
-    if any([type(c) is not Literal for c in jaxpr.consts]) or names_of(jaxpr) is not None:
-        return None
-    consts = tuple([c.key() for c in jaxpr.consts])
-    located: Hashable = jaxpr.sources is not None
-    if jaxpr.sources is not None and None in jaxpr.sources:
-        located = tuple([s is not None for s in jaxpr.sources])
-    return tracing_key(), jaxpr.in_avals, consts, jaxpr.equations, jaxpr.outs, located
-
-
-def _with_places(jaxpr: Jaxpr) -> Jaxpr:
-    """The program with the positions of equations in the place of their sources."""
+def _places_of(jaxpr: Jaxpr) -> Hashable:
+    """Which equations have sources, and the scopes that they are in: these name what is made."""
     sources = jaxpr.sources
     if sources is None:
-        return jaxpr
-    places = [None if s is None else k for k, s in enumerate(sources)]
-    return _copy(jaxpr, places, jaxpr.debug)
+        return False
+    located = None not in sources or tuple([s is not None for s in sources])
+    names = names_of(jaxpr)
+    return located, None if names is None else tuple(names)
+
+
+def _arrays_of(jaxpr: Jaxpr) -> list[Any]:
+    return [c for c in jaxpr.consts if type(c) is not Literal]
+
+
+def _kept_form(jaxpr: Jaxpr) -> Jaxpr:
+    """The program without what is of its user: array constants are its last inputs.
+
+    Positions of equations stand in the place of their sources. What the function and its arguments
+    are called is left out, for names are asked of the function.
+    """
+    arrays, n_in, consts = _arrays_of(jaxpr), jaxpr.n_in, jaxpr.consts
+    equations, outs = jaxpr.equations, jaxpr.outs
+    if arrays:
+        order = sorted(range(len(consts)), key=lambda i: type(consts[i]) is Literal)
+        place = {n_in + i: n_in + k for k, i in enumerate(order)}
+        equations = tuple([(app, tuple([place.get(v, v) for v in vs])) for app, vs in equations])
+        outs = tuple([place.get(v, v) for v in outs])
+    in_avals = [*jaxpr.in_avals, *[a.aval for a in arrays]]
+    numbers = [c for c in consts if type(c) is Literal]
+    return Jaxpr(in_avals, numbers, equations, outs, jaxpr.out_avals, _places(jaxpr.sources))
+
+
+def _places(sources: Sequence[Any] | None) -> Sequence[Any] | None:
+    if sources is None:
+        return None
+    return [
+        None if s is None else NamedSource(s.names, k) if type(s) is NamedSource else k
+        for k, s in enumerate(sources)
+    ]
 
 
 def _of(known: Jaxpr, jaxpr: Jaxpr) -> Jaxpr:
     """The program ``known``, whose sources are positions, as that of ``jaxpr``."""
     places, sources = known.sources, jaxpr.sources
     if places is not None and sources is not None:
-        # What a called function says of itself stays.
-        places = [sources[p] if type(p) is int else p for p in places]
-    return _copy(known, places, jaxpr.debug)
+        places = [_source(p, sources) for p in places]
+    consts = [*_arrays_of(jaxpr), *known.consts]
+    equations, outs, out_avals = known.equations, known.outs, known.out_avals
+    return Jaxpr(jaxpr.in_avals, consts, equations, outs, out_avals, places, jaxpr.debug)
 
 
-def _copy(jaxpr: Jaxpr, sources: Any, debug: Any) -> Jaxpr:
-    equations, outs, out_avals = jaxpr.equations, jaxpr.outs, jaxpr.out_avals
-    return Jaxpr(jaxpr.in_avals, jaxpr.consts, equations, outs, out_avals, sources, debug)
+def _source(place: Any, sources: Sequence[Any]) -> Any:
+    """The source of an equation by its place; what a called function says of itself stays."""
+    if type(place) is int:
+        return sources[place]
+    if type(place) is NamedSource and type(place.traceback) is int:
+        own = sources[place.traceback]
+        return NamedSource(place.names, own.traceback if type(own) is NamedSource else own)
+    return place

@@ -77,25 +77,92 @@ def test_other_programs_are_not_taken_for_equal() -> None:
 
 
 def test_arrays_and_functions_are_not_kept_alive() -> None:
-    """Programs that hold them are rewritten each time."""
+    """Programs that hold others are rewritten once; each form has the arrays of its program."""
     asked, rewrite = counting()
-    host = tnp.asarray(np.arange(3000.0, dtype=np.float32))
-    for _ in range(2):
-        by_content(traced(lambda x, host=host: tnp.sin(x) + host[:1024], X), rewrite)
+    arrays = [tnp.asarray(np.arange(3000.0, dtype=np.float32) + i) for i in range(2)]
+
+    def form(host: Any) -> Jaxpr | None:
+        return by_content(traced(lambda x: (tnp.sin(x) + host[:1024]) * 2.0, X), rewrite)
+
+    forms = [form(host) for host in arrays]
+    assert 1 == len(asked)
+    assert forms[0] is not None
+    assert forms[1] is not None
+    assert arrays[0] is forms[0].consts[0]
+    assert arrays[1] is forms[1].consts[0]
+
+    def rule() -> Any:
+        f = tb.custom_jvp(lambda x: tnp.sin(x) * 3.0)
+        f.defjvp(lambda primals, tangents: (f(*primals), tangents[0]))
+        return f
+
+    functions = [rule() for _ in range(2)]
+    for f in functions:
+        by_content(traced(lambda x, f=f: f(x) * 2.0, X), rewrite)
     assert 2 == len(asked)
 
-    @tb.custom_jvp
-    def f(x: Any) -> Any:
-        return tnp.sin(x)
-
-    f.defjvp(lambda primals, tangents: (tnp.sin(*primals), tangents[0]))
-    by_content(traced(f, X), rewrite)
-    array, function = weakref.ref(host), weakref.ref(f)
+    held = [weakref.ref(x) for x in (*arrays, *functions)]
+    del arrays, functions, forms, f
     asked.clear()
-    del host, f
     gc.collect()
-    assert function() is None
-    assert array() is None
+    assert [None] * 4 == [reference() for reference in held]
+
+
+def test_each_program_computes_with_its_own_arrays() -> None:
+    """Constants that come after numbers, in other orders, and twice."""
+    rows = np.random.default_rng(0).standard_normal((2, 64, 1024)).astype(np.float32)
+    for a, b in ((rows[0], rows[1]), (rows[1], rows[0]), (rows[0], rows[0])):
+        one, other = tnp.asarray(a), tnp.asarray(b)
+
+        def f(x: Any, one: Any = one, other: Any = other) -> Any:
+            e = tnp.exp(2.0 * x + one - (x - other).max(-1, keepdims=True))
+            return e / e.sum(-1, keepdims=True) + one * other
+
+        e = np.exp(2.0 + a - (1 - b).max(-1, keepdims=True))
+        np.testing.assert_allclose(
+            e / e.sum(-1, keepdims=True) + a * b, tb.jit(f)(X), rtol=2e-5, atol=1e-6
+        )
+
+
+def test_rules_within_loops_and_calls_are_left_out() -> None:
+    """Programs with functions deep inside of them are equal, too, and run as they did."""
+    asked, rewrite = counting()
+
+    def program() -> Any:
+        f = tb.custom_vjp(lambda x: tnp.sin(x))
+        f.defvjp(lambda x: (f(x), x), lambda x, ct: (ct,))
+        inner = tb.jit(lambda x: f(x) + 1.0)
+
+        def body(c: Any, _: Any) -> Any:
+            return inner(c), None
+
+        return lambda x: tb.lax.scan(body, x, None, length=3)[0]
+
+    programs = [program() for _ in range(2)]
+    for one in programs:
+        by_content(traced(one, X), rewrite)
+    assert 1 == len(asked)
+
+    expected = np.ones((64, 1024), np.float32)
+    for _ in range(3):
+        expected = np.sin(expected) + 1
+    for one in programs:
+        np.testing.assert_allclose(expected, tb.jit(one)(X), rtol=1e-6)
+
+
+def test_scopes_of_a_program_are_kept() -> None:
+    """Two programs that differ in the names of scopes only: each text has its own."""
+
+    def text(name: str) -> str:
+        def softmax(x: Any) -> Any:
+            with tb.named_scope(name):
+                e = tnp.exp(x - x.max(-1, keepdims=True))
+                return (e / e.sum(-1, keepdims=True)) @ tnp.ones((1024, 8))
+
+        return tb.jit(softmax).lower(X).as_text(debug_info=True)
+
+    for name in ("first", "second", "first"):
+        assert f"{name}/" in text(name)
 
 
 def test_a_marked_program_is_no_other() -> None:

@@ -1,0 +1,136 @@
+"""What rewriting programs for the CPU takes of tracing and lowering, pass by pass.
+
+    PYTHONPATH=build/tree python tests/benchmarks/passes.py [--passes] [--only WORD]
+
+Per program, milliseconds of tracing and lowering and the part of it that rewrites take: of programs
+that were never seen (another number in each), and of equal programs of new functions. The text of
+kernels counts as theirs. ``--passes`` adds milliseconds of each pass in programs never seen,
+without those that it calls. LLVM's time is not in it: it is part of compiling.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import itertools
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+from pass_programs import PROGRAMS
+
+import tracebridge as tb
+from tracebridge.core.kernels.rows import row_kernel
+from tracebridge.core.kernels.steps import batch_kernel, scan_kernel
+from tracebridge.core.lowering import context, platforms
+from tracebridge.core.lowering.rewrites import batches, programs, steps
+
+SAMPLES = 9
+BUDGET = 0.10
+
+PASSES: list[tuple[Any, str, str]] = [
+    (platforms, "by_content", "key"),
+    (platforms, "rewritten", "one walk"),
+    (programs, "with_stored", "stored"),
+    (programs, "_with_picks", "picks"),
+    (programs, "with_batch_kernels", "batches"),
+    (programs, "with_row_kernels", "rows"),
+    (programs, "with_shared_products", "shared products"),
+    (programs, "with_guarded_waves", "waves"),
+    (platforms, "with_scan_kernels", "loops"),
+    (platforms, "with_blocks", "blocks"),
+    (row_kernel, "_target", "text"),
+    (batches, "batch_kernel", "text"),
+    (batch_kernel, "batch_kernel", "text"),
+    (batch_kernel, "name_of", "text"),
+    (steps, "written", "text"),
+    (scan_kernel, "written", "text"),
+    (scan_kernel, "name_of", "text"),
+]
+
+
+class Clock:
+    """Seconds of each pass, without those of passes that it calls."""
+
+    def __init__(self) -> None:
+        self.taken: dict[str, float] = {}
+        self._within: list[float] = []
+
+    def timed(self, name: str, f: Callable[..., Any]) -> Callable[..., Any]:
+        """``f``, whose time is added up under ``name``."""
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            self._within.append(0.0)
+            start = time.thread_time()
+            try:
+                return f(*args, **kwargs)
+            finally:
+                whole = time.thread_time() - start
+                own = whole - self._within.pop()
+                self.taken[name] = self.taken.get(name, 0.0) + own
+                if self._within:
+                    self._within[-1] += whole
+
+        return run
+
+    def attach(self) -> None:
+        """Put the clock round all passes."""
+        context.register_rewrites("cpu", self.timed("looked up", platforms._rewritten))
+        for module, attribute, name in PASSES:
+            setattr(module, attribute, self.timed(name, getattr(module, attribute)))
+
+
+def lower(f: Callable[..., Any], args: tuple[Any, ...]) -> float:
+    """Seconds of tracing and lowering."""
+    gc.collect()
+    start = time.thread_time()
+    tb.jit(f).lower(*args)
+    return time.thread_time() - start
+
+
+def measure(
+    clock: Clock, of: Callable[[float], Any], args: Any, numbers: Any
+) -> tuple[float, dict[str, float]]:
+    """Medians over samples: seconds of tracing and lowering, and of each pass."""
+    wholes, parts = [], []
+    for k in itertools.islice(numbers, SAMPLES):
+        clock.taken = {}
+        wholes.append(lower(of(k), args))
+        parts.append(clock.taken)
+    names = dict.fromkeys([name for part in parts for name in part])
+    return statistics.median(wholes), {
+        name: statistics.median([part.get(name, 0.0) for part in parts]) for name in names
+    }
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--passes", action="store_true")
+    parser.add_argument("--only", default="")
+    options = parser.parse_args(argv)
+    clock = Clock()
+    clock.attach()
+    print("| program | never seen, ms | of that rewrites | seen, ms | of that rewrites |")
+    print("|---|---|---|---|---|")
+    shares: list[tuple[float, float]] = []
+    for name, make in PROGRAMS.items():
+        if options.only not in name:
+            continue
+        of, args = make()
+        lower(of(0.5), args)
+        new, of_new = measure(clock, of, args, (1.0 + i * 2**-12 for i in itertools.count()))
+        seen, of_seen = measure(clock, of, args, itertools.repeat(0.5))
+        share = sum(of_new.values()) / new, sum(of_seen.values()) / seen
+        shares.append(share)
+        print(f"| {name} | {1e3 * new:.2f} | {share[0]:.2f} | {1e3 * seen:.2f} | {share[1]:.2f} |")
+        if options.passes:
+            longest = sorted(of_new.items(), key=lambda item: -item[1])
+            print("    " + ", ".join([f"{n} {1e3 * t:.2f}" for n, t in longest if t > 1e-5]))
+    means = [statistics.mean(column) for column in zip(*shares, strict=True)]
+    print(f"\nMean: {means[0]:.3f} never seen, {means[1]:.3f} seen; at most {BUDGET:.2f} wanted.")
+
+
+if __name__ == "__main__":
+    main()
