@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracebridge.core._jaxlib.ffi import KERNEL
@@ -11,7 +13,7 @@ from tracebridge.core.kernels.waiting import wait_for_program
 from tracebridge.core.mlir.attrs import array, dictionary, i32, i64_array, index_tensor, string
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from tracebridge.core._jaxlib.mlir import IrValue
     from tracebridge.core.ir.rule_contexts import LoweringContext
@@ -36,13 +38,29 @@ def kernel_call(
     return list(ctx.op("stablehlo.custom_call", operands, ctx.avals_out, attributes).results)
 
 
-def name_of(text: str) -> str:
-    """The name of the kernel of a text: one for each text and processor. It waits for its use."""
-    hashlib = importlib.import_module("hashlib")  # a tenth of the import of the package
-    digest = hashlib.sha256(f"{machine().description}\n{text}".encode()).hexdigest()
-    name = f"{KERNEL}{digest[:32]}"
-    wait_for_program(name, text)
+def name_of(content: str, write: Callable[[], str]) -> str:
+    """The name of the kernel that ``write`` gives the text of; it waits for its use.
+
+    ``content`` is all that the text depends on: there is one name for each, for what writes it, and
+    for the processor.
+    """
+    described = f"{machine().description} {_writers()}\n{content}"
+    name = f"{KERNEL}{_digest(described.encode())[:32]}"
+    wait_for_program(name, write)
     return name
+
+
+@functools.lru_cache(maxsize=1)
+def _writers() -> str:
+    """What tells the sources of kernels apart: executables are kept longer than these."""
+    folder = Path(__file__).parent
+    sources = sorted(folder.rglob("*.py"))
+    return _digest(b"".join([source.read_bytes() for source in sources]))
+
+
+def _digest(content: bytes) -> str:
+    hashlib = importlib.import_module("hashlib")  # a tenth of the import of the package
+    return hashlib.sha256(content).hexdigest()
 
 
 def _by_rows(ndim: int) -> Any:

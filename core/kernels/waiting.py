@@ -1,4 +1,4 @@
-"""Kernels that are written, and compiled when a program that calls them is.
+"""Kernels that are written and compiled when a program that calls them is.
 
 Thread-safety: a lock; a kernel that two threads want is compiled once.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from tracebridge.core._jaxlib.ffi import KERNEL, register_kernel
@@ -17,17 +18,18 @@ ENTRY = "handler"
 
 _LOCK = threading.Lock()
 _NAME = re.compile(rb"%s[0-9a-f]{32}" % KERNEL.encode())
-_waiting: dict[str, str] = {}
+_waiting: dict[str, Callable[[], str]] = {}
+"""By name what writes the text."""
 _seen: set[str] = set()
 """Names that wait or are compiled: XLA takes a name once."""
 
 
-def wait_for_program(name: str, text: str) -> None:
-    """Compile the kernel ``name`` when a program is compiled that calls it."""
+def wait_for_program(name: str, write: Callable[[], str]) -> None:
+    """Write and compile the kernel ``name`` when a program is compiled that calls it."""
     with _LOCK:
         if name not in _seen:
             _seen.add(name)
-            _waiting[name] = text
+            _waiting[name] = write
 
 
 def compile_kernels(module: Any, bytecode: bytes | None) -> None:
@@ -39,5 +41,5 @@ def compile_kernels(module: Any, bytecode: bytes | None) -> None:
         name = found.decode()
         with _LOCK:
             if name in _waiting:
-                register_kernel(name, compile_text(_waiting[name], ENTRY))
+                register_kernel(name, compile_text(_waiting[name](), ENTRY))
                 del _waiting[name]

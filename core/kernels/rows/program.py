@@ -20,6 +20,7 @@ from tracebridge.core import lax
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.kernels.equations import REDUCTIONS, exponent_of
 from tracebridge.core.kernels.functions import TRANSCENDENTAL
+from tracebridge.core.kernels.text import NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,6 +49,13 @@ class Node(NamedTuple):
     along: bool
     level: int
     params: Any = None
+
+
+def _described(node: Node) -> object:
+    """The parameters of a value. Numbers of other types, or the same one, are written alike."""
+    if node.kind != "number":
+        return node.params
+    return float(node.params) if node.dtype.kind == "f" else int(node.params)
 
 
 class Place(NamedTuple):
@@ -307,6 +315,15 @@ class RowProgram:
         x, y = self.nodes[a], self.nodes[b]
         node = Node(kind, (a, b), x.dtype, x.along or y.along, max(x.level, y.level))
         return self._add(node)
+
+    def described(self) -> str:
+        """All that the text depends on: not how many rows there are, along the first axis."""
+        frame = self.frame
+        sizes = frame.sizes if frame.along[0] else (0, *frame.sizes[1:])
+        nodes = [
+            (*node[:2], NAMES[node.dtype], *node[3:5], _described(node)) for node in self.nodes
+        ]
+        return repr((sizes, frame.along, len(self.jaxpr.in_avals), nodes, self.results))
 
     def operations(self) -> tuple[int, int]:
         """How many a row takes: cheap ones, and exponentials and their like."""

@@ -5,11 +5,12 @@ Lowering writes its text; LLVM compiles it when XLA compiles the program that ca
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
+from tracebridge.core.ir.content import content_of
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
-from tracebridge.core.ir.values import Literal
 from tracebridge.core.kernels.call import kernel_call, name_of
 from tracebridge.core.kernels.costs import remember_costs
 from tracebridge.core.kernels.equations import REDUCTIONS
@@ -57,14 +58,17 @@ def _shares(program: Jaxpr, frame: Frame) -> Sequence[int]:
     return shares(frame.n_rows, frame.length, len(columns))
 
 
+def _text(rows: RowProgram) -> str:
+    return module_text(rows, block_function(rows, machine().lanes))
+
+
 def _target(program: Jaxpr, frame: Frame) -> str:
     """The name by which XLA calls the kernel: the same one for the same text and processor."""
-    numbers = tuple([(c.aval, repr(c.value)) for c in program.consts if isinstance(c, Literal)])
-    key = program.equations, numbers, program.outs, program.in_avals, frame
+    key = content_of(program), frame
     name = _NAMES.get(key)
     if name is None:
         rows = RowProgram(program, frame)
-        name = name_of(module_text(rows, block_function(rows, machine().lanes)))
+        name = name_of(rows.described(), partial(_text, rows))
         remember_costs(name, *rows.operations())
         _NAMES.set(key, name)
     return name

@@ -6,15 +6,17 @@ As `scan_kernel`, but that no step needs another one: threads share them.
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
+from tracebridge.core.ir.content import content_of, has_arrays
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
-from tracebridge.core.ir.values import Literal
 from tracebridge.core.kernels.call import kernel_call, name_of
 from tracebridge.core.kernels.costs import remember_costs
 from tracebridge.core.kernels.machine import machine
 from tracebridge.core.kernels.steps.arrays import Arrays
+from tracebridge.core.kernels.steps.description import described, lines_of
 from tracebridge.core.kernels.steps.handler import handler_of_blocks
 from tracebridge.core.kernels.steps.plan import Plan
 from tracebridge.core.kernels.steps.scan_kernel import Written, operations
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.jaxpr import Jaxpr
     from tracebridge.core.ir.rule_contexts import LoweringContext
 
-_NONE = Written("", (0, 0), 0, 0)
+_NONE = Written("", str, 0, (0, 0), 0, 0)
 _WRITTEN: BoundedCache[Written] = BoundedCache("batch kernels by program", 256)
 _BLOCK = 10_000  # ns of work
 _LEAST_SHARED = 50_000  # ns: to wake a thread takes 30,000
@@ -56,7 +58,7 @@ class BatchKernel(Primitive):
         program, arrays = params["program"], params["arrays"]
         kernel = batch_kernel(program, params["num_consts"], arrays)
         assert kernel is not None  # as when the rewrite has looked
-        name = name_of(kernel.text)
+        name = name_of(kernel.content, kernel.write)
         remember_costs(name, *kernel.operations)
         numbers = {"steps": _shares(math.prod(arrays.counts), program)}
         return kernel_call(ctx, operands, name, numbers)
@@ -67,11 +69,10 @@ batch_kernel_p = BatchKernel()
 
 def batch_kernel(program: Jaxpr, n_consts: int, arrays: Arrays) -> Written | None:
     """The kernel of a program of one part of ``arrays``; None if it cannot have one."""
-    numbers = tuple([(c.aval, repr(c.value)) for c in program.consts if isinstance(c, Literal)])
-    key = program.equations, numbers, program.outs, n_consts, arrays
+    key = content_of(program), n_consts, arrays
     found = _WRITTEN.get(key)
     if found is None:
-        found = _written(program, n_consts, arrays) if len(numbers) == len(program.consts) else None
+        found = None if has_arrays(program) else _written(program, n_consts, arrays)
         _WRITTEN.set(key, found or _NONE)
     return None if found is _NONE else found
 
@@ -81,9 +82,13 @@ def _written(program: Jaxpr, n_consts: int, arrays: Arrays) -> Written | None:
         plan = Plan(program, n_consts, 0, arrays)
     except NotWritten:
         return None
+    content, lines = described(plan, by_steps=False), lines_of(plan, machine().lanes)
+    return Written(content, partial(_text, plan), lines, operations(plan), plan.scratch, 1)
+
+
+def _text(plan: Plan) -> str:
     function = steps_function(plan, places_of_parts(plan), machine().lanes)
-    text = f"{function}\n{handler_of_blocks(arrays)}"
-    return Written(text, operations(plan), plan.scratch, 1)
+    return f"{function}\n{handler_of_blocks(plan.arrays)}"
 
 
 def _shares(n: int, program: Jaxpr) -> tuple[int, int, int]:

@@ -36,7 +36,8 @@ class Group:
         if node.kind not in ("load", "number"):
             self.nodes.append(node)
             return len(self.nodes) - 1
-        key = (node.kind, repr(node.params), node.dtype)
+        # Views are equal or not; equal numbers, as 0.0 and -0.0 are, may be different ones.
+        key = node if node.kind == "load" else (repr(node.params), node.dtype)
         if key not in self._known:
             self._known[key] = len(self.nodes)
             self.nodes.append(node)
@@ -69,6 +70,8 @@ def copy_of(value: View, out: View) -> Group:
 
 
 def _squeezed(view: View) -> View:
+    if 1 not in view.shape:
+        return view
     kept = [(n, s) for n, s in zip(view.shape, view.strides, strict=True) if n != 1]
     return view._replace(shape=without_ones(view.shape), strides=tuple([s for _, s in kept]))
 

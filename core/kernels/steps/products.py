@@ -29,6 +29,27 @@ def write_product(code: Code, product: Product, lanes: int) -> None:
     code.nest(lead, lambda at: _Writer(code, product, lanes, at).write())
 
 
+def blocks(product: Product, lanes: int) -> list[tuple[int, int]]:
+    """The blocks that are written of a product: rows, and vectors in each."""
+    vectors, n_rows, n_columns = _vectors(lanes), product.x.shape[-2], product.y.shape[-1]
+    rest = pieces(n_columns % (vectors * lanes), lanes)
+    found = []
+    for n in ([vectors] if n_columns >= vectors * lanes else []) + ([len(rest)] if rest else []):
+        rows = _rows(n, n_rows, lanes)
+        found += [(rows, n)] + ([(n_rows % rows, n)] if n_rows % rows else [])
+    return found
+
+
+def _vectors(lanes: int) -> int:
+    """Vectors of a row of a block."""
+    return 4 if lanes == 16 else 2
+
+
+def _rows(vectors: int, n_rows: int, lanes: int) -> int:
+    """Rows of a block. Its sums in registers take half of these, or a little more."""
+    return max(1, min((16 if lanes == 16 else 8) // vectors, _MOST_ROWS, n_rows))
+
+
 @final
 class _Writer:
     def __init__(self, code: Code, product: Product, lanes: int, lead: Sequence[str]) -> None:
@@ -37,11 +58,9 @@ class _Writer:
         self.n_rows, self.n_terms = product.x.shape[-2:]
         self.n_columns = product.y.shape[-1]
         self.starts = [code.offset(lead, v.strides[:-2], v.offset) for v in product]
-        # Sums in registers: half of them, or a little more.
-        self.most = 16 if lanes == 16 else 8
 
     def write(self) -> None:
-        vectors = 4 if self.lanes == 16 else 2
+        vectors = _vectors(self.lanes)
         width = vectors * self.lanes
         whole = self.n_columns // width * width
         full = [(k * self.lanes, self.lanes) for k in range(vectors)]
@@ -53,7 +72,7 @@ class _Writer:
 
     def _columns(self, j: str, columns: Sequence[tuple[int, int]]) -> Sequence[str]:
         """All rows of some columns."""
-        rows = max(1, min(self.most // len(columns), _MOST_ROWS, self.n_rows))
+        rows = _rows(len(columns), self.n_rows, self.lanes)
         whole = self.n_rows // rows * rows
         self.code.loop(whole, rows, lambda i, _: self._block(i, j, rows, columns))
         if whole < self.n_rows:

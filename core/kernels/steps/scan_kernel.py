@@ -6,6 +6,8 @@ Lowering writes its text; LLVM compiles it when XLA compiles the program that ca
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from tracebridge.core.ir.aval import batched_aval
@@ -16,6 +18,7 @@ from tracebridge.core.kernels.costs import remember_costs
 from tracebridge.core.kernels.functions import TRANSCENDENTAL
 from tracebridge.core.kernels.machine import machine, n_threads
 from tracebridge.core.kernels.steps.arrays import not_cut
+from tracebridge.core.kernels.steps.description import described, lines_of
 from tracebridge.core.kernels.steps.dots import Dots
 from tracebridge.core.kernels.steps.elementwise import Group
 from tracebridge.core.kernels.steps.handler import handler, handler_of_parts
@@ -51,7 +54,7 @@ class ScanKernel(Primitive):
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         kernel = written(params)
         assert kernel is not None  # as when the rewrite has looked
-        name = name_of(kernel.text)
+        name = name_of(kernel.content, kernel.write)
         remember_costs(name, *kernel.operations)
         return kernel_call(ctx, operands, name, {"steps": (params["length"], 1, kernel.parts)})
 
@@ -60,9 +63,14 @@ scan_kernel_p = ScanKernel()
 
 
 class Written(NamedTuple):
-    """A kernel: its text, operations of a step, bytes of memory of its own, parts for threads."""
+    """A kernel: what its text depends on and what writes it, about how many lines it has.
 
-    text: str
+    Further operations of a step, bytes of memory of its own, parts for threads.
+    """
+
+    content: str
+    write: Callable[[], str]
+    lines: int
     operations: tuple[int, int]
     scratch: int
     parts: int
@@ -94,12 +102,23 @@ def _written(
         except NotWritten:
             body.cache[key] = None
         else:
-            function = steps_function(plan, places_of_steps(plan, reverse), machine().lanes)
-            called = handler(arrays) if parts is None else handler_of_parts(arrays)
-            text, count = f"{function}\n{called}", math.prod(arrays.counts)
+            lanes, count = machine().lanes, math.prod(arrays.counts)
+            content = described(plan, reverse, parts is None, by_steps=True)
             cheap, dear = operations(plan)
-            body.cache[key] = Written(text, (count * cheap, count * dear), plan.scratch, count)
+            body.cache[key] = Written(
+                content,
+                partial(_text, plan, reverse, parts is not None),
+                lines_of(plan, lanes),
+                (count * cheap, count * dear),
+                plan.scratch,
+                count,
+            )
     return body.cache[key]
+
+
+def _text(plan: Plan, reverse: bool, is_shared: bool) -> str:
+    function = steps_function(plan, places_of_steps(plan, reverse), machine().lanes)
+    return f"{function}\n{(handler_of_parts if is_shared else handler)(plan.arrays)}"
 
 
 def operations(plan: Plan) -> tuple[int, int]:

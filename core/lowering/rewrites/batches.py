@@ -15,7 +15,6 @@ import numpy as np
 
 from tracebridge.core import lax
 from tracebridge.core.interpreters.graph import Graph
-from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.debug_info import NO_DEBUG_INFO
 from tracebridge.core.kernels.equations import REDUCTIONS, exponent_of, is_handled
 from tracebridge.core.kernels.functions import is_easy_power
@@ -27,8 +26,8 @@ from tracebridge.core.kernels.steps.contractions import is_written_product, is_w
 from tracebridge.core.kernels.steps.moves import MOVES, only_adds
 from tracebridge.core.kernels.steps.parts import cut_params
 from tracebridge.core.kernels.steps.work import multiplications
-from tracebridge.core.lax.reduce.exp_sums import by_largest, shifted_exp_sum_p
-from tracebridge.core.lowering.rewrites.flat import computed_by, flat
+from tracebridge.core.lax.reduce.exp_sums import shifted_exp_sum_p
+from tracebridge.core.lowering.rewrites.flat import computed_by, flat, with_shifts
 from tracebridge.core.lowering.rewrites.groups import Groups, Kernel, WithKernels
 from tracebridge.core.lowering.rewrites.producers import GIVEN
 
@@ -87,11 +86,9 @@ def _products(jaxpr: Jaxpr) -> int:
 
 def _meaning(app: Application) -> Jaxpr | None:
     """What a call computes, and a sum of shifted exponentials with the largest one as the shift."""
-    if app.primitive is shifted_exp_sum_p:
-        return stage(lambda x: list(by_largest(x, **app.params)), app.avals, locate=False)
     if app.primitive.inlinable and _is_plain(app.params["jaxpr"]):
         return app.params["jaxpr"]
-    return computed_by(app)
+    return with_shifts(app)
 
 
 def _is_plain(called: Jaxpr) -> bool:
@@ -347,7 +344,7 @@ class _BatchKernel(Kernel):
         kernel = batch_kernel(self.program, self.n_consts, self.arrays)
         if kernel is None or kernel.scratch > _MOST_SCRATCH:
             return False
-        return kernel.text.count("\n") <= _MOST_LINES
+        return kernel.lines <= _MOST_LINES
 
     def add_to(self, graph: Graph, operands: Sequence[int]) -> Sequence[int]:
         """Append the kernel."""

@@ -6,10 +6,17 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tracebridge.core.interpreters.graph import Graph
+from tracebridge.core.interpreters.staging import stage
+from tracebridge.core.lax.reduce.exp_sums import by_largest, shifted_exp_sum_p
+from tracebridge.core.util.caching import BoundedCache
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Application
     from tracebridge.core.ir.jaxpr import Jaxpr
+    from tracebridge.core.ir.primitive import Primitive
+
+
+_SHIFTED: BoundedCache[Jaxpr] = BoundedCache("shifted sums by equation", 64)
 
 
 def computed_by(app: Application) -> Jaxpr | None:
@@ -18,9 +25,26 @@ def computed_by(app: Application) -> Jaxpr | None:
     return None if called is None else app.params[called]
 
 
+def with_shifts(app: Application) -> Jaxpr | None:
+    """As ``computed_by``, and a sum of shifted exponentials with the largest one as the shift."""
+    if app.primitive is shifted_exp_sum_p:
+        return _SHIFTED.get_or_make(app, lambda: _by_largest(app))
+    return computed_by(app)
+
+
+def _by_largest(app: Application) -> Jaxpr:
+    return stage(lambda x: list(by_largest(x, **app.params)), app.avals, locate=False)
+
+
+def _is_call(primitive: Primitive) -> bool:
+    """Whether an equation may stand for others."""
+    return bool(primitive.computes or primitive.inlinable or primitive is shifted_exp_sum_p)
+
+
 def flat(jaxpr: Jaxpr, meaning: Callable[[Application], Jaxpr | None]) -> Jaxpr:
     """The program with the equations of ``meaning(app)`` for each ``app`` that has one."""
-    meanings = [meaning(app) for app, _ in jaxpr.equations]
+    plain = {p for p in {app.primitive for app, _ in jaxpr.equations} if not _is_call(p)}
+    meanings = [None if app.primitive in plain else meaning(app) for app, _ in jaxpr.equations]
     if all([m is None for m in meanings]):
         return jaxpr
     graph = Graph()

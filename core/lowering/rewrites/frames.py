@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, final
 import numpy as np
 
 from tracebridge.core import lax
-from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.kernels.equations import REDUCTIONS
 from tracebridge.core.kernels.rows.frame import Frame, Shape, fit_together, frame_over
 from tracebridge.core.kernels.rows.program import RESHAPES
-from tracebridge.core.lax.reduce.exp_sums import by_largest, shifted_exp_sum_p
-from tracebridge.core.lowering.rewrites.flat import computed_by
+from tracebridge.core.lax.reduce.exp_sums import shifted_exp_sum_p
+from tracebridge.core.lowering.rewrites.flat import computed_by, with_shifts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,9 +43,8 @@ def has_rows(jaxpr: Jaxpr) -> bool:
 
 def meaning(app: Application) -> Jaxpr | None:
     """What a call computes, and a sum of shifted exponentials with the largest one as the shift."""
-    if app.primitive is shifted_exp_sum_p and _rows_of(app) is not None:
-        return stage(lambda x: list(by_largest(x, **app.params)), app.avals, locate=False)
-    return computed_by(app)
+    is_other = app.primitive is shifted_exp_sum_p and _rows_of(app) is None
+    return None if is_other else with_shifts(app)
 
 
 def _rows_of(app: Application) -> Rows | None:

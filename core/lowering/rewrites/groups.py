@@ -43,7 +43,7 @@ class Groups(ABC):
         """Of each group: those that it depends on."""
         self.depends: list[frozenset[int]] = []
         """Of each equation outside: the groups that it depends on; of members nothing."""
-        self.effects: set[int] = set()
+        self.effects: frozenset[int] = _NOTHING
         """The groups that equations with effects depend on so far: they keep their order."""
         for k in range(len(jaxpr.equations)):
             self._place(k)
@@ -89,39 +89,42 @@ class Groups(ABC):
         if key is not None:
             new = len(self.keys)
             group = self.current.get(key, new)
-            if group != new and self._reaches(args, group):
-                group = new
+            outside = self._outside_of(args, group)
+            if group != new and outside and self._reaches(outside, group):
+                group, outside = new, self._outside_of(args, new)
             if self.joins(k, key, group):
                 if group == new:
                     self.keys.append(key)
                     self.needs.append(set())
                     self.current[key] = new
                 self.group_of[k] = group
-                self.needs[group] |= self._outside_of(args, group)
+                self.needs[group] |= outside
                 self.depends.append(_NOTHING)
                 return
         found = self._outside_of(args, None)
         if app.effects:
-            self.effects |= found
-            found = self.effects
-        self.depends.append(frozenset(found) if found else _NOTHING)
+            found = self.effects = self.effects | found
+        self.depends.append(found)
 
-    def _outside_of(self, args: Sequence[int], group: int | None) -> set[int]:
+    def _outside_of(self, args: Sequence[int], group: int | None) -> frozenset[int]:
         """The groups that these variables depend on without being members of ``group``."""
-        found: set[int] = set()
+        found, made_by, group_of = _NOTHING, self.made_by, self.group_of
         for a in args:
-            k = self.made_by[a]
+            k = made_by[a]
             if k != GIVEN:
-                own = self.group_of.get(k)
+                own = group_of.get(k)
                 if own is None:
-                    found |= self.depends[k]
-                elif own != group or self.ends(k):
-                    found.add(own)
+                    more = self.depends[k]
+                    # Most equations depend on what their operands do: few sets are made.
+                    if not more <= found:
+                        found = found | more if found else more
+                elif (own != group or self.ends(k)) and own not in found:
+                    found = found | {own}
         return found
 
-    def _reaches(self, args: Sequence[int], group: int) -> bool:
-        """Whether operands depend on a group by something that is not in it."""
-        seen = self._outside_of(args, group)
+    def _reaches(self, outside: frozenset[int], group: int) -> bool:
+        """Whether one of these groups is this one, or depends on it."""
+        seen = set(outside)
         todo = list(seen)
         while todo:
             n = todo.pop()
@@ -233,16 +236,25 @@ class WithKernels:
 
         Few wait: those that read results of a kernel whose last member comes later.
         """
-        numbers, kernels = self.numbers, self.kernels
+        numbers, kernels, groups = self.numbers, self.kernels, self.groups
+        sources, firsts, add = groups.jaxpr.sources, groups.first, self.graph.add
+        idle = self.inside | self.unread
         readers: dict[object, list[int]] = {}
         missing: dict[int, int] = {}
         last_effect: object = None
         absent: set[object] = set()
         """Effects that have not been written yet."""
-        for k, (app, args) in enumerate(self.groups.jaxpr.equations):
+        for k, (app, args) in enumerate(groups.jaxpr.equations):
             kernel = kernels.get(k)
-            if kernel is None and (k in self.inside or k in self.unread):
-                continue
+            if kernel is None:
+                if k in idle:
+                    continue
+                read = [numbers.get(a) for a in args]
+                if not (readers or app.effects or None in read):  # as most equations
+                    first = add(app, read, sources[k] if sources else None)
+                    for i in range(len(app.outs)):
+                        numbers[firsts[k] + i] = first + i
+                    continue
             operands = args if kernel is None else kernel.operands
             waits: set[object] = {v for v in operands if v not in numbers}
             if app.effects:  # those keep their order

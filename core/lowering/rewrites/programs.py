@@ -136,6 +136,7 @@ class _Pass:
         self.numbers: list[int] = []
         """Of the variables of the program."""
         self._products: dict[int, bool] = {}
+        self._apart: dict[int, bool] = {}
         self._reads: Reads | None = None
 
     def result(self) -> Jaxpr | None:
@@ -210,6 +211,25 @@ class _Pass:
             return is_outer_product(app)
         return primitive in _MULTIPLIES or (primitive in _PLACES and self.is_product(args[0]))
 
+    def comes_apart(self, number: int) -> bool:
+        """Whether a value may be a product of factors none of which has all of its axes."""
+        known = self._apart.get(number)
+        if known is None:
+            made = self.made_by.get(number)
+            known = self._apart[number] = made is not None and self._comes_apart(*made)
+        return known
+
+    def _comes_apart(self, app: Application, args: Sequence[int]) -> bool:
+        primitive = app.primitive
+        if primitive is lax.dot_general_p:
+            return is_outer_product(app)
+        if primitive is lax.broadcast_in_dim_p and _may_be_larger(app):
+            return True
+        if primitive in _MULTIPLIES:
+            pairs = zip(args, app.avals, strict=True)
+            return all([self.comes_apart(a) for a, aval in pairs if aval.ndim])
+        return primitive in _PLACES and self.comes_apart(args[0])
+
     def is_fused(self, number: int) -> bool:
         """Whether XLA computes a value inside of what reads it, so that it is not in memory."""
         made = self.made_by.get(number)
@@ -218,6 +238,12 @@ class _Pass:
     def is_static(self, app: Application) -> bool:
         """Whether all sizes are numbers, and there are elements."""
         return all([type(a.size) is int and a.size > 0 for a in (*app.avals, *app.outs)])
+
+
+def _may_be_larger(app: Application) -> bool:
+    """Whether a broadcast repeats elements."""
+    x, out = app.avals[0].size, app.out.size
+    return type(x) is not int or type(out) is not int or out > x
 
 
 # sums of products --------------------------------------------------------------------------------
@@ -232,12 +258,13 @@ def _sum(here: _Pass, app: Application, args: Sequence[int], source: object) -> 
     if new is not None:
         return new
     if app.out.dtype in _EXACT and here.is_product(args[0]):
-        unfolding = Unfolding(here.graph, here.made_by)
-        axes = unfolding.new_axes(app.avals[0].shape)
-        factors = unfolding.of(args[0], axes, whole=True)
-        kept = tuple([a for i, a in enumerate(axes) if i not in app.params["axes"]])
         params = {"precision": None, "preferred_element_type": None}
-        new = _contracted(here, app, source, unfolding, factors, kept, params)
+        if here.comes_apart(args[0]):
+            unfolding = Unfolding(here.graph, here.made_by)
+            axes = unfolding.new_axes(app.avals[0].shape)
+            factors = unfolding.of(args[0], axes, whole=True)
+            kept = tuple([a for i, a in enumerate(axes) if i not in app.params["axes"]])
+            new = _contracted(here, app, source, unfolding, factors, kept, params)
         if new is None and app.out.dtype == np.float32:
             new = _weighted_sum(here, app, args, source, params)
         if new is not None:
@@ -247,7 +274,7 @@ def _sum(here: _Pass, app: Application, args: Sequence[int], source: object) -> 
 
 
 def _product(here: _Pass, app: Application, args: Sequence[int], source: object) -> int | None:
-    if not any([here.is_product(a) for a in args]) or not here.is_static(app):
+    if not any([here.comes_apart(a) for a in args]) or not here.is_static(app):
         return None
     x, y = app.avals
     if app.out.dtype in _EXACT and x.dtype == y.dtype == app.out.dtype and is_plain(app):

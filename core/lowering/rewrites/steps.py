@@ -14,14 +14,13 @@ from tracebridge.core import lax
 from tracebridge.core.interpreters.inline import inline_calls
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import element_aval
+from tracebridge.core.ir.content import content_of, has_arrays
 from tracebridge.core.ir.jaxpr import eval_jaxpr
 from tracebridge.core.ir.trace import current_trace
-from tracebridge.core.ir.values import Literal
 from tracebridge.core.kernels.machine import is_there
 from tracebridge.core.kernels.steps.scan_kernel import scan_kernel_p, written
-from tracebridge.core.lax.reduce.exp_sums import by_largest, shifted_exp_sum_p
 from tracebridge.core.lowering.rewrites.blocks import Loop, Moved, Readings, with_loops
-from tracebridge.core.lowering.rewrites.flat import computed_by, flat
+from tracebridge.core.lowering.rewrites.flat import flat, with_shifts
 from tracebridge.core.util.caching import BoundedCache
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ def _flat(body: Jaxpr) -> Jaxpr:
     """A body without calls."""
     # None stands for the body itself.
     if "without calls" not in body.cache:
-        found = _first_alike(flat(inline_calls(body), _meaning))
+        found = _first_alike(flat(inline_calls(body), with_shifts))
         body.cache["without calls"] = None if found is body else found
     return body.cache["without calls"] or body
 
@@ -81,18 +80,7 @@ def _first_alike(body: Jaxpr) -> Jaxpr:
 
     Programs are traced again, and come with bodies of their own each time.
     """
-    if not all([isinstance(c, Literal) for c in body.consts]):
-        return body
-    numbers = tuple([(c.aval, repr(c.value)) for c in body.consts])
-    key = body.equations, numbers, body.outs, body.in_avals
-    return _BODIES.get_or_make(key, lambda: body)
-
-
-def _meaning(app: Application) -> Jaxpr | None:
-    """What a call computes, and sums of shifted exponentials."""
-    if app.primitive is shifted_exp_sum_p:
-        return stage(lambda x: list(by_largest(x, **app.params)), app.avals, locate=False)
-    return computed_by(app)
+    return body if has_arrays(body) else _BODIES.get_or_make(content_of(body), lambda: body)
 
 
 def _kernel(readings: Readings, at: int) -> Loop | None:
@@ -119,7 +107,7 @@ def _is_written(params: Params) -> bool:
     kernel = written(params) if _is_small(params["jaxpr"]) else None
     if kernel is None or kernel.scratch > _MOST_SCRATCH:
         return False
-    return kernel.text.count("\n") <= _MOST_LINES
+    return kernel.lines <= _MOST_LINES
 
 
 def _with_moved(body: Jaxpr, n_consts: int, n_carry: int, moved: Moved) -> Jaxpr:
