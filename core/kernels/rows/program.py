@@ -320,9 +320,7 @@ class RowProgram:
         """All that the text depends on: not how many rows there are, along the first axis."""
         frame = self.frame
         sizes = frame.sizes if frame.along[0] else (0, *frame.sizes[1:])
-        nodes = [
-            (*node[:2], NAMES[node.dtype], *node[3:5], _described(node)) for node in self.nodes
-        ]
+        nodes = [(*n[:2], NAMES[n.dtype], *n[3:5], _described(n)) for n in self.nodes]
         return repr((sizes, frame.along, len(self.jaxpr.in_avals), nodes, self.results))
 
     def operations(self) -> tuple[int, int]:

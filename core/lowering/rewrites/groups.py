@@ -249,8 +249,8 @@ class WithKernels:
             if kernel is None:
                 if k in idle:
                     continue
-                read = [numbers.get(a) for a in args]
-                if not (readers or app.effects or None in read):  # as most equations
+                read = [numbers[a] for a in args if a in numbers]
+                if len(read) == len(args) and not (readers or app.effects):  # as most equations
                     first = add(app, read, sources[k] if sources else None)
                     for i in range(len(app.outs)):
                         numbers[firsts[k] + i] = first + i
