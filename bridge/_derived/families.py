@@ -23,7 +23,7 @@ from __future__ import annotations
 import abc
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, final
 
@@ -34,6 +34,7 @@ from tracebridge._derived.gradients import (
     with_gradients,
     with_slopes,
 )
+from tracebridge._derived.handles import Mask, mask_of, vjp_handle, vmap_handle
 from tracebridge._derived.residuals import NO_DERIVATIVE, Split, split_for_backward
 from tracebridge._derived.settings import note_settings
 from tracebridge.core.config.settings import Settings
@@ -54,7 +55,6 @@ from tracebridge.core.util.caching import BoundedCache
 
 Avals = tuple[ShapedArray, ...]
 _SETTINGS = "torch settings"
-Mask = tuple[bool, ...]
 
 _HANDLES: weakref.WeakValueDictionary[str, Family] = weakref.WeakValueDictionary()
 _ROOTS: weakref.WeakSet[Family] = weakref.WeakSet()
@@ -170,53 +170,6 @@ class Family(abc.ABC):
             child.clear()
 
 
-# Handles of families that are derived from the one that ``handle`` names, with or without a
-# fingerprint. Dynamo reads the lines of ``vjp_handle``.
-
-
-def jvp_handle(handle: str, nonzero: Mask) -> str:
-    """Results and tangents; tangents of the inputs ``nonzero`` follow the inputs."""
-    return f"{handle}::jvp({_text(nonzero)})"
-
-
-def vjp_handle(handle: str, active: Sequence[bool], cotangents: Sequence[bool]) -> str:
-    """Gradients of the inputs ``active`` from inputs and cotangents, all in one program."""
-    return f"{handle}::vjp({_text(active)}|{_text(cotangents)})"
-
-
-def slopes_handle(handle: str, active: Mask) -> str:
-    """Results, and gradients of the inputs ``active`` of the sum of those that have some."""
-    return f"{handle}::slopes({_text(active)})"
-
-
-def fwd_handle(handle: str, active: Mask) -> str:
-    """Results and residuals."""
-    return f"{handle}::fwd({_text(active)})"
-
-
-def bwd_handle(handle: str, active: Mask, cotangents: Mask) -> str:
-    """Gradients of the inputs ``active`` from inputs, residuals and cotangents."""
-    return f"{handle}::bwd({_text(active)}|{_text(cotangents)})"
-
-
-def ruled_handle(handle: str, active: Mask) -> str:
-    """Results as they are made where gradients of the inputs ``active`` are wanted."""
-    return f"{handle}::ruled({_text(active)})"
-
-
-def vmap_handle(handle: str, dims: Sequence[int | None]) -> str:
-    """The function mapped over an axis of some inputs; results have it in front."""
-    return f"{handle}::vmap({','.join(['n' if d is None else str(d) for d in dims])})"
-
-
-def _text(mask: Sequence[bool]) -> str:
-    return "".join(["1" if m else "0" for m in mask])
-
-
-def _mask(text: str) -> Mask:
-    return tuple([c == "1" for c in text])
-
-
 class Derived(Family):
     """A family that is computed from another one."""
 
@@ -262,7 +215,7 @@ class Jvp(Derived):
     __slots__ = ("nonzero",)
 
     def parse(self, arguments: str) -> None:
-        self.nonzero = _mask(arguments)
+        self.nonzero = mask_of(arguments)
 
     def of_parent(self, avals: Avals) -> Avals:
         return avals[: len(self.nonzero)]
@@ -283,7 +236,7 @@ class Vjp(Derived):
 
     def parse(self, arguments: str) -> None:
         active, _, cotangents = arguments.partition("|")
-        self.active, self.cotangents = _mask(active), _mask(cotangents)
+        self.active, self.cotangents = mask_of(active), mask_of(cotangents)
 
     def of_parent(self, avals: Avals) -> Avals:
         return avals[: len(self.active)]
@@ -300,7 +253,7 @@ class Slopes(Derived):
     __slots__ = ("active",)
 
     def parse(self, arguments: str) -> None:
-        self.active = _mask(arguments)
+        self.active = mask_of(arguments)
 
     def of_parent(self, avals: Avals) -> Avals:
         return avals
@@ -316,7 +269,7 @@ class Fwd(Derived):
     __slots__ = ("active",)
 
     def parse(self, arguments: str) -> None:
-        self.active = _mask(arguments)
+        self.active = mask_of(arguments)
 
     def of_parent(self, avals: Avals) -> Avals:
         return avals
@@ -333,7 +286,7 @@ class Bwd(Derived):
 
     def parse(self, arguments: str) -> None:
         active, _, cotangents = arguments.partition("|")
-        self.active, self.cotangents = _mask(active), _mask(cotangents)
+        self.active, self.cotangents = mask_of(active), mask_of(cotangents)
 
     def of_parent(self, avals: Avals) -> Avals:
         return avals[: len(self.active)]
@@ -353,7 +306,7 @@ class Ruled(Derived):
     __slots__ = ("active",)
 
     def parse(self, arguments: str) -> None:
-        self.active = _mask(arguments)
+        self.active = mask_of(arguments)
 
     def of_parent(self, avals: Avals) -> Avals:
         return avals

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Any, final
 
-from tracebridge._derived.families import Avals, Family, Mask, split
+from tracebridge._derived.families import Avals, Family, split
+from tracebridge._derived.handles import Mask
 from tracebridge._derived.residuals import Split
 
 

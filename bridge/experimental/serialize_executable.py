@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tracebridge.core.aot.stages import Compiled
+from tracebridge.core.aot.compiled import Compiled
 from tracebridge.core.errors.filtering import shield as _shield
 from tracebridge.core.errors.runtime_errors import DevicePlacementError
 from tracebridge.core.export.executables import executable_from_bytes, executable_to_bytes

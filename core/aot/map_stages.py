@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any, cast, final
 
 from tracebridge.core.aot.abstract import avals_of
+from tracebridge.core.aot.compiled import Compiled
 from tracebridge.core.aot.compiler_ir import checked_dialect, costs_of, hlo_of, hlo_text
 from tracebridge.core.aot.stage import Stage
-from tracebridge.core.aot.stages import Compiled, check_assignment
+from tracebridge.core.aot.stages import check_assignment
 from tracebridge.core.control.calls.entry import CallEntry
 from tracebridge.core.control.calls.traced_call import TracedCall
 from tracebridge.core.control.pmap.call import Mapped, Pmapped, close_program

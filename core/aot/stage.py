@@ -47,6 +47,11 @@ class Stage:
         self._traced = traced
 
     @property
+    def parts(self) -> tuple[str, Arguments, tuple[ShapedArray, ...], TracedCall]:
+        """What the next stage is made of."""
+        return self._name, self._args, self._avals, self._traced
+
+    @property
     def fun_name(self) -> str:
         """The name of the function."""
         return self._name

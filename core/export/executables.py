@@ -22,8 +22,8 @@ from tracebridge.core._jaxlib.xla import (
     platform_of,
     serialize_executable,
 )
+from tracebridge.core.aot.compiled import Compiled
 from tracebridge.core.aot.stage import Stage
-from tracebridge.core.aot.stages import Compiled
 from tracebridge.core.config.scopes import Scope
 from tracebridge.core.config.values import option
 from tracebridge.core.control.calls.entry import CallEntry

@@ -9,12 +9,16 @@ extra call of ``api_boundary`` would be paid each time.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from tracebridge.core.errors.argument_errors import ArgumentTypeError
 from tracebridge.core.errors.filtering import hide_internal_frames, hiding
 from tracebridge.core.ir.array_protocol import METHODS, NAMESPACE, PROPERTIES
 from tracebridge.core.ir.late_attributes import LateAttribute, present, set_missing
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.value import Value
 
 
 class EngineValue:
@@ -24,6 +28,19 @@ class EngineValue:
     """
 
     __slots__ = ()
+
+
+# Classes of values that were seen; the set is looked up without a step of Python per operand.
+_OF_ENGINE: set[type] = set()
+
+
+def are_of_engine(args: Sequence[Value]) -> bool:
+    """Whether what the operands call ``aval`` is ours: arrays of others have one, too."""
+    if _OF_ENGINE.issuperset(map(type, args)):
+        return True
+    found = {kind for kind in map(type, args) if issubclass(kind, EngineValue)}
+    _OF_ENGINE.update(found)
+    return found.issuperset(map(type, args))
 
 
 OF_TENSORS = {

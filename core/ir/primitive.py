@@ -13,7 +13,8 @@ from tracebridge.core.ir.application import Application
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.effects import Effects, check_effects, no_effects
 from tracebridge.core.ir.jaxpr import jaxprs_in_params, open_params
-from tracebridge.core.ir.operators import EngineValue
+from tracebridge.core.ir.operators import EngineValue, are_of_engine
+from tracebridge.core.ir.owners import largest_jaxpr, names_axis_inside
 from tracebridge.core.ir.trace import current_trace, scoped, use_trace
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.varied import differ, joined, together
@@ -119,7 +120,7 @@ class Primitive(abc.ABC):
         app = None if self.exact_keys else self.applications.get(key)
         try:
             if app is None:
-                if not _are_of_engine(args):
+                if not are_of_engine(args):
                     # Of another library: what it calls ``aval`` is none of ours.
                     args = tuple([as_value(a, self.name) for a in args])
                     key = (tuple([a.aval for a in args]), *params.items())
@@ -407,11 +408,11 @@ class HigherOrderPrimitive(Primitive):
 
     def names_axis(self, axis_name: object, params: Params) -> bool:
         """Whether a collective over ``axis_name`` is inside."""
-        return any([_names_axis(jaxpr, axis_name) for jaxpr in jaxprs_in_params(params)])
+        return any([names_axis_inside(jaxpr, axis_name) for jaxpr in jaxprs_in_params(params)])
 
     def bind(self, *args: Value, **params: Any) -> Any:
         """Apply the primitive to values under the current trace."""
-        if not _are_of_engine(args):
+        if not are_of_engine(args):
             args = tuple([as_value(a) for a in args])
         avals = tuple([a.aval for a in args])
         if self.joins and differ(avals):
@@ -469,42 +470,6 @@ def is_default(rule: Callable[..., Any], default: Callable[..., Any]) -> bool:
     return isinstance(rule, MethodType) and rule.__func__ is default
 
 
-def largest_jaxpr(jaxprs: Sequence[object]) -> Any:
-    """The Jaxpr that remembers what is derived from all of them.
-
-    Small ones, such as an identity, may be shared by many equations and live long; those with
-    functions of the user inside belong to one program, and die with it.
-    """
-    return jaxprs[0] if len(jaxprs) == 1 else max(jaxprs, key=_weight)
-
-
-def _weight(jaxpr: Any) -> tuple[bool, int]:
-    return _holds_functions(jaxpr), len(jaxpr.equations)
-
-
-def _holds_functions(jaxpr: Any) -> bool:
-    found = jaxpr.cache.get("holds_functions")
-    if found is None:
-        found = any(
-            [
-                app.primitive.holds_functions
-                or any([_holds_functions(inner) for inner in jaxprs_in_params(app.params)])
-                for app, _ in jaxpr.equations
-            ]
-        )
-        jaxpr.cache["holds_functions"] = found
-    return found
-
-
-def _names_axis(jaxpr: Any, axis_name: Any) -> bool:
-    key = ("names_axis", axis_name)
-    found = jaxpr.cache.get(key)
-    if found is None:
-        found = any([a.primitive.names_axis(axis_name, a.params) for a, _ in jaxpr.equations])
-        jaxpr.cache[key] = found
-    return found
-
-
 def _primitive_named(name: str) -> Primitive:
     return _ALL[name]
 
@@ -512,19 +477,6 @@ def _primitive_named(name: str) -> Primitive:
 def _exact(value: object) -> Any:
     """What tells values apart that Python calls equal."""
     return (type(value), repr(value)) if isinstance(value, float | int | complex) else None
-
-
-# Classes of values that were seen; the set is looked up without a step of Python per operand.
-_OF_ENGINE: set[type] = set()
-
-
-def _are_of_engine(args: Sequence[Value]) -> bool:
-    """Whether what the operands call ``aval`` is ours: arrays of others have one, too."""
-    if _OF_ENGINE.issuperset(map(type, args)):
-        return True
-    found = {kind for kind in map(type, args) if issubclass(kind, EngineValue)}
-    _OF_ENGINE.update(found)
-    return found.issuperset(map(type, args))
 
 
 @public_path("tracebridge.interpreters.ad", "UndefinedPrimal")

@@ -37,8 +37,7 @@ from tracebridge.experimental.sparse._bcoo.conversion import (
 )
 from tracebridge.experimental.sparse._bcoo.dots import bcoo_dot_general, checked_dims
 from tracebridge.experimental.sparse._bcoo.indices import sparse_sizes, valid
-from tracebridge.experimental.sparse._bcoo.moves import bcoo_broadcast_in_dim, transposed
-from tracebridge.experimental.sparse._bcoo.slices import bcoo_concatenate
+from tracebridge.experimental.sparse._bcoo.moves import transposed
 from tracebridge.experimental.sparse._bcoo.sorting import bcoo_sort_indices, without_duplicates
 from tracebridge.experimental.sparse._bcoo.wide import of_compressed
 from tracebridge.experimental.sparse._compressed import indptr_of, rows_of
@@ -241,7 +240,7 @@ def _from_bcoo(mat: BCOO) -> BCSR:
     )
 
 
-def _check_bcsr(call: str, x: object, name: str = "mat") -> None:
+def check_bcsr(call: str, x: object, name: str = "mat") -> None:
     """Raise ArgumentTypeError unless ``x`` is a BCSR array."""
     if not isinstance(x, BCSR):
         msg = f"{call}: {name} is {kind_of(x)}, expected a BCSR array"
@@ -305,7 +304,7 @@ def bcsr_todense(mat: BCSR) -> Any:
     [[1. 0.]
      [0. 1.]]
     """
-    _check_bcsr("bcsr_todense", mat)
+    check_bcsr("bcsr_todense", mat)
     return bcsr_todense_p.bind(mat.data, mat.indices, mat.indptr, spinfo=info_of(mat))
 
 
@@ -441,61 +440,6 @@ class BcsrDotGeneral(ByDefinition):
 
 
 bcsr_dot_general_p = BcsrDotGeneral()
-
-
-def bcsr_sum_duplicates(mat: BCSR, nse: int | None = None) -> BCSR:
-    """The array with each of its coordinates once; arguments as in ``bcoo_sum_duplicates``.
-
-    >>> import tracebridge.numpy as tnp
-    >>> from tracebridge.experimental import sparse
-    >>> twice = (tnp.ones(2), tnp.array([1, 1]), tnp.array([0, 2]))
-    >>> print(sparse.bcsr_sum_duplicates(sparse.BCSR(twice, shape=(1, 2))).data)
-    [2.]
-    """
-    _check_bcsr("bcsr_sum_duplicates", mat)
-    return mat.sum_duplicates(nse, remove_zeros=False)
-
-
-def bcsr_broadcast_in_dim(
-    mat: BCSR,
-    *,
-    shape: Sequence[int],
-    broadcast_dimensions: Sequence[int],
-    sharding: None = None,
-) -> BCSR:
-    """The array repeated along new axes; arguments as in ``bcoo_broadcast_in_dim``.
-
-    New axes are axes of batches, or dense ones.
-
-    Raises:
-        UnsupportedArgumentError: a new axis lies between rows and columns.
-
-    >>> import tracebridge.numpy as tnp
-    >>> from tracebridge.experimental import sparse
-    >>> m = sparse.bcsr_fromdense(tnp.eye(2))
-    >>> sparse.bcsr_broadcast_in_dim(m, shape=(3, 2, 2), broadcast_dimensions=(1, 2))
-    BCSR(float32[3, 2, 2], nse=2, n_batch=1)
-    """
-    _check_bcsr("bcsr_broadcast_in_dim", mat)
-    out = bcoo_broadcast_in_dim(
-        mat.to_bcoo(), shape=shape, broadcast_dimensions=broadcast_dimensions, sharding=sharding
-    )
-    return BCSR.from_bcoo(out)
-
-
-def bcsr_concatenate(operands: Sequence[BCSR], *, dimension: int) -> BCSR:
-    """Arrays one after the other along an axis; arguments as in ``bcoo_concatenate``.
-
-    >>> import tracebridge.numpy as tnp
-    >>> from tracebridge.experimental import sparse
-    >>> m = sparse.bcsr_fromdense(tnp.eye(2))
-    >>> sparse.bcsr_concatenate([m, m], dimension=0)
-    BCSR(float32[4, 2], nse=4)
-    """
-    for k, mat in enumerate(operands):
-        _check_bcsr("bcsr_concatenate", mat, f"operand {k}")
-    out = bcoo_concatenate([mat.to_bcoo() for mat in operands], dimension=dimension)
-    return BCSR.from_bcoo(out)
 
 
 register_format(BCSR, "data", "indices", "indptr")

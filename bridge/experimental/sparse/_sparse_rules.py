@@ -59,12 +59,8 @@ from tracebridge.experimental.sparse._bcoo.slices import (
     bcoo_slice,
 )
 from tracebridge.experimental.sparse._bcoo.sums import bcoo_reduce_sum
-from tracebridge.experimental.sparse._bcsr import (
-    BCSR,
-    bcsr_broadcast_in_dim,
-    bcsr_concatenate,
-    bcsr_dot_general,
-)
+from tracebridge.experimental.sparse._bcsr import BCSR, bcsr_dot_general
+from tracebridge.experimental.sparse._bcsr_moves import bcsr_broadcast_in_dim, bcsr_concatenate
 
 Rule = Callable[[Application, Sequence[Any]], Any]
 

@@ -15,7 +15,8 @@ import torch
 from torch.autograd import forward_ad
 
 from tracebridge._derived.dependence import reached
-from tracebridge._derived.families import Family, Mask, settings_of, vjp_handle
+from tracebridge._derived.families import Family, settings_of
+from tracebridge._derived.handles import Mask, vjp_handle
 from tracebridge.core.config.state import state
 from tracebridge.core.config.values import fast_path_allowed, tracing_key
 from tracebridge.core.errors.exchange_errors import ExchangeError

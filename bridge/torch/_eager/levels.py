@@ -16,7 +16,8 @@ import torch
 from torch._C import _functorch as functorch  # pyright: ignore[reportAttributeAccessIssue] - no stubs
 from torch.autograd import forward_ad
 
-from tracebridge._derived.families import Family, Mask
+from tracebridge._derived.families import Family
+from tracebridge._derived.handles import Mask
 from tracebridge.core.config.state import state
 from tracebridge.interop.torch_adapter import modes_active
 from tracebridge.torch._crossing.dense import alive

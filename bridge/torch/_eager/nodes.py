@@ -8,8 +8,9 @@ from typing import Any, final
 import torch
 
 from tracebridge._derived.dependence import attached, paths_of, reached
-from tracebridge._derived.families import Family, Mask, settings_of
+from tracebridge._derived.families import Family, settings_of
 from tracebridge._derived.forward_only import split_if_possible
+from tracebridge._derived.handles import Mask
 from tracebridge._derived.names import types_of
 from tracebridge._derived.residuals import from_values
 from tracebridge._derived.tails import bytes_of, split_tails

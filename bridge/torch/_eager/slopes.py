@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, final
 import torch
 from torch._functorch import eager_transforms
 
-from tracebridge._derived.families import Family, Mask, slopes_handle
+from tracebridge._derived.families import Family
+from tracebridge._derived.handles import Mask, slopes_handle
 from tracebridge._derived.tails import bytes_of
 from tracebridge.core.config.values import fast_path_allowed
 from tracebridge.core.dtypes.dtypes import is_complex, is_inexact

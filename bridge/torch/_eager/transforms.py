@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, final
 import torch
 
 from tracebridge._derived.dependence import attached, paths_of, reached
-from tracebridge._derived.families import Avals, Family, Mask, ruled_handle
+from tracebridge._derived.families import Avals, Family
+from tracebridge._derived.handles import Mask, ruled_handle
 from tracebridge.core.config.settings import current_settings
 from tracebridge.core.config.state import state
 from tracebridge.core.config.values import tracing_key

@@ -22,20 +22,17 @@ from torch.autograd import forward_ad
 from torch.utils.flop_counter import register_flop_formula
 
 from tracebridge._derived.dependence import Paths, attached, paths_of, reached
-from tracebridge._derived.families import (
-    Family,
+from tracebridge._derived.families import Family, Vjp, is_pinned, pin
+from tracebridge._derived.forward_only import NoSplit, split_if_possible
+from tracebridge._derived.handles import (
     Mask,
-    Vjp,
     bwd_handle,
     fwd_handle,
-    is_pinned,
     jvp_handle,
-    pin,
     ruled_handle,
     vjp_handle,
     vmap_handle,
 )
-from tracebridge._derived.forward_only import NoSplit, split_if_possible
 from tracebridge._derived.names import parts_of
 from tracebridge._derived.residuals import NO_DERIVATIVE
 from tracebridge._derived.settings import settings_of_graph

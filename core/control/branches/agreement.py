@@ -11,7 +11,7 @@ from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.interpreters.transpose import transpose_jaxpr
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
-from tracebridge.core.ir.primitive import largest_jaxpr
+from tracebridge.core.ir.owners import largest_jaxpr
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.lax.ad_util import zeros_of
 

@@ -12,9 +12,7 @@ from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.debug_info import NO_DEBUG_INFO
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.lowering.rewrites.copies import Copies
-from tracebridge.core.lowering.rewrites.factors import (
-    is_outer_product,
-)
+from tracebridge.core.lowering.rewrites.factors import is_outer_product
 from tracebridge.core.lowering.rewrites.guarded import guarded_p
 from tracebridge.core.lowering.rewrites.joins import Joins
 from tracebridge.core.lowering.rewrites.producers import Reads
