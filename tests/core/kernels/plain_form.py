@@ -6,10 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 
 import tracebridge as tb
 from tracebridge.core._jaxlib.ffi import KERNEL
 from tracebridge.core.config.scopes import scope
+from tracebridge.core.kernels.machine import is_there
+
+needs_kernels = pytest.mark.skipif(not is_there(), reason="llvmlite is not installed")
+"""Of tests that look at kernels: without llvmlite, programs are XLA's alone."""
 
 RNG = np.random.default_rng(0)
 
@@ -24,13 +29,26 @@ def kernels_in(f: Any, *args: Any) -> int:
     return tb.jit(f).lower(*args).as_text().count(f"@{KERNEL}")
 
 
-def is_as_plain(f: Callable[..., Any], *args: Any, tolerance: float = 1e-6) -> None:
-    """``f`` has the numbers of its plain form, but for ``tolerance``."""
+def _numbers(x: Any) -> Any:
+    """An array of NumPy; of numbers of 16 bits as float32, which has all of them."""
+    return np.asarray(x.astype("f4") if x.dtype.itemsize == 2 else x)
+
+
+def is_as_plain(
+    f: Callable[..., Any], *args: Any, tolerance: float = 1e-6, signs: bool = False
+) -> None:
+    """``f`` has the numbers of its plain form, but for ``tolerance``.
+
+    ``signs``: zeros have the same signs, too.
+    """
     fast = tb.tree.leaves(tb.jit(f)(*args))
     with scope("platform_rules", False):
         plain = tb.tree.leaves(tb.jit(lambda *xs: f(*xs))(*args))
     for a, b in zip(fast, plain, strict=True):
         assert (a.shape, a.dtype) == (b.shape, b.dtype)
-        x, y = np.asarray(a), np.asarray(b)
+        x, y = _numbers(a), _numbers(b)
         largest = np.abs(np.where(np.isfinite(y), y, 0)).max(initial=0)
         np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance * largest)
+        if signs:
+            zeros = (x == 0) & (y == 0)
+            np.testing.assert_array_equal(np.signbit(x[zeros]), np.signbit(y[zeros]))

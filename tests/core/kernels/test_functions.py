@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import tracebridge as tb
+from tests.core.kernels.plain_form import needs_kernels
 from tracebridge import lax
 from tracebridge.core._jaxlib.ffi import KERNEL
-from tracebridge.core.kernels.machine import is_there
 
-pytestmark = pytest.mark.skipif(not is_there(), reason="llvmlite is not installed")
+pytestmark = needs_kernels
 
 RNG = np.random.default_rng(0)
 SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 88.7, -88.7, 120.0, -120.0, 3e38, -3e38]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,12 +10,11 @@ import pytest
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
+from tests.core.kernels.plain_form import needs_kernels
 from tracebridge import lax, nn
 from tracebridge.core.kernels import call, waiting
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("llvmlite") is None, reason="kernels are compiled by llvmlite"
-)
+pytestmark = needs_kernels
 
 
 @pytest.fixture

@@ -12,12 +12,12 @@ import pytest
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
+from tests.core.kernels.plain_form import needs_kernels
 from tracebridge import nn
 from tracebridge.core.config.scopes import scope
-from tracebridge.core.kernels.machine import is_there
 from tracebridge.experimental import io_callback
 
-pytestmark = pytest.mark.skipif(not is_there(), reason="llvmlite is not installed")
+pytestmark = needs_kernels
 
 RNG = np.random.default_rng(0)
 

@@ -13,13 +13,13 @@ import pytest
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
+from tests.core.kernels.plain_form import needs_kernels
 from tracebridge import export, nn
 from tracebridge.core._jaxlib.ffi import KERNEL
 from tracebridge.core.config.scopes import scope
-from tracebridge.core.kernels.machine import is_there
 from tracebridge.core.lowering.rewrites import rows
 
-pytestmark = pytest.mark.skipif(not is_there(), reason="llvmlite is not installed")
+pytestmark = needs_kernels
 
 RNG = np.random.default_rng(0)
 

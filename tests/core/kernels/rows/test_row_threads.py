@@ -14,11 +14,12 @@ import pytest
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
+from tests.core.kernels.plain_form import needs_kernels
 from tracebridge import nn
 from tracebridge.core.kernels import machine
 from tracebridge.core.kernels.sharing import SEAT_BYTES
 
-pytestmark = pytest.mark.skipif(not machine.is_there(), reason="llvmlite is not installed")
+pytestmark = needs_kernels
 
 RNG = np.random.default_rng(0)
 

@@ -10,39 +10,17 @@ import pytest
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
+from tests.core.kernels.plain_form import RNG, array, is_as_plain, kernels_in, needs_kernels
 from tracebridge import export, lax, nn
 from tracebridge.core._jaxlib.ffi import KERNEL
-from tracebridge.core.config.scopes import scope
-from tracebridge.core.kernels.machine import is_there
 
-pytestmark = pytest.mark.skipif(not is_there(), reason="llvmlite is not installed")
-
-RNG = np.random.default_rng(0)
-
-
-def array(*shape: int) -> Any:
-    """Normal numbers."""
-    return RNG.standard_normal(shape).astype(np.float32)
-
-
-def kernels_in(f: Any, *args: Any) -> int:
-    """How many kernels the program of a function calls."""
-    return tb.jit(f).lower(*args).as_text().count(f"@{KERNEL}")
+pytestmark = needs_kernels
 
 
 def check(f: Any, *args: Any, kernels: int = 1, tolerance: float = 2e-6) -> None:
     """``f`` has so many kernels; its numbers are those of its plain form, NaN and signs too."""
     assert kernels_in(f, *args) == kernels
-    fast = tb.tree.leaves(tb.jit(f)(*args))
-    with scope("platform_rules", False):
-        plain = tb.tree.leaves(tb.jit(f)(*args))
-    for a, b in zip(fast, plain, strict=True):
-        assert (a.shape, a.dtype) == (b.shape, b.dtype)
-        x, y = np.asarray(a.astype("f4")), np.asarray(b.astype("f4"))
-        finite = np.abs(np.where(np.isfinite(y), y, 0)).max(initial=0)
-        np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance * finite)
-        zeros = (x == 0) & (y == 0)
-        np.testing.assert_array_equal(np.signbit(x[zeros]), np.signbit(y[zeros]))
+    is_as_plain(f, *args, tolerance=tolerance, signs=True)
 
 
 def normal(x: Any, axes: tuple[int, ...]) -> Any:

@@ -11,13 +11,12 @@ import pytest
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
-from tests.core.kernels.plain_form import array, is_as_plain, kernels_in
+from tests.core.kernels.plain_form import array, is_as_plain, kernels_in, needs_kernels
 from tracebridge import export, lax, nn
 from tracebridge.core.config.scopes import scope
-from tracebridge.core.kernels.machine import is_there
 from tracebridge.core.kernels.steps import batch_kernel
 
-pytestmark = pytest.mark.skipif(not is_there(), reason="llvmlite is not installed")
+pytestmark = needs_kernels
 
 RNG = np.random.default_rng(0)
 KERNEL = "tracebridge_kernel_"

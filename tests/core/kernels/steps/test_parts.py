@@ -12,12 +12,11 @@ import pytest
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
-from tests.core.kernels.plain_form import array, is_as_plain
+from tests.core.kernels.plain_form import array, is_as_plain, needs_kernels
 from tracebridge import lax, nn
-from tracebridge.core.kernels.machine import is_there
 from tracebridge.core.kernels.steps import parts, scan_kernel
 
-pytestmark = pytest.mark.skipif(not is_there(), reason="llvmlite is not installed")
+pytestmark = needs_kernels
 
 RNG = np.random.default_rng(0)
 _ATTRIBUTE = re.compile(r"steps = array<i64: \d+, \d+, (\d+)>")

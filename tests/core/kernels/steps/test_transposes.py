@@ -9,10 +9,10 @@ import pytest
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
+from tests.core.kernels.plain_form import needs_kernels
 from tracebridge import lax
-from tracebridge.core.kernels.machine import is_there
 
-pytestmark = pytest.mark.skipif(not is_there(), reason="llvmlite is not installed")
+pytestmark = needs_kernels
 
 RNG = np.random.default_rng(0)
 
