@@ -96,6 +96,8 @@ if TYPE_CHECKING:
     from tracebridge.numpy.matrices import diag as diag
     from tracebridge.numpy.matrices import diagflat as diagflat
     from tracebridge.numpy.matrices import diagonal as diagonal
+    from tracebridge.numpy.matrices import eye as eye
+    from tracebridge.numpy.matrices import identity as identity
     from tracebridge.numpy.matrices import tri as tri
     from tracebridge.numpy.matrices import tril as tril
     from tracebridge.numpy.matrices import triu as triu
@@ -169,7 +171,7 @@ _LATER = _LazyNames(
             "array_repr array_str from_dlpack frombuffer fromfile fromiter fromstring "
             "get_printoptions load printoptions save savez set_printoptions"
         ),
-        "tracebridge.numpy.matrices": "diag diagflat diagonal tri tril triu vander",
+        "tracebridge.numpy.matrices": "diag diagflat diagonal eye identity tri tril triu vander",
         "tracebridge.numpy.nan_reductions": (
             "nanmax nanmean nanmedian nanmin nanpercentile nanprod nanquantile nanstd nansum nanvar"
         ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
-    "arange", "empty", "empty_like", "eye", "full", "full_like", "identity", "linspace", "ones",
+    "arange", "empty", "empty_like", "full", "full_like", "linspace", "ones",
     "ones_like", "zeros", "zeros_like",
 ]  # fmt: skip
 
@@ -23,7 +23,6 @@ from tracebridge.core.dtypes.dtypes import float0, is_inexact, is_integer, real_
 from tracebridge.core.dtypes.promotion import promote
 from tracebridge.core.dtypes.weak_type import is_python_scalar, scalar_dtype
 from tracebridge.core.errors.argument_errors import (
-    ArgumentTypeError,
     ArgumentValueError,
     IntegerRangeError,
     index_of,
@@ -38,7 +37,6 @@ from tracebridge.core.ir.varied import varied
 from tracebridge.core.lax.ad_util import copies_of, float0_of, full_of
 from tracebridge.core.runtime.arrays.argument_types import (
     DeviceLike,
-    DimLike,
     DType,
     ShapeLike,
     ShardingLike,
@@ -49,7 +47,7 @@ from tracebridge.core.runtime.arrays.transfer import put_copies, put_made
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import broadcast_operands, members, promote_inexact
 from tracebridge.numpy._ranges import wrapped
-from tracebridge.numpy._staging import is_traced, settled
+from tracebridge.numpy._staging import settled
 from tracebridge.numpy._symbolic_ranges import symbolic_arange
 from tracebridge.numpy.conversion import asarray, on_device
 
@@ -57,10 +55,13 @@ from tracebridge.numpy.conversion import asarray, on_device
 def canonical_shape(shape: Any, name: str) -> tuple[Any, ...]:
     """A shape argument of the public function ``name`` as a tuple of dimensions."""
     sizes = members(shape)
-    return (_dim(shape, name),) if sizes is None else tuple([_dim(d, name) for d in sizes])
+    return (
+        (dimension(shape, name),) if sizes is None else tuple([dimension(d, name) for d in sizes])
+    )
 
 
-def _dim(d: object, name: str) -> Any:
+def dimension(d: object, name: str) -> Any:
+    """A size that is an argument of the public function ``name``."""
     if getattr(d, "is_symbolic_dim", False):
         return d
     size = index_of(d, name, "a size of the shape")
@@ -475,62 +476,3 @@ def linspace(
     if not retstep:
         return values
     return values, step if count > endpoint else full((), np.nan, step.dtype)
-
-
-def _eye(n: Value, m: Value, k: int, dtype: DType) -> Any:
-    rows = lax.broadcasted_iota(np.dtype(np.int32), (n, m), 0)
-    columns = lax.broadcasted_iota(np.dtype(np.int32), (n, m), 1)
-    return lax.convert_dtype(lax.eq(lax.add(rows, k), columns), dtype)
-
-
-_eye_staged = StagedFunction(_eye, "eye")
-_eye_traced = StagedFunction(
-    lambda k, n, m, dtype: _eye(n, m, traced_offset("eye", k), dtype), "eye"
-)
-
-
-def traced_offset(name: str, k: Value) -> Any:
-    """A traced offset of a diagonal, as int32.
-
-    Raises:
-        ArgumentTypeError: it is not one integer.
-    """
-    if k.aval.ndim or not is_integer(k.aval.dtype):
-        msg = f"{name}: k is {k.aval.str_short()}, expected one integer"
-        raise ArgumentTypeError(msg)
-    return lax.convert_dtype(k, np.dtype(np.int32))
-
-
-def eye(
-    N: object,
-    M: DimLike | None = None,
-    k: ArrayLike = 0,
-    dtype: DTypeLike | None = None,
-    *,
-    device: DeviceLike | None = None,
-) -> Array:
-    """A matrix of zeros with ones on diagonal ``k``, which may be traced.
-
-    >>> import tracebridge.numpy as tnp
-    >>> tnp.eye(2).tolist()
-    [[1.0, 0.0], [0.0, 1.0]]
-    """
-    kind = default_float() if dtype is None else canonicalize_explicit(dtype, "eye")
-    rows = _dim(N, "eye")
-    columns = rows if M is None else _dim(M, "eye")
-    if is_traced(k):
-        return on_device(_eye_traced((k,), (rows, columns, kind)), device)
-    offset = index_of(k, "eye", "k")
-    if isinstance(rows, int) and isinstance(columns, int):
-        offset = min(max(offset, -rows), columns)  # beyond the corners all matrices are zero
-    return on_device(_eye_staged((), (rows, columns, offset, kind)), device)
-
-
-def identity(n: DimLike, dtype: DTypeLike | None = None) -> Array:
-    """The identity matrix of size ``n``.
-
-    >>> import tracebridge.numpy as tnp
-    >>> tnp.identity(2).tolist()
-    [[1.0, 0.0], [0.0, 1.0]]
-    """
-    return eye(n, dtype=dtype)

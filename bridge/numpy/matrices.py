@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["diag", "diagflat", "diagonal", "tri", "tril", "triu", "vander"]
+__all__ = ["diag", "diagflat", "diagonal", "eye", "identity", "tri", "tril", "triu", "vander"]
 
 from typing import Any
 
@@ -10,11 +10,17 @@ import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import canonicalize_explicit, default_float
-from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of, size_of
+from tracebridge.core.dtypes.dtypes import is_integer
+from tracebridge.core.errors.argument_errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    index_of,
+    size_of,
+)
 from tracebridge.core.errors.shape_errors import RankError
 from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.ad_util import full_of, zeros_of
-from tracebridge.core.runtime.arrays.argument_types import DimLike
+from tracebridge.core.runtime.arrays.argument_types import DeviceLike, DimLike, DType
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
@@ -27,9 +33,72 @@ from tracebridge.numpy._promote import (
     strongly,
 )
 from tracebridge.numpy._staging import is_traced, unwrapped
-from tracebridge.numpy.creation import canonical_shape, traced_offset
+from tracebridge.numpy.conversion import on_device
+from tracebridge.numpy.creation import canonical_shape, dimension
 
 _INT32 = np.dtype(np.int32)
+
+
+# ones on a diagonal ------------------------------------------------------------------------------
+
+
+def _eye(n: Value, m: Value, k: int, dtype: DType) -> Any:
+    rows = lax.broadcasted_iota(np.dtype(np.int32), (n, m), 0)
+    columns = lax.broadcasted_iota(np.dtype(np.int32), (n, m), 1)
+    return lax.convert_dtype(lax.eq(lax.add(rows, k), columns), dtype)
+
+
+_eye_staged = StagedFunction(_eye, "eye")
+_eye_traced = StagedFunction(
+    lambda k, n, m, dtype: _eye(n, m, traced_offset("eye", k), dtype), "eye"
+)
+
+
+def traced_offset(name: str, k: Value) -> Any:
+    """A traced offset of a diagonal, as int32.
+
+    Raises:
+        ArgumentTypeError: it is not one integer.
+    """
+    if k.aval.ndim or not is_integer(k.aval.dtype):
+        msg = f"{name}: k is {k.aval.str_short()}, expected one integer"
+        raise ArgumentTypeError(msg)
+    return lax.convert_dtype(k, np.dtype(np.int32))
+
+
+def eye(
+    N: object,
+    M: DimLike | None = None,
+    k: ArrayLike = 0,
+    dtype: DTypeLike | None = None,
+    *,
+    device: DeviceLike | None = None,
+) -> Array:
+    """A matrix of zeros with ones on diagonal ``k``, which may be traced.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.eye(2).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+    kind = default_float() if dtype is None else canonicalize_explicit(dtype, "eye")
+    rows = dimension(N, "eye")
+    columns = rows if M is None else dimension(M, "eye")
+    if is_traced(k):
+        return on_device(_eye_traced((k,), (rows, columns, kind)), device)
+    offset = index_of(k, "eye", "k")
+    if isinstance(rows, int) and isinstance(columns, int):
+        offset = min(max(offset, -rows), columns)  # beyond the corners all matrices are zero
+    return on_device(_eye_staged((), (rows, columns, offset, kind)), device)
+
+
+def identity(n: DimLike, dtype: DTypeLike | None = None) -> Array:
+    """The identity matrix of size ``n``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.identity(2).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+    return eye(n, dtype=dtype)
 
 
 # diagonals ---------------------------------------------------------------------------------------
