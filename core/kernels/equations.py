@@ -8,11 +8,14 @@ from tracebridge.core import lax
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.kernels.functions import handles
 from tracebridge.core.lax.families import Elementwise
+from tracebridge.core.util.caching import BoundedCache
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Application
     from tracebridge.core.ir.jaxpr import Jaxpr
     from tracebridge.core.ir.primitive import Primitive
+
+_HANDLED: BoundedCache[bool] = BoundedCache("equations that kernels can have", 4096)
 
 REDUCTIONS: dict[Primitive, str] = {
     lax.reduce_sum_p: "sum",
@@ -25,6 +28,10 @@ def is_handled(app: Application) -> bool:
     """Whether kernels can compute an elementwise equation."""
     if not isinstance(app.primitive, Elementwise) and app.primitive is not lax.stop_gradient_p:
         return False
+    return _HANDLED.get_or_make(app, lambda: _handles(app))
+
+
+def _handles(app: Application) -> bool:
     dtypes = [a.dtype for a in app.avals]
     return handles(app.primitive.name, app.params, dtypes, app.out.dtype)
 

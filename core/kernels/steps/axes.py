@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, final
 from tracebridge.core import lax
 from tracebridge.core.kernels.equations import REDUCTIONS
 from tracebridge.core.lax.families import Elementwise
+from tracebridge.core.util.caching import BoundedCache
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Application
@@ -81,12 +82,17 @@ class Axes:
             self._whole += [self._first[out] + i for i in made]
 
 
+_PAIRS: BoundedCache[Pairs] = BoundedCache("axes of equations that move", 1024)
+
+
 def pairs_of(app: Application) -> Pairs:
     """To which axes of the results those of the operands belong."""
     if isinstance(app.primitive, Elementwise) or app.primitive is lax.stop_gradient_p:
         return [range(a.ndim) for a in app.avals]
     rule = _RULES.get(app.primitive)
-    return [[None] * a.ndim for a in app.avals] if rule is None else rule(app)
+    if rule is None:
+        return [[None] * a.ndim for a in app.avals]
+    return _PAIRS.get_or_make(app, lambda: rule(app))
 
 
 def _broadcast(app: Application) -> Pairs:

@@ -62,6 +62,7 @@ class _Rows(Groups):
 
     def __init__(self, jaxpr: Jaxpr, frames: dict[tuple[int, ...], Frame]) -> None:
         self.frames = frames
+        self._of_aval: dict[ShapedArray, Frame | None] = {}
         self.sums: set[int] = set()
         """Members that sum over other axes: no other member of the group can read their results."""
         super().__init__(jaxpr)
@@ -70,9 +71,13 @@ class _Rows(Groups):
         """The frame that an equation may belong to, by its shapes."""
         if app.multiple or app.effects or app.out.vma or app.primitive.has_rules_of_users:
             return None
+        known = self._of_aval
         for aval in (*app.avals, app.out):
-            if aval.shape in self.frames:
-                return self.frames[aval.shape]
+            if aval not in known:
+                known[aval] = self.frames.get(aval.shape)
+            frame = known[aval]
+            if frame is not None:
+                return frame
         for a in args:
             group = self.member(a)
             if group is not None and self.keys[group].is_by_row(app.out.shape):
