@@ -33,9 +33,11 @@ def by_content(jaxpr: Jaxpr, rewrite: Callable[[Jaxpr], Jaxpr | None]) -> Jaxpr 
     # What a rewrite has made may be marked as it is.
     if "rewritten" in jaxpr.cache or len(jaxpr.equations) > _MOST_EQUATIONS:
         return rewrite(jaxpr)
-    plain = without_rules(jaxpr)
-    if holds_functions(plain):
-        return rewrite(jaxpr)
+    plain = jaxpr
+    if holds_functions(jaxpr):
+        plain = without_rules(jaxpr)
+        if holds_functions(plain):
+            return rewrite(jaxpr)
     key = tracing_key(), content_of(plain), _places_of(plain)
     known = _KNOWN.get(key, _UNKNOWN)
     if known is _UNKNOWN:
@@ -49,7 +51,7 @@ def _places_of(jaxpr: Jaxpr) -> Hashable:
     sources = jaxpr.sources
     if sources is None:
         return False
-    located = None not in sources or tuple([s is not None for s in sources])
+    located: Hashable = tuple([s is not None for s in sources])
     names = names_of(jaxpr)
     return located, None if names is None else tuple(names)
 
@@ -89,16 +91,14 @@ def _of(known: Jaxpr, jaxpr: Jaxpr) -> Jaxpr:
     """The program ``known``, whose sources are positions, as that of ``jaxpr``."""
     places, sources = known.sources, jaxpr.sources
     if places is not None and sources is not None:
-        places = [_source(p, sources) for p in places]
+        places = [sources[p] if type(p) is int else _source(p, sources) for p in places]
     consts = [*_arrays_of(jaxpr), *known.consts]
     equations, outs, out_avals = known.equations, known.outs, known.out_avals
     return Jaxpr(jaxpr.in_avals, consts, equations, outs, out_avals, places, jaxpr.debug)
 
 
 def _source(place: Any, sources: Sequence[Any]) -> Any:
-    """The source of an equation by its place; what a called function says of itself stays."""
-    if type(place) is int:
-        return sources[place]
+    """The source of an equation in scopes; what a called function says of itself stays."""
     if type(place) is NamedSource and type(place.traceback) is int:
         own = sources[place.traceback]
         return NamedSource(place.names, own.traceback if type(own) is NamedSource else own)
