@@ -112,14 +112,28 @@ def _is_plain_equation(app: Application) -> bool:
 
 def _batch_of(app: Application) -> tuple[int, ...] | None:
     """The sizes of the batch of a product of small matrices."""
-    batch = app.params["dimension_numbers"][1][0]
-    if not batch or not _is_static((*app.avals, app.out)):
+    if not app.params["dimension_numbers"][1][0] or not _is_static((*app.avals, app.out)):
         return None
-    sizes = tuple([app.avals[0].shape[i] for i in batch])
+    sizes = tuple([app.out.shape[i] for i in _batch_axes(app)])
     n = math.prod(sizes)
     if n < _FEWEST or not _is_small_product(app, n):
         return None
     return sizes if _are_small((*app.avals, app.out), n) else None
+
+
+def _batch_axes(app: Application) -> tuple[int, ...]:
+    """The axes of the batch in the result of a product, without those of one element.
+
+    Such an axis comes and goes with reshapes, and there is nothing to share along it.
+    """
+    n = len(app.params["dimension_numbers"][1][0])
+    return tuple([i for i in range(n) if app.out.shape[i] != 1])
+
+
+def _batch_of_operand(app: Application, i: int) -> tuple[int, ...]:
+    """The same axes in an operand."""
+    batch = app.params["dimension_numbers"][1][i]
+    return tuple([batch[j] for j in _batch_axes(app)])
 
 
 def _is_static(avals: Sequence[ShapedArray]) -> bool:
@@ -159,10 +173,9 @@ class _Batches(Groups):
         if app.multiple or app.effects or app.out.vma or app.primitive.has_rules_of_users:
             return None
         is_product = app.primitive is lax.dot_general_p
-        batch = app.params["dimension_numbers"][1] if is_product else None
         for i, a in enumerate(args):
             group = self.member(a)
-            if group is not None and (batch is None or self.cuts[a] == tuple(batch[i])):
+            if group is not None and (not is_product or self.cuts[a] == _batch_of_operand(app, i)):
                 return self.keys[group]
         return _batch_of(app) if is_product else None
 
@@ -203,7 +216,7 @@ class _Batches(Groups):
         pairs = pairs_of(app)
         found: tuple[int | None, ...] | None = None
         if app.primitive is lax.dot_general_p:
-            found = tuple(range(len(app.params["dimension_numbers"][1][0])))
+            found = _batch_axes(app)
             if len(found) != len(key):
                 return None
         for a, axes in zip(args, pairs, strict=True):

@@ -52,6 +52,16 @@ def test_attention_and_its_gradient(shape: tuple[int, ...]) -> None:
     check(lambda q, k, v, g: tb.jvp(attention, (q, k, v), (g, q, g)), q, k, v, g)
 
 
+@pytest.mark.parametrize("shape", [(1, 4, 20, 8), (4, 1, 20, 8), (1, 3, 1, 20, 8)])
+def test_axes_of_one_element_in_the_batch(shape: tuple[int, ...]) -> None:
+    """One sequence, or one head: such axes come and go with reshapes within the kernel."""
+    q, k, v, g = [array(*shape) for _ in range(4)]
+    check(attention, q, k, v)
+    check(lambda q, k, v, g: tb.vjp(attention, q, k, v)[1](g), q, k, v, g)
+    check(lambda q, k, v: tnp.squeeze(attention(q, k, v) * 2), q, k, v)
+    check(lambda q, k, v: tnp.squeeze(q @ swapped(k)) @ tnp.squeeze(v), q, k, v)
+
+
 @pytest.mark.parametrize(
     "mask", [(1, 1, 9), (4, 1, 9), (9, 9), (4, 9, 1), (2, 1, 1, 9), (2, 4, 9, 9), ()]
 )
