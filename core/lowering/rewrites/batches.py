@@ -25,7 +25,7 @@ from tracebridge.core.kernels.steps.axes import pairs_of
 from tracebridge.core.kernels.steps.batch_kernel import batch_kernel, batch_kernel_p
 from tracebridge.core.kernels.steps.contractions import is_written_product, is_written_reduction
 from tracebridge.core.kernels.steps.moves import MOVES, only_adds
-from tracebridge.core.kernels.steps.parts import cut_params
+from tracebridge.core.kernels.steps.parts import cut_params, rows_of
 from tracebridge.core.kernels.steps.work import multiplications
 from tracebridge.core.lax.reduce.exp_sums import by_largest, shifted_exp_sum_p
 from tracebridge.core.lowering.rewrites.flat import computed_by, flat
@@ -285,9 +285,10 @@ class _BatchKernel(Kernel):
         # What is the same for all elements of the batch comes first.
         self.given = sorted(needed, key=lambda r: any([i is not None for i in r.cut]))
         self.n_consts = len([r for r in self.given if all([i is None for i in r.cut])])
-        self.operands = [r.variable for r in self.given]
         self.arrays = self._arrays()
         self.program = self._program()
+        self._cut_rows()
+        self.operands = [r.variable for r in self.given]
 
     def _look_through(self, operand: _Operand) -> None:
         """Broadcast or transpose within the kernel, if an operand is made so of another one."""
@@ -348,6 +349,14 @@ class _BatchKernel(Kernel):
             params = cut_params(app, self._part(_Operand(v, groups.cuts[v])).shape)
             own[v] = graph.add_bound(app.primitive, given, params)
         return graph.program(inputs, [own[v] for v in self.results], NO_DEBUG_INFO)
+
+    def _cut_rows(self) -> None:
+        """Do some rows of an element of the batch at a time, if all of them fill the caches."""
+        found = rows_of(self.program, self.arrays)
+        if found is not None:
+            self.given = [self.given[i] for i in found.order]
+            self.n_consts = len([c for c in found.arrays.ins if all([i is None for i in c])])
+            self.program, self.arrays = found.program, found.arrays
 
     def _part(self, operand: _Operand) -> ShapedArray:
         aval = self.batches.avals[operand.variable]
