@@ -13,7 +13,6 @@ from tracebridge.core.kernels.steps.transposes import edges, transpose_of, write
 from tracebridge.core.kernels.steps.views import SIZES, View, collapsed, without_ones
 from tracebridge.core.kernels.text import Text, float_text, type_of
 
-
 _FLOAT = np.dtype(np.float32)
 _LONG_ROW = 2  # vectors: fewer are divided as fast as a number is inverted
 _LARGE, _MOVE = 2.0**100, 2.0**64
