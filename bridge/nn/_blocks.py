@@ -13,17 +13,22 @@ import math
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+import numpy as np
+
 import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
 from tracebridge._api.derivatives.checkpoint import checkpoint
+from tracebridge.core.config.values import option
 from tracebridge.core.control.loops.map import map as map_slices
 from tracebridge.core.ir.value import Value
+from tracebridge.core.kernels.machine import is_there, n_threads
 from tracebridge.core.runtime.backends.clients import get_backend
 from tracebridge.core.sharding.context import get_abstract_mesh
 from tracebridge.random.keys import split
 
 _AT_ONCE: Final = 1 << 20  # scores that are one block
 _BLOCK: Final = 1 << 18
+_IN_KERNELS: Final = 1 << 19  # of one head, where each thread has one
 _ROWS: Final = 128  # queries in a block, if there are so many: fewer are no matrix worth the name
 _ON_ACCELERATORS: Final = 1 << 7  # times as many: these have memory, and wait for each step
 
@@ -97,12 +102,26 @@ def by_blocks(attend: Attend, layout: Layout, operands: Operands) -> tuple[Any, 
     n_scores = math.prod([sizes[c] for c in layout.scores])
     if n_scores <= _AT_ONCE * more or sizes["h"] == 0:
         return attend(layout, operands)
+    if _is_kernel(operands, sizes):
+        return _Blocks(attend, sizes, n_scores).again(layout, operands)
     if sizes["g"] == 1:
         operands, layout = _without_groups(operands, layout), layout.without("g")
     if layout.query.startswith("bk"):
         operands, sizes = _as_one_batch(operands, sizes)
     outs = _Blocks(attend, sizes, _BLOCK * more).over("bk", layout, operands)
     return tuple([tnp.reshape(y, (*shape, *y.shape[len(layout.query) - 1 :])) for y in outs])
+
+
+def _is_kernel(operands: Operands, sizes: dict[str, int]) -> bool:
+    """Whether all of it is one kernel, forward and backward, that has its own blocks."""
+    arrays = [x for x in (*operands[:3], *operands.extras) if x is not None]
+    if operands.key is not None or get_backend().platform != "cpu":
+        return False
+    if any([x.dtype not in (np.float32, np.bool_, np.int32) for x in arrays]):
+        return False
+    each = sizes["g"] * sizes["t"] * sizes["s"]
+    most = _IN_KERNELS if sizes["b"] * sizes["k"] >= n_threads() else 0
+    return each <= most and bool(option("platform_rules")) and is_there()
 
 
 def _without_groups(operands: Operands, layout: Layout) -> Operands:

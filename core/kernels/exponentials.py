@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 
+from tracebridge.core.kernels.machine import machine
 from tracebridge.core.kernels.text import Text
 
 # exp(r) = 1 + r + r^2 P(r) for |r| <= log(2) / 2; relative error 3e-9.
@@ -28,6 +29,7 @@ _LOG2_HIGH = 0.693145751953125
 _LOG2_LOW = math.log(2) - _LOG2_HIGH
 _ROUNDER = 12582912.0  # 1.5 * 2**23: a sum with it has the nearest integer in its last bits
 _ROUNDER_BITS = 0x4B400000
+_AVX512 = 16  # float32 in its vectors
 _ALL_DIGITS = 18.0  # exp of it is more than 2^24
 _ROOT_HALF_BITS = 0x3F3504F3
 
@@ -40,12 +42,51 @@ def exp(to: Text, x: str) -> str:
     shifted, r = _reduced(to, x)
     squared = to.op("fmul", r, r)
     y = to.op("fadd", to.fma(to.polynomial(r, _EXP), squared, r), to.constant(1.0))
+    if _can_scale(to):
+        return _scaled(to, y, to.op("fsub", shifted, to.constant(_ROUNDER)))
     whole = to.op("sub", to.bits(shifted), to.constant(_ROUNDER_BITS, "i32"), "i32")
     half = to.op("ashr", whole, to.constant(1, "i32"), "i32")
     for power in (half, to.op("sub", whole, half, "i32")):
         biased = to.op("add", power, to.constant(127, "i32"), "i32")
         y = to.op("fmul", y, to.of_bits(to.op("shl", biased, to.constant(23, "i32"), "i32")))
     return y
+
+
+def _can_scale(to: Text) -> bool:
+    """Whether the processor multiplies such vectors by powers of two in one step."""
+    return to.width > 0 and to.width % _AVX512 == 0 and machine().lanes == _AVX512
+
+
+def _scaled(to: Text, y: str, n: str) -> str:
+    """``y`` times two to the ``n``, rounded once as the product of two factors is."""
+    kind = f"<{_AVX512} x float>"
+    function = "@llvm.x86.avx512.mask.scalef.ps.512"
+    to.needs.add(f"declare {kind} {function}({kind}, {kind}, {kind}, i16, i32)")
+    parts = []
+    for start in range(0, to.width, _AVX512):
+        places = ", ".join([f"i32 {start + i}" for i in range(_AVX512)])
+        taken = f"<{_AVX512} x i32> <{places}>"
+        vectors = [
+            to.line(f"shufflevector {to.type('float')} {x}, {to.type('float')} poison, {taken}")
+            for x in (y, n)
+        ]
+        given = ", ".join([f"{kind} {x}" for x in (*vectors, vectors[0])])
+        parts.append(to.line(f"call {kind} {function}({given}, i16 -1, i32 4)"))
+    return _joined(to, parts)
+
+
+def _joined(to: Text, parts: list[str]) -> str:
+    """Vectors one after another, all at a time by twos."""
+    width = _AVX512
+    while len(parts) > 1:
+        kind, places = f"<{width} x float>", ", ".join([f"i32 {i}" for i in range(2 * width)])
+        taken = f"<{2 * width} x i32> <{places}>"
+        parts = [
+            to.line(f"shufflevector {kind} {a}, {kind} {b}, {taken}")
+            for a, b in zip(parts[::2], parts[1::2], strict=True)
+        ]
+        width *= 2
+    return parts[0]
 
 
 def log(to: Text, x: str) -> str:

@@ -32,6 +32,7 @@ _MOST_BLOCKS = 64
 _MOST_WITH_COLUMNS = 32  # each block has a row of sums: memory of 128 KB is cleared in each call
 _LEAST_SUMMED = 4  # rows for each of those
 _SUMMED = 16  # columns at a time
+_APART = 128  # bytes: two cache lines, which processors fetch together
 
 
 def module_text(program: RowProgram, rows: str) -> str:
@@ -59,7 +60,7 @@ def shares(n_rows: int, length: int, n_columns: int) -> tuple[int, int, int]:
 def _block(program: RowProgram, n_in: int, n_columns: int) -> str:
     """``@block``: the rows of one block, with its part of the sums of columns."""
     n = n_in + len(program.results)
-    size = 4 * n_columns * program.length
+    size, apart = 4 * n_columns * program.length, _bytes_of_sums(program, n_columns)
     lines = ["define internal void @block(ptr %state, i64 %b) {", "entry:"]
     found, names = arrays_of_block(n_in, n)
     lines += found
@@ -75,7 +76,7 @@ def _block(program: RowProgram, n_in: int, n_columns: int) -> str:
         "%full = add nuw nsw i64 %from, %per_block",
         "%over = icmp ugt i64 %full, %rows",
         "%to = select i1 %over, i64 %rows, i64 %full",
-        f"%first = mul nuw nsw i64 %b, {size}",
+        f"%first = mul nuw nsw i64 %b, {apart}",
         "%mine = getelementptr i8, ptr %columns, i64 %first",
     ]
     if n_columns:
@@ -84,12 +85,17 @@ def _block(program: RowProgram, n_in: int, n_columns: int) -> str:
     return "\n".join([*lines, f"call void @rows({', '.join(given)})", "ret void", "}"])
 
 
+def _bytes_of_sums(program: RowProgram, n_columns: int) -> int:
+    """Of the sums of a block: no two blocks write to the same cache lines."""
+    return -(-4 * n_columns * program.length // _APART) * _APART
+
+
 def _sums(program: RowProgram, columns: Sequence[int], n_in: int) -> str:
     """``@sums``: the sums of columns from those of all blocks, some columns at a time.
 
     The last vector of a row overlaps the one before, where the length is no multiple.
     """
-    length, step = program.length, len(columns) * program.length
+    length, step = program.length, _bytes_of_sums(program, len(columns)) // 4
     width = min(_SUMMED, 1 << (length.bit_length() - 1))
     vector, last = f"<{width} x float>", length - width
     zeros = f"<{', '.join(['float -0.0'] * width)}>"
@@ -129,8 +135,15 @@ def _handler(program: RowProgram, n_in: int, columns: Sequence[int]) -> str:
     lines = [f"define ptr @{ENTRY}(ptr %frame) {{", "entry:", *BEGINNING, *attribute_at()]
     lines += state(n_in, n)
     if columns:
-        lines += [f"%size = mul nuw nsw i64 %blocks, {4 * len(columns) * program.length}"]
-        lines += ["%columns = call ptr @malloc(i64 %size)"]
+        lines += [
+            f"%of.blocks = mul nuw nsw i64 %blocks, {_bytes_of_sums(program, len(columns))}",
+            f"%size = add nuw nsw i64 %of.blocks, {2 * _APART}",
+            "%memory = call ptr @malloc(i64 %size)",
+            f"%inside = getelementptr i8, ptr %memory, i64 {2 * _APART}",
+            "%number.inside = ptrtoint ptr %inside to i64",
+            f"%number.first = and i64 %number.inside, {-_APART}",
+            "%columns = inttoptr i64 %number.first to ptr",
+        ]
     lines += [
         f"%columns.at = getelementptr i8, ptr %state, i64 {STATE_COLUMNS}",
         f"store ptr {'%columns' if columns else 'null'}, ptr %columns.at",
@@ -138,5 +151,5 @@ def _handler(program: RowProgram, n_in: int, columns: Sequence[int]) -> str:
     ]
     if columns:
         lines += ["call void @sums(ptr %buffers, ptr %columns, i64 %blocks)"]
-        lines += ["call void @free(ptr %columns)"]
+        lines += ["call void @free(ptr %memory)"]
     return "\n".join([*lines, "call void @leave(ptr %state)", "ret ptr null", "}"])

@@ -18,7 +18,8 @@ Cut = tuple[int | None, ...]
 class Arrays(NamedTuple):
     """``counts``: the numbers of parts; what is cut of operands and results, and how.
 
-    Of what a loop takes or makes by steps, the avals are those of a slice.
+    Of what a loop takes or makes by steps, the avals are those of a slice. ``by_rows``: the last
+    number is that of parts of one part of the others, which come one after another.
     """
 
     counts: tuple[int, ...]
@@ -26,6 +27,11 @@ class Arrays(NamedTuple):
     out_avals: tuple[ShapedArray, ...]
     ins: tuple[Cut, ...]
     outs: tuple[Cut, ...]
+    by_rows: bool = False
+
+    def is_fixed(self, i: int) -> bool:
+        """Whether an operand is the same for all rows."""
+        return self.by_rows and self.ins[i][-1] is None
 
     def operand(self, i: int, base: str) -> View:
         """The first part of an operand, whose memory begins at ``base``."""

@@ -67,6 +67,16 @@ class Code:
         self.block = after
         return made
 
+    def when(self, flag: str, body: Callable[[], None]) -> None:
+        """``body()`` only where ``flag`` is true."""
+        self._names[0] += 1
+        then, after = f"then{self._names[0]}", f"after{self._names[0]}"
+        self.lines += [f"br i1 {flag}, label %{then}, label %{after}", f"{then}:"]
+        self.block = then
+        body()
+        self.lines += [f"br label %{after}", f"{after}:"]
+        self.block = after
+
     def nest(self, sizes: Sequence[int], body: Callable[[list[str]], None]) -> None:
         """``body(indices)`` for all places of an array."""
 

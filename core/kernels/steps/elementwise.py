@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, final
 
+import numpy as np
+
 from tracebridge.core.kernels.functions import elementwise
 from tracebridge.core.kernels.steps.code import Code
 from tracebridge.core.kernels.steps.transposes import edges, transpose_of, write_transpose
 from tracebridge.core.kernels.steps.views import SIZES, View, collapsed, without_ones
-from tracebridge.core.kernels.text import Text, type_of
+from tracebridge.core.kernels.text import Text, float_text, type_of
+
+_FLOAT = np.dtype(np.float32)
+_LONG_ROW = 2  # vectors: fewer are divided as fast as a number is inverted
+_LARGE, _MOVE = 2.0**100, 2.0**64
 
 
 class Node(NamedTuple):
@@ -99,6 +105,16 @@ class _Writer:
         self.stored = strides[len(loads) :]
         self.row: dict[Any, str] = {}
         """Where the current innermost row of each array begins."""
+        self.divisors = self._divisors()
+        self.inverses: dict[int, tuple[str, str]] = {}
+        """Of divisors that are one number for the current row: see `_inverse`."""
+
+    def _divisors(self) -> set[int]:
+        """Loads that others are divided by, of one number for each of some long rows."""
+        if self.sizes[-1] < _LONG_ROW * self.lanes:
+            return set()
+        found = {n.args[1] for n in self.group.nodes if n.kind == "div" and n.dtype == _FLOAT}
+        return {i for i in found if i in self.loads and self.loads[i][-1] == 0}
 
     def write(self) -> None:
         self.code.nest(self.sizes[:-1], self._row)
@@ -109,6 +125,7 @@ class _Writer:
             self.row[i] = self._start(group.nodes[i].params, outer, strides)
         for k, strides in enumerate(self.stored):
             self.row["store", k] = self._start(group.stores[k][1], outer, strides)
+        self.inverses = {i: self._inverse(self.row[i]) for i in self.divisors}
         n = self.sizes[-1]
         width = min(2 * self.lanes, floor_of_two(n))
 
@@ -125,6 +142,20 @@ class _Writer:
         offset = self.code.offset(outer, strides[:-1], view.offset)
         return self.code.element(view.kind, view.base, offset)
 
+    def _inverse(self, at: str) -> tuple[str, str]:
+        """Two numbers whose product divides by that at ``at``; the second one is mostly 1.
+
+        It moves divisors without an inverse to where they have one, with all its digits.
+        """
+        to = self.code.text(0)
+        x = to.line(f"load float, ptr {at}, align 4")
+        size = to.call("fabs", x)
+        is_small = to.compare("olt", size, float_text(1 / _LARGE))
+        is_large = to.compare("ogt", size, float_text(_LARGE))
+        moved = to.select(is_large, float_text(1 / _MOVE), float_text(1.0))
+        move = to.select(is_small, float_text(_MOVE), moved)
+        return to.op("fdiv", float_text(1.0), to.op("fmul", x, move)), move
+
     def _vector(self, j: str, width: int) -> None:
         to, values = self.code.text(width), {}
         nodes = self.group.nodes
@@ -133,6 +164,10 @@ class _Writer:
                 values[i] = to.constant(node.params, type_of(node.dtype))
             elif node.kind == "load":
                 values[i] = load(to, self.row[i], node.params.kind, j, self.loads[i][-1])
+            elif node.kind == "div" and node.args[1] in self.inverses:
+                values[i] = values[node.args[0]]
+                for factor in self.inverses[node.args[1]]:
+                    values[i] = to.op("fmul", values[i], to.splat(factor, "float"))
             else:
                 args, dtypes = [values[a] for a in node.args], [nodes[a].dtype for a in node.args]
                 values[i] = elementwise(to, node.kind, args, dtypes, node.dtype, node.params)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _LEAST = 75_000  # ns of work in a part: to wake a thread takes up to 60,000
 _FEWEST_ROWS = 4  # in a part: a matrix is read once for several rows
 _FEWEST_COLUMNS = 16  # in a part, where elements of the axis lie one after another
+_LEAST_ROWS = 16  # of a part of a matrix
+_MOST_CACHED = 1 << 15  # elements of an array: a few of them are in the second cache
 _LEAST_SHARED = 0.8  # of the work: what has no part is done by each thread
 
 
@@ -57,7 +59,62 @@ def parts_of(body: Jaxpr, n_consts: int, n_carry: int, length: int, threads: int
     ins = tuple([(members.get(v),) for v in range(body.n_in)])
     outs = tuple([(members.get(v),) for v in body.outs])
     arrays = Arrays((count,), tuple(body.in_avals), tuple(body.out_avals), ins, outs)
-    return Parts(_for_part(body, axes.avals, members, count), arrays)
+    order = range(body.n_in)
+    return Parts(_for_part(body, axes.avals, members, count, order), arrays)
+
+
+class Rows(NamedTuple):
+    """A program for some rows of one element of a batch.
+
+    ``order``: of the operands, those first that are not cut.
+    """
+
+    order: list[int]
+    program: Jaxpr
+    arrays: Arrays
+
+
+def rows_of(program: Jaxpr, arrays: Arrays) -> Rows | None:
+    """Rows of one element of a batch whose arrays stay in the caches of a core; None if all do.
+
+    ``program``: of one part of ``arrays``, without carries.
+    """
+    works = [work(app) for app, _ in program.equations]
+    axes, best, most = Axes(program), 1, {}
+    for members in axes.classes():
+        if not members.keys() >= {*program.outs}:
+            continue  # each part would write all of the result
+        if _shared(program, members, works) >= _LEAST_SHARED * sum(works):
+            count = _count_of_rows(axes.avals, members)
+            if count > best:
+                best, most = count, members
+    if best == 1:
+        return None
+    ins = [(*cut, most.get(v)) for v, cut in enumerate(arrays.ins)]
+    outs = [(*cut, most[v]) for v, cut in zip(program.outs, arrays.outs, strict=True)]
+    order = sorted(range(len(ins)), key=lambda v: ins[v] != (None,) * len(ins[v]))
+    cut = Arrays(
+        (*arrays.counts, best),
+        tuple([arrays.in_avals[v] for v in order]),
+        arrays.out_avals,
+        tuple([ins[v] for v in order]),
+        tuple(outs),
+        by_rows=True,
+    )
+    return Rows(order, _for_part(program, axes.avals, most, best, order), cut)
+
+
+def _count_of_rows(avals: Sequence[ShapedArray], members: dict[int, int]) -> int:
+    """How many parts keep the largest array that has rows within the caches of a core."""
+    largest = max([avals[v].size for v in members])
+    v, i = next(iter(members.items()))
+    size = avals[v].shape[i]
+    inner = [v for v, i in members.items() if i == avals[v].ndim - 1]
+    if largest <= _MOST_CACHED or any([avals[v].size > size for v in inner]):
+        return 1
+    each = [n for n in range(_LEAST_ROWS, size) if size % n == 0]
+    small = [n for n in each if n * largest <= _MOST_CACHED * size]
+    return size // max(small) if small else size // min(each) if each else 1
 
 
 def _count(avals: Sequence[ShapedArray], members: dict[int, int], most: int) -> int:
@@ -82,9 +139,13 @@ def _shared(body: Jaxpr, members: dict[int, int], works: Sequence[float]) -> flo
 
 
 def _for_part(
-    body: Jaxpr, avals: Sequence[ShapedArray], members: dict[int, int], count: int
+    body: Jaxpr,
+    avals: Sequence[ShapedArray],
+    members: dict[int, int],
+    count: int,
+    order: Sequence[int],
 ) -> Jaxpr:
-    """The body for one part."""
+    """The body for one part, with its inputs in another order."""
 
     def cut(v: int) -> ShapedArray:
         shape = list(avals[v].shape)
@@ -93,7 +154,8 @@ def _for_part(
         return avals[v].update(shape=tuple(shape))
 
     graph = Graph()
-    numbers = dict(enumerate(graph.inputs([cut(v) for v in range(body.n_in)])))
+    inputs = graph.inputs([cut(v) for v in order])
+    numbers = dict(zip(order, inputs, strict=True))
     numbers.update({body.n_in + i: graph.constant(c) for i, c in enumerate(body.consts)})
     v = body.n_in + len(body.consts)
     for app, args in body.equations:
@@ -101,8 +163,7 @@ def _for_part(
         first = graph.add_bound(app.primitive, [numbers[a] for a in args], params)
         numbers.update({v + i: first + i for i in range(len(app.outs))})
         v += len(app.outs)
-    ins = [numbers[v] for v in range(body.n_in)]
-    return graph.program(ins, [numbers[v] for v in body.outs], NO_DEBUG_INFO)
+    return graph.program(inputs, [numbers[v] for v in body.outs], NO_DEBUG_INFO)
 
 
 def cut_params(app: Application, shape: tuple[int, ...]) -> Params:

@@ -94,7 +94,7 @@ class Plan:
             else:
                 value = self.arrays.operand(i, f"%x{i - first_xs}")
             self.values.append(value)
-            self.fixed.append(i < self.n_consts)
+            self.fixed.append(i < self.n_consts or self.arrays.is_fixed(i))
         for const in body.consts:
             if not isinstance(const, Literal) or const.aval.ndim:
                 raise NotWritten

@@ -93,7 +93,8 @@ class _Writer:
         n, arrays = plan.n_consts, plan.arrays
         for k, carry in enumerate(plan.carries):
             self._copy(arrays.operand(n + k, f"%in{n + k}"), carry)
-        self._write(plan.before)
+        if not arrays.by_rows:
+            self._write(plan.before)
         code.loop("%length", 1, self._step)
         for k, carry in enumerate(plan.carries):
             self._copy(carry, arrays.result(k, f"%out{k}"))
@@ -105,9 +106,20 @@ class _Writer:
     def _step(self, index: str, _: Sequence[str]) -> Sequence[str]:
         for name, array, at in self.places(self.code, index):
             self.code.lines.append(f"{name} = getelementptr i8, ptr {array}, i64 {at}")
+        if self.plan.arrays.by_rows and self.plan.before:
+            self.code.when(self._is_new(index), lambda: self._write(self.plan.before))
         self._write(self.plan.step)
         self._write(self.plan.after)
         return ()
+
+    def _is_new(self, index: str) -> str:
+        """Whether what is the same for all rows is not that of the step before."""
+        code = self.code
+        at = code.line(f"add nuw nsw i64 {index}, %first")
+        row = code.line(f"urem i64 {at}, {self.plan.arrays.counts[-1]}")
+        first_row = code.line(f"icmp eq i64 {row}, 0")
+        first_step = code.line(f"icmp eq i64 {index}, 0")
+        return code.line(f"or i1 {first_row}, {first_step}")
 
     def _write(self, statements: Sequence[Statement]) -> None:
         for statement in statements:

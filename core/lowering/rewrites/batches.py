@@ -24,7 +24,7 @@ from tracebridge.core.kernels.steps.axes import pairs_of
 from tracebridge.core.kernels.steps.batch_kernel import batch_kernel, batch_kernel_p
 from tracebridge.core.kernels.steps.contractions import is_written_product, is_written_reduction
 from tracebridge.core.kernels.steps.moves import MOVES, only_adds
-from tracebridge.core.kernels.steps.parts import cut_params
+from tracebridge.core.kernels.steps.parts import cut_params, rows_of
 from tracebridge.core.kernels.steps.work import multiplications
 from tracebridge.core.lax.reduce.exp_sums import shifted_exp_sum_p
 from tracebridge.core.lowering.rewrites.flat import computed_by, flat, with_shifts
@@ -109,14 +109,28 @@ def _is_plain_equation(app: Application) -> bool:
 
 def _batch_of(app: Application) -> tuple[int, ...] | None:
     """The sizes of the batch of a product of small matrices."""
-    batch = app.params["dimension_numbers"][1][0]
-    if not batch or not _is_static((*app.avals, app.out)):
+    if not app.params["dimension_numbers"][1][0] or not _is_static((*app.avals, app.out)):
         return None
-    sizes = tuple([app.avals[0].shape[i] for i in batch])
+    sizes = tuple([app.out.shape[i] for i in _batch_axes(app)])
     n = math.prod(sizes)
     if n < _FEWEST or not _is_small_product(app, n):
         return None
     return sizes if _are_small((*app.avals, app.out), n) else None
+
+
+def _batch_axes(app: Application) -> tuple[int, ...]:
+    """The axes of the batch in the result of a product, without those of one element.
+
+    Such an axis comes and goes with reshapes, and there is nothing to share along it.
+    """
+    n = len(app.params["dimension_numbers"][1][0])
+    return tuple([i for i in range(n) if app.out.shape[i] != 1])
+
+
+def _batch_of_operand(app: Application, i: int) -> tuple[int, ...]:
+    """The same axes in an operand."""
+    batch = app.params["dimension_numbers"][1][i]
+    return tuple([batch[j] for j in _batch_axes(app)])
 
 
 def _is_static(avals: Sequence[ShapedArray]) -> bool:
@@ -156,10 +170,9 @@ class _Batches(Groups):
         if app.multiple or app.effects or app.out.vma or app.primitive.has_rules_of_users:
             return None
         is_product = app.primitive is lax.dot_general_p
-        batch = app.params["dimension_numbers"][1] if is_product else None
         for i, a in enumerate(args):
             group = self.member(a)
-            if group is not None and (batch is None or self.cuts[a] == tuple(batch[i])):
+            if group is not None and (not is_product or self.cuts[a] == _batch_of_operand(app, i)):
                 return self.keys[group]
         return _batch_of(app) if is_product else None
 
@@ -200,7 +213,7 @@ class _Batches(Groups):
         pairs = pairs_of(app)
         found: tuple[int | None, ...] | None = None
         if app.primitive is lax.dot_general_p:
-            found = tuple(range(len(app.params["dimension_numbers"][1][0])))
+            found = _batch_axes(app)
             if len(found) != len(key):
                 return None
         for a, axes in zip(args, pairs, strict=True):
@@ -269,9 +282,10 @@ class _BatchKernel(Kernel):
         # What is the same for all elements of the batch comes first.
         self.given = sorted(needed, key=lambda r: any([i is not None for i in r.cut]))
         self.n_consts = len([r for r in self.given if all([i is None for i in r.cut])])
-        self.operands = [r.variable for r in self.given]
         self.arrays = self._arrays()
         self.program = self._program()
+        self._cut_rows()
+        self.operands = [r.variable for r in self.given]
 
     def _look_through(self, operand: _Operand) -> None:
         """Broadcast or transpose within the kernel, if an operand is made so of another one."""
@@ -332,6 +346,14 @@ class _BatchKernel(Kernel):
             params = cut_params(app, self._part(_Operand(v, groups.cuts[v])).shape)
             own[v] = graph.add_bound(app.primitive, given, params)
         return graph.program(inputs, [own[v] for v in self.results], NO_DEBUG_INFO)
+
+    def _cut_rows(self) -> None:
+        """Do some rows of an element of the batch at a time, if all of them fill the caches."""
+        found = rows_of(self.program, self.arrays)
+        if found is not None:
+            self.given = [self.given[i] for i in found.order]
+            self.n_consts = len([c for c in found.arrays.ins if all([i is None for i in c])])
+            self.program, self.arrays = found.program, found.arrays
 
     def _part(self, operand: _Operand) -> ShapedArray:
         aval = self.batches.avals[operand.variable]

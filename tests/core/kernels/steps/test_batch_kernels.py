@@ -51,6 +51,38 @@ def test_attention_and_its_gradient(shape: tuple[int, ...]) -> None:
     check(lambda q, k, v, g: tb.jvp(attention, (q, k, v), (g, q, g)), q, k, v, g)
 
 
+@pytest.mark.parametrize("shape", [(1, 4, 20, 8), (4, 1, 20, 8), (1, 3, 1, 20, 8)])
+def test_axes_of_one_element_in_the_batch(shape: tuple[int, ...]) -> None:
+    """One sequence, or one head: such axes come and go with reshapes within the kernel."""
+    q, k, v, g = [array(*shape) for _ in range(4)]
+    check(attention, q, k, v)
+    check(lambda q, k, v, g: tb.vjp(attention, q, k, v)[1](g), q, k, v, g)
+    check(lambda q, k, v: tnp.squeeze(attention(q, k, v) * 2), q, k, v)
+    check(lambda q, k, v: tnp.squeeze(q @ swapped(k)) @ tnp.squeeze(v), q, k, v)
+
+
+@pytest.mark.parametrize("size", [250, 256, 331, 640])
+def test_rows_of_one_element_of_the_batch(size: int) -> None:
+    """More scores than the caches have are done by rows; 331 is a prime number."""
+    q, k, v = [array(3, size, 8) for _ in range(3)]
+    mask = RNG.random((size, size)) < 0.5
+    check(attention, q, k, v)
+    check(lambda q, k, v: attention(q, k, v, mask), q, k, v)
+    check(lambda q, k, v: (attention(q, k, v), q @ swapped(k)), q, k, v)
+    check(lambda q, k, v: attention(q, k, v) + q @ (swapped(k) @ v), q, k, v)
+
+
+@pytest.mark.parametrize("size", [0.0, 1e-45, 1e-38, 1.0, 1e37, np.inf])
+def test_rows_divided_by_one_number(size: float) -> None:
+    """Divisors without an inverse of all digits, and those that are no numbers."""
+    x = array(2, 40, 70)
+    divisors = np.full((2, 40, 1), size, np.float32)
+    divisors[:, 1::2] = -size
+    divisors[0, 0], x[:, 3, :40] = np.nan, 0
+    check(lambda x, y: ((x @ swapped(x)) / y) @ x, x, divisors)
+    check(lambda x, y: (2 * (x @ swapped(x)) / y, x @ swapped(x) @ x), x, divisors)
+
+
 @pytest.mark.parametrize(
     "mask", [(1, 1, 9), (4, 1, 9), (9, 9), (4, 9, 1), (2, 1, 1, 9), (2, 4, 9, 9), ()]
 )
