@@ -30,11 +30,12 @@ LEAST_FREED = 1 << 20
 # A cut costs some 30 us, and the compiler another program.
 _LEAST_GAIN = 2 << 20  # bytes that one more cut has to save
 _LEAST_BYTES = 4 << 20  # of arguments: below, nothing is worth it
-_LEAST_PART = 0.03  # of the peak
+_LEAST_PART = 0.04  # of the peak
 _MOST_PIECES = 8
 _MOST_PLACES = 16  # that are tried as cuts
-# The compiler makes copies for loops and orders of axes.
-_COPIES = 1.5
+# The compiler makes copies for loops and orders of axes, and runs kernels of long programs in an
+# order that holds more than ours.
+_COPIES, _COPIES_OF_WHOLE = 1.5, 2.0
 _EXPENSIVE = frozenset({Cost.EXPENSIVE, Cost.COMPOSED})
 _ELEMENTWISE = frozenset({Cost.FREE, Cost.MOVES_DATA, Cost.CHEAP, *_EXPENSIVE})
 
@@ -79,10 +80,13 @@ def _size(aval: ShapedArray) -> int:
 
 
 def _copies(app: Application) -> int:
-    """Bytes that an equation takes while it runs: convolutions arrange their arrays anew."""
+    """Bytes that an equation takes while it runs: convolutions arrange their arrays anew.
+
+    Kernels twice, which counts where they are images, in the gradient of a kernel.
+    """
     if app.primitive is not conv_general_dilated_p:
         return 0
-    return sum([_size(a) for a in (*app.avals, *app.outs)])
+    return sum([_size(a) for a in (*app.avals, app.avals[1], *app.outs)])
 
 
 @final
@@ -320,7 +324,9 @@ class _Memory:
         there = [v for v, i in self.made.items() if i < start <= self._until(v)]
         leaving = [v for v, i in self.made.items() if start <= i < end <= self._until(v)]
         fixed = sum(kept) + sum([self.sizes[v] for v in (*there, *leaving)])
-        return fixed + int(_COPIES * self._between(start, end, set(leaving)))
+        is_whole = not start and end == len(self.reads)
+        copies = _COPIES_OF_WHOLE if is_whole else _COPIES
+        return fixed + int(copies * self._between(start, end, set(leaving)))
 
     def _until(self, v: int) -> int:
         """The last equation that a value is there for; gradients stay."""

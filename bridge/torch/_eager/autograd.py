@@ -138,7 +138,8 @@ def _late_gradients(ctx: CallContext, grads: Sequence[Any]) -> tuple[Any, ...]:
     dense = _dense(node, saved, numbers, given) if given else None
     runs = None if dense is None else node.late_runs(mask, dense[1])
     if dense is None or runs is None:
-        return _gradients_of(node, saved, numbers, grads)
+        del saved, dense
+        return _freeing_gradients(ctx, grads)
     wanted = node.reached(mask)
     late = [i for i, here in zip(ctx.late, wanted, strict=True) if here]
     places = {k for k, is_late in enumerate(late) if is_late}
