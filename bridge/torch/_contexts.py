@@ -38,6 +38,10 @@ class CallContext(AutogradContext, Protocol):
     numbers: Sequence[Any] | None
     late: Sequence[bool]
 
+    def maybe_clear_saved_tensors(self) -> None:
+        """Free what is saved, unless the graph is retained."""
+        ...
+
 
 class SlopesContext(AutogradContext, Protocol):
     """What a call in a level of torch.func keeps.

@@ -8,6 +8,7 @@ describes, so that a rule can ask first whether the library takes that one.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import tracebridge.core.lax as lax
@@ -17,6 +18,9 @@ from tracebridge.core.ir.primitive import Primitive
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.value import Value
+
+_LEAST_PART = 1 << 22  # bytes of a part of a kernel: beside its products a call is nothing
+_VECTOR = 16  # outputs that are computed together
 
 
 def _usual(n_space: int) -> ConvDimensionNumbers:
@@ -51,10 +55,27 @@ def features_last_of(g: Geometry) -> Geometry:
 
 
 def features_last(prim: Primitive, x: Value, y: Value, g: Geometry) -> Any:
-    """The same convolution with features as last axes, as libraries want them."""
+    """The same convolution with features as last axes, as libraries want them.
+
+    Large kernels are taken by parts of their outputs: of each the library makes a copy.
+    """
     made = features_last_of(g)
-    x, y = [in_order(v, g.numbers[i], made.numbers[i]) for i, v in enumerate((x, y))]
-    return in_order(prim.bind(x, y, **made.params()), made.numbers.out_spec, g.numbers.out_spec)
+    x = in_order(x, g.numbers.lhs_spec, made.numbers.lhs_spec)
+    axis, n_parts = g.numbers.rhs_spec[0], _parts(g)
+    n = g.outputs // n_parts
+    results = []
+    for k in range(n_parts):
+        y_part = lax.slice_in_dim(y, k * n, (k + 1) * n, axis=axis) if n_parts > 1 else y
+        y_part = in_order(y_part, g.numbers.rhs_spec, made.numbers.rhs_spec)
+        results.append(prim.bind(x, y_part, **made.params()))
+    total = results[0] if n_parts == 1 else lax.concatenate(results, made.numbers.out_spec[1])
+    return in_order(total, made.numbers.out_spec, g.numbers.out_spec)
+
+
+def _parts(g: Geometry) -> int:
+    """In how many parts of equally many outputs a kernel is taken: more would take longer."""
+    is_large = 4 * math.prod(g.rhs) >= 2 * _LEAST_PART
+    return 2 if is_large and g.outputs % (2 * _VECTOR) == 0 else 1
 
 
 def depthwise_gradient_of(g: Geometry) -> Geometry:

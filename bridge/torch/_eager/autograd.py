@@ -37,6 +37,7 @@ from tracebridge.torch._eager.late import late_leaves
 from tracebridge.torch._eager.levels import Levels
 from tracebridge.torch._eager.nodes import Compiled, Node, gradients
 from tracebridge.torch._eager.short import short_apply
+from tracebridge.torch._eager.stages import run_and_free
 from tracebridge.torch._eager.through_operator import apply_operator
 from tracebridge.torch._eager.transforms import apply_transformed
 from tracebridge.torch._eager.visible import named_apply, profiler, run_seen
@@ -92,11 +93,12 @@ class Call(torch.autograd.Function):
     @staticmethod
     def backward(ctx: CallContext, *grads: Any) -> tuple[Any, ...]:
         node: Node = ctx.node
-        saved = ctx.saved_tensors
         if is_compiling():
-            return (None, *_graph_backward(node.in_graph, saved, ctx.numbers, grads))
+            return (None, *_graph_backward(node.in_graph, ctx.saved_tensors, ctx.numbers, grads))
         try:
-            return _gradients_of(node, saved, ctx.numbers, grads)
+            if node.frees and not grad_enabled() and not is_special():
+                return _freeing_gradients(ctx, grads)
+            return _gradients_of(node, ctx.saved_tensors, ctx.numbers, grads)
         except Exception as error:
             hide_internal_frames(error)
             raise
@@ -137,11 +139,26 @@ def _late_gradients(ctx: CallContext, grads: Sequence[Any]) -> tuple[Any, ...]:
     dense = _dense(node, saved, numbers, given) if given else None
     runs = None if dense is None else node.late_runs(mask, dense[1])
     if dense is None or runs is None:
-        return _gradients_of(node, saved, numbers, grads)
+        del saved, dense
+        return _freeing_gradients(ctx, grads)
     wanted = node.reached(mask)
     late = [i for i, here in zip(ctx.late, wanted, strict=True) if here]
     places = {k for k, is_late in enumerate(late) if is_late}
     return gradients(runs(dense[0], places, given[0].device), wanted)
+
+
+def _freeing_gradients(ctx: CallContext, grads: Sequence[Any]) -> tuple[Any, ...]:
+    """``_gradients_of`` where this function has the only names of the saved tensors."""
+    node: Node = ctx.node
+    mask = tuple([g is not None for g in grads])
+    cotangents = [g for g in grads if g is not None]
+    found = _dense(node, ctx.saved_tensors, ctx.numbers, cotangents) if cotangents else None
+    if found is None:
+        return _gradients_of(node, ctx.saved_tensors, ctx.numbers, grads)
+    leaves, values = found
+    run = node.backward(mask, values)
+    del found
+    return gradients(run_and_free(run, leaves, ctx.maybe_clear_saved_tensors), node.reached(mask))
 
 
 def _gradients_of(

@@ -12,6 +12,7 @@ from tracebridge._derived.families import Family, settings_of
 from tracebridge._derived.forward_only import split_if_possible
 from tracebridge._derived.handles import Mask
 from tracebridge._derived.names import types_of
+from tracebridge._derived.pieces import LEAST_FREED, split_pieces
 from tracebridge._derived.residuals import from_values
 from tracebridge._derived.tails import bytes_of, split_tails
 from tracebridge.core.config.values import fast_path_allowed
@@ -24,6 +25,7 @@ from tracebridge.torch._crossing.dense import Places
 from tracebridge.torch._crossing.execute import Run, make_run
 from tracebridge.torch._eager.guards import MAX_GUARDS, Check, guard_of
 from tracebridge.torch._eager.late import HUGE_BYTES, LATE_BYTES, LateRuns, Tail
+from tracebridge.torch._eager.stages import Stages
 
 
 @final
@@ -80,6 +82,7 @@ class Node:
         "compiled",
         "detached",
         "forward",
+        "frees",
         "guarded",
         "has_numbers",
         "huge",
@@ -127,6 +130,9 @@ class Node:
         large = [i for i, size in enumerate(sizes) if size >= LATE_BYTES]
         self.large = large if len(large) > 1 and fast_path_allowed() else []
         self.huge = max(sizes) >= HUGE_BYTES
+        # Whether what was kept may be freed within a backward pass.
+        kept = self.parts.forward.out_avals[self.n_out :] if self.parts.n_residuals else ()
+        self.frees = sum(map(bytes_of, kept)) >= LEAST_FREED
         self.in_graph = self._describe()
         # What applies it to leaves, under the name of the function: filled by autograd.py.
         self.apply: Any = None
@@ -225,7 +231,17 @@ class Node:
 
     def _compile_backward(self, cotangents: Mask, values: Places) -> Run:
         program = self._backward_program(cotangents, values)
-        return self._make(program, self._numbers(program))
+        numbers = self._numbers(program)
+        n_saved = program.n_in - sum(cotangents)
+        freed = range(n_saved - self.parts.n_residuals, n_saved)
+        cut = split_pieces(program, n_saved, freed) if fast_path_allowed() else None
+        if cut is None:
+            return self._make(program, numbers)
+        steps: list[tuple[Run, tuple[int, ...], tuple[int, ...]]] = []
+        for piece in cut.pieces:
+            are = [p < len(numbers) and numbers[p] for p in piece.places]
+            steps.append((self._make(piece.program, are), piece.places, piece.last))
+        return Stages(steps, cut.results)
 
     def _backward_program(self, cotangents: Mask, values: Places) -> Jaxpr:
         program = self.parts.backward_for(cotangents)

@@ -26,10 +26,13 @@ InFull = Callable[[Node, Any, Any], Any]
 
 
 def short_apply(node: Node, in_full: InFull) -> Callable[..., Any] | None:
-    """``apply(*leaves)`` of a node whose leaves are tensors; None for nodes that are too long."""
+    """``apply(*leaves)`` of a node whose leaves are tensors; None for nodes that are too long.
+
+    Nor for those that keep much: what is saved has to be freed while the backward pass runs.
+    """
     parts, n_in = node.parts, len(node.active)
     n_all = n_in + node.n_out + parts.n_residuals
-    if node.has_numbers or node.n_extra or n_all > MAX_TENSORS:
+    if node.has_numbers or node.n_extra or node.frees or n_all > MAX_TENSORS:
         return None
     key = (
         node.active, tuple(node.saved_inputs), tuple(parts.results),

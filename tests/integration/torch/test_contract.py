@@ -247,3 +247,30 @@ def test_apply_of_the_base_class():
     y.sum().backward()
 
     assert [2.0, 2.0] == x.grad.tolist()
+
+
+@pytest.mark.parametrize("retained", [False, True])
+def test_saved_tensors_are_cleared_at_once(retained):
+    """A backward rule may free what is saved; nothing happens where the graph is retained."""
+    alive = []
+
+    class Keeps(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            kept = x * 2
+            ctx.save_for_backward(kept)
+            return x * 3
+
+        @staticmethod
+        def backward(ctx, g):
+            ctx.maybe_clear_saved_tensors()
+            try:
+                alive.append(len(ctx.saved_tensors))
+            except RuntimeError:
+                alive.append(0)
+            return g
+
+    x = torch.ones(3, requires_grad=True)
+    Keeps.apply(x).sum().backward(retain_graph=retained)
+
+    assert alive == [int(retained)]

@@ -1,0 +1,413 @@
+"""Cutting a backward program in pieces, so that what was kept for it is freed on the way.
+
+A program holds all its arguments until it ends, and the memory of all its results from its
+beginning. Frameworks free what a layer has kept when its gradient is there. So a large backward
+program becomes several, one after the other, where a model of its memory says that this lowers the
+peak: values that the next pieces need are results of one piece and arguments of others. What
+depends on the kept values alone, element by element, each piece makes for itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple, final
+
+from tracebridge.core.conv.primitive import conv_general_dilated_p
+from tracebridge.core.interpreters.inline import inline_calls
+from tracebridge.core.interpreters.staging import stage
+from tracebridge.core.ir.application import Application
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.cost import Cost
+from tracebridge.core.ir.jaxpr import Jaxpr
+from tracebridge.core.ir.trace import current_trace
+from tracebridge.core.lax.shape.reshape import reshape_p
+from tracebridge.core.lax.shape.transpose import transpose_p
+from tracebridge.interop.dtypes import is_exchanged
+
+LEAST_FREED = 1 << 20
+"""Bytes that were kept, of which fewer are not worth to be freed within a backward pass."""
+
+# A cut costs some 30 us, and the compiler another program.
+_LEAST_GAIN = 2 << 20  # bytes that one more cut has to save
+_LEAST_BYTES = 4 << 20  # of arguments: below, nothing is worth it
+_LEAST_PART = 0.04  # of the peak
+_MOST_PIECES = 8
+_MOST_PLACES = 16  # that are tried as cuts
+# The compiler makes copies for loops and orders of axes, and runs kernels of long programs in an
+# order that holds more than ours.
+_COPIES, _COPIES_OF_WHOLE = 1.5, 2.0
+_EXPENSIVE = frozenset({Cost.EXPENSIVE, Cost.COMPOSED})
+_ELEMENTWISE = frozenset({Cost.FREE, Cost.MOVES_DATA, Cost.CHEAP, *_EXPENSIVE})
+
+
+class Piece(NamedTuple):
+    """One program. Its arguments are at ``places`` among the inputs and all results so far.
+
+    ``last``: the places that no later piece needs, and that are no results of the whole.
+    """
+
+    program: Jaxpr
+    places: tuple[int, ...]
+    last: tuple[int, ...]
+
+
+class Pieces(NamedTuple):
+    """The pieces, in order, and where the results of the whole program are."""
+
+    pieces: tuple[Piece, ...]
+    results: tuple[int, ...]
+
+
+def split_pieces(jaxpr: Jaxpr, n_saved: int, freed: Collection[int]) -> Pieces | None:
+    """Cut ``jaxpr``: (saved values, cotangents) -> gradients; None where that is not worth it.
+
+    ``freed``: the saved values whose memory is free when the last piece that reads them ends.
+    """
+    if jaxpr.effects or sum([_size(a) for a in jaxpr.in_avals]) < _LEAST_BYTES:
+        return None
+    program = inline_calls(jaxpr)
+    if not all([type(d) is int for a in program.variable_avals() for d in a.shape]):
+        return None
+    order = _Order(program, n_saved)
+    if any([not order.is_made(out) for out in program.outs]):
+        return None  # a gradient that is an input or a constant: nothing large
+    cuts = _Memory(order, freed).best_cuts()
+    return _cut(order, cuts) if cuts else None
+
+
+def _size(aval: ShapedArray) -> int:
+    return aval.size * aval.dtype.itemsize
+
+
+def _copies(app: Application) -> int:
+    """Bytes that an equation takes while it runs: convolutions arrange their arrays anew.
+
+    Kernels twice, which counts where they are images, in the gradient of a kernel.
+    """
+    if app.primitive is not conv_general_dilated_p:
+        return 0
+    return sum([_size(a) for a in (*app.avals, app.avals[1], *app.outs)])
+
+
+@final
+class _Order:
+    """The equations of a program: those that any piece may repeat, and the others in order.
+
+    ``repeated`` are elementwise and depend on saved values alone. ``main`` are the others; one that
+    depends on saved values alone stands where it is first needed.
+    """
+
+    def __init__(self, jaxpr: Jaxpr, n_saved: int) -> None:
+        self.jaxpr = jaxpr
+        self.avals = jaxpr.variable_avals()
+        self.n_fixed = jaxpr.n_in + len(jaxpr.consts)
+        self.outs_of: list[range] = []
+        self.maker: dict[int, int] = {}
+        start = self.n_fixed
+        for k, (app, _) in enumerate(jaxpr.equations):
+            self.outs_of.append(range(start, start + len(app.outs)))
+            self.maker |= dict.fromkeys(self.outs_of[k], k)
+            start += len(app.outs)
+        late = set(range(n_saved, jaxpr.n_in))
+        known: set[int] = set()
+        self.repeated: set[int] = set()
+        for k, (app, operands) in enumerate(jaxpr.equations):
+            if late.isdisjoint(operands):
+                known.add(k)
+                if app.primitive.cost in _ELEMENTWISE and not app.primitive.has_rules_of_users:
+                    self.repeated.add(k)
+            else:
+                late.update(self.outs_of[k])
+        self.main: list[int] = []
+        self._arrange([k for k in range(len(jaxpr.equations)) if k not in known])
+        self.index = {k: i for i, k in enumerate(self.main)}
+
+    def _arrange(self, late: Sequence[int]) -> None:
+        """Fill ``main``: what one gradient alone needs comes as soon as it can be computed."""
+        jaxpr = self.jaxpr
+        serves: dict[int, set[int]] = {v: {v} for v in jaxpr.outs}
+        users: dict[int, list[int]] = {}
+        for k in reversed(range(len(jaxpr.equations))):
+            operands = dict.fromkeys(jaxpr.equations[k][1])
+            mine = set[int]().union(*[serves.get(v, ()) for v in self.outs_of[k]])
+            for v in operands:
+                serves.setdefault(v, set()).update(mine)
+                users.setdefault(v, []).append(k)
+        waited = set(late)
+        single = {
+            k for k in late if len({s for v in self.outs_of[k] for s in serves.get(v, ())}) == 1
+        }
+        placed: set[int] = set()
+
+        def is_ready(k: int) -> bool:
+            operands = jaxpr.equations[k][1]
+            makers = {self.maker[v] for v in operands if v >= self.n_fixed}
+            return k in single and k not in placed and makers & waited <= placed
+
+        for k in [*[k for k in late if is_ready(k)], *late]:
+            self._place(k, placed)
+            ready = [k]
+            while ready:
+                values = self.outs_of[ready.pop()]
+                for user in sorted({u for v in values for u in users.get(v, ())}):
+                    if is_ready(user):
+                        self._place(user, placed)
+                        ready.append(user)
+
+    def _place(self, k: int, placed: set[int]) -> None:
+        """Append an equation to ``main``, after those that it needs."""
+        waiting = [(k, False)]
+        while waiting:
+            equation, is_ready = waiting.pop()
+            if is_ready:
+                if equation not in self.repeated:
+                    self.main.append(equation)
+                continue
+            if equation in placed:
+                continue
+            placed.add(equation)
+            waiting.append((equation, True))
+            operands = self.jaxpr.equations[equation][1]
+            waiting += [(self.maker[v], False) for v in operands if v >= self.n_fixed]
+
+    def viewed(self, v: int) -> int:
+        """The value that ``v`` is another view of."""
+        while v in self.maker:
+            app, operands = self.jaxpr.equations[self.maker[v]]
+            if app.primitive is not reshape_p:
+                break
+            v = operands[0]
+        return v
+
+    def is_made(self, variable: int) -> bool:
+        """Whether an equation of ``main`` makes a value."""
+        return variable >= self.n_fixed and self.maker[variable] in self.index
+
+    def needs(self, equations: Sequence[int]) -> tuple[set[int], set[int]]:
+        """Inputs and values of ``main`` that equations read, and the equations to be repeated."""
+        read: set[int] = set()
+        again: set[int] = set()
+        waiting = list(equations)
+        while waiting:
+            for v in self.jaxpr.equations[waiting.pop()][1]:
+                k = self.maker.get(v)
+                if k is not None and k in self.repeated:
+                    if k not in again:
+                        again.add(k)
+                        waiting.append(k)
+                else:
+                    read.add(v)
+        return read, again
+
+    def program(
+        self, equations: Sequence[int], inputs: Sequence[int], outs: Sequence[int]
+    ) -> Jaxpr:
+        """The program of some equations."""
+        jaxpr = self.jaxpr
+
+        def run(*values: Any) -> list[Any]:
+            process = current_trace().process
+            env = dict(zip(range(jaxpr.n_in, self.n_fixed), jaxpr.consts, strict=True))
+            env |= zip(inputs, values, strict=True)
+            for k in equations:
+                app, operands = jaxpr.equations[k]
+                result = process(app, [env[v] for v in operands])
+                env |= zip(self.outs_of[k], result if app.multiple else (result,), strict=True)
+            return [env[v] for v in outs]
+
+        return stage(run, [self.avals[v] for v in inputs], jaxpr.debug, locate=False)
+
+
+@final
+class _Memory:
+    """A model of what the pieces take: bytes beside what is there before and after them all."""
+
+    def __init__(self, order: _Order, freed: Collection[int]) -> None:
+        self.order = order
+        jaxpr, main = order.jaxpr, order.main
+        self.final = set(jaxpr.outs)
+        reads = [order.needs([k]) for k in main]
+        self.reads = [read for read, _ in reads]
+        self.again = [again for _, again in reads]
+        self.made = {v: i for i, k in enumerate(main) for v in order.outs_of[k]}
+        self.last: dict[int, int] = {}
+        for i, read in enumerate(self.reads):
+            self.last |= dict.fromkeys(read, i)
+        self.freed = {v: _size(order.avals[v]) for v in freed}
+        self.sizes = {v: _size(order.avals[v]) for v in self.made}
+        self.stored = self._stored()
+        apps = [jaxpr.equations[k][0] for k in main]
+        self.passes = [app.primitive.cost in _ELEMENTWISE for app in apps]
+        self.scratch = [_copies(app) for app in apps]
+
+    def _stored(self) -> set[int]:
+        """Values that stand in memory, since no pass over elements contains them.
+
+        Those that an equation makes or reads which is no such pass, and what is transposed.
+        """
+        order = self.order
+        found: set[int] = set()
+        for k, (app, operands) in enumerate(order.jaxpr.equations):
+            if app.primitive.cost not in _ELEMENTWISE:
+                found.update(operands)
+                found.update(order.outs_of[k])
+            elif app.primitive is transpose_p:
+                found.add(order.viewed(operands[0]))
+        return found
+
+    def _shared(self, start: int, end: int) -> set[int]:
+        """What is repeated, is expensive, and is read before and after something else runs."""
+        order, first = self.order, dict[int, int]()
+        found: set[int] = set()
+        for i in range(start, end):
+            for k in self.again[i]:
+                if order.jaxpr.equations[k][0].primitive.cost not in _EXPENSIVE:
+                    continue
+                since = first.setdefault(k, i)
+                if any([not self.passes[j] for j in range(since, i)]):
+                    found.update(order.outs_of[k])
+        return found
+
+    def best_cuts(self) -> list[int]:
+        """Places in ``main`` before which a piece begins: the fewest that are worth it.
+
+        What a piece takes depends on where it begins and ends alone: so the best way to get to a
+        place with so many pieces is found from those to earlier places.
+        """
+        bounds = [0, *self._candidates(), len(self.reads)]
+        n = len(bounds)
+        takes = {(i, k): self.piece(bounds[i], bounds[k]) for k in range(n) for i in range(k)}
+        whole = takes[0, n - 1]
+        # Of each place: the peak on the way there, and the places before which a piece begins.
+        ways: list[tuple[int, list[int]]] = [(0, []), *[(takes[0, k], []) for k in range(1, n)]]
+        best, cuts = whole, list[int]()
+        price = max(_LEAST_GAIN, int(_LEAST_PART * whole))
+        for n_cuts in range(1, _MOST_PIECES):
+            ways = [
+                min(
+                    [(max(ways[i][0], takes[i, k]), [*ways[i][1], bounds[i]]) for i in range(1, k)],
+                    default=ways[k],
+                )
+                for k in range(n)
+            ]
+            if ways[-1][0] + price * (n_cuts - len(cuts)) <= best:
+                best, cuts = ways[-1]
+        return cuts
+
+    def _candidates(self) -> list[int]:
+        """Where little has to be there: the least of all places with something large between."""
+        places = [p for p in range(1, len(self.reads)) if self._may_cut(p)]
+        there = [self._there(p) for p in places]
+        # Of places with as much, the first one and the last one: the others are like these.
+        found = [
+            (n, p)
+            for n, p, before, after in zip(
+                there, places, [-1, *there], [*there[1:], -1], strict=False
+            )
+            if n not in (before, after) or before != after
+        ]
+        return sorted([p for _, p in sorted(found)[:_MOST_PLACES]])
+
+    def _there(self, place: int) -> int:
+        """Bytes of what is there between two equations."""
+        kept = [n for v, n in self.freed.items() if self.last.get(v, -1) >= place]
+        made = [self.sizes[v] for v, i in self.made.items() if i < place <= self._until(v)]
+        return sum(kept) + sum(made)
+
+    def _may_cut(self, place: int) -> bool:
+        crossing = [v for v, i in self.made.items() if i < place <= self.last.get(v, -1)]
+        return all([is_exchanged(self.order.avals[v].dtype) for v in crossing])
+
+    def piece(self, start: int, end: int) -> int:
+        """The most memory while a piece runs from ``start`` to ``end``."""
+        kept = [n for v, n in self.freed.items() if not start or self.last.get(v, -1) >= start]
+        there = [v for v, i in self.made.items() if i < start <= self._until(v)]
+        leaving = [v for v, i in self.made.items() if start <= i < end <= self._until(v)]
+        fixed = sum(kept) + sum([self.sizes[v] for v in (*there, *leaving)])
+        is_whole = not start and end == len(self.reads)
+        copies = _COPIES_OF_WHOLE if is_whole else _COPIES
+        return fixed + int(copies * self._between(start, end, set(leaving)))
+
+    def _until(self, v: int) -> int:
+        """The last equation that a value is there for; gradients stay."""
+        return len(self.reads) if v in self.final else self.last.get(v, -1)
+
+    def _between(self, start: int, end: int, leaving: Collection[int]) -> int:
+        """The most memory of values that a piece makes and does not give."""
+        order = self.order
+        stored = self.stored | self._shared(start, end)
+        until: dict[int, int] = {}
+        for i in range(start, end):
+            for v in {*self.reads[i], *[v for k in self.again[i] for v in order.outs_of[k]]}:
+                until[v] = i
+        alive: dict[int, int] = {}
+        most = 0
+        for i in range(start, end):
+            k = order.main[i]
+            there = [v for a in self.again[i] for v in order.outs_of[a] if v in stored]
+            alive |= {v: _size(order.avals[v]) for v in there}
+            made = {
+                v: self.sizes[v]
+                for v in order.outs_of[k]
+                if v in stored and v not in leaving and v in until
+            }
+            ended = [v for v in alive if until[v] <= i]
+            now = sum(alive.values()) + sum(made.values()) + self.scratch[i]
+            if self.passes[i]:
+                now -= min(sum([alive[v] for v in ended]), sum(made.values()))
+            most = max(most, now)
+            for v in ended:
+                del alive[v]
+            alive |= made
+        return most
+
+
+def _cut(order: _Order, cuts: Sequence[int]) -> Pieces:
+    """The pieces that begin at ``cuts``, and at the beginning."""
+    jaxpr, main = order.jaxpr, order.main
+    bounds = list(zip([0, *cuts], [*cuts, len(main)], strict=True))
+    reads = [order.needs([main[i] for i in range(*b)]) for b in bounds]
+    wanted: Mapping[int, int] = {v: n for n, (read, _) in enumerate(reads) for v in read}
+    place = {v: v for v in range(jaxpr.n_in)}
+    n_values = jaxpr.n_in
+    pieces: list[Piece] = []
+    for n, (bound, (read, again)) in enumerate(zip(bounds, reads, strict=True)):
+        equations = [main[i] for i in range(*bound)]
+        made = [v for k in equations for v in order.outs_of[k]]
+        here = set(made)
+        inputs = sorted([v for v in read if v in place and v not in here])
+        outs = [v for v in made if v in jaxpr.outs or wanted.get(v, -1) > n]
+        program = order.program(_in_order(order, equations, again), inputs, outs)
+        for v in outs:
+            place[v] = n_values
+            n_values += 1
+        last = [place[v] for v in place if v not in jaxpr.outs and wanted.get(v, n) == n]
+        pieces.append(Piece(program, tuple([place[v] for v in inputs]), tuple(last)))
+        for v in [v for v in place if v not in jaxpr.outs and wanted.get(v, n) == n]:
+            del place[v]
+    return Pieces(tuple(pieces), tuple([place[v] for v in jaxpr.outs]))
+
+
+def _in_order(order: _Order, equations: Sequence[int], again: Collection[int]) -> list[int]:
+    """Equations of a piece and those it repeats, each after those that it needs."""
+    found: list[int] = []
+    done: set[int] = set()
+
+    def add(k: int) -> None:
+        waiting = [(k, False)]
+        while waiting:
+            equation, is_ready = waiting.pop()
+            if is_ready:
+                found.append(equation)
+                continue
+            if equation in done:
+                continue
+            done.add(equation)
+            waiting.append((equation, True))
+            operands = order.jaxpr.equations[equation][1]
+            makers = [order.maker[v] for v in operands if v >= order.n_fixed]
+            waiting += [(m, False) for m in makers if m in again]
+
+    for k in equations:
+        add(k)
+    return found
