@@ -11,8 +11,10 @@ would only convert the scalar, it takes it in the right dtype from the start.
 
 from __future__ import annotations
 
+import contextlib
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from threading import get_ident
 from typing import Any, final
 
 import numpy as np
@@ -31,6 +33,7 @@ from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal, check_int_range, python_scalar, scalar_value
 from tracebridge.core.runtime.arrays.array import Array, share
+from tracebridge.core.runtime.arrays.lent import Room, lending, operand, run_on_loan
 from tracebridge.core.runtime.arrays.placement import (
     MeshPlacement,
     all_at,
@@ -39,7 +42,7 @@ from tracebridge.core.runtime.arrays.placement import (
     moving,
     wishes_inside,
 )
-from tracebridge.core.runtime.arrays.transfer import move, put_literal, put_operand
+from tracebridge.core.runtime.arrays.transfer import move, put_literal
 from tracebridge.core.runtime.backends.clients import on_fork
 from tracebridge.core.runtime.backends.guards import check_execution
 from tracebridge.core.runtime.calls.dispatch import raise_for, to_array
@@ -124,6 +127,8 @@ class StagedFunction:
             # Outside the handler, so that errors of the slow path have no KeyError as context.
             if run is None:
                 return self.eager(arrays, statics)
+            if _RECORDERS:
+                return _recorded(run, arrays, self.name)
             try:
                 return run(*arrays)
             except XlaRuntimeError as error:
@@ -194,12 +199,13 @@ class StagedFunction:
         check_execution(self.name)
         current = state()
         values: list[Any] = []
+        taken: list[Room] = []
         for a in arrays:
             if type(a) is Array or type(a) in SCALAR_TYPES:
                 values.append(a)
                 continue
             if type(a) is np.ndarray and current is None:
-                values.append(put_operand(a))
+                values.append(operand(a, taken))
                 continue
             value = as_value(a, self.name)
             if isinstance(value, Tracer):
@@ -227,10 +233,12 @@ class StagedFunction:
                 self.runs.clear()
             self.runs[key] = run
         try:
-            out = run(*values)
+            out = run_on_loan(run, values, taken)
         except XlaRuntimeError as error:
             raise_for(values, self.name, error)
             raise
+        if _RECORDERS:
+            _note(run, values, out)
         if current is not None and wants_checks():
             check_finite(out if isinstance(out, list) else [out], self.name)
         return out
@@ -267,7 +275,45 @@ class StagedFunction:
             return _with_scalars_at(run, body.scalars, sigs, placement)
         if not all_at(sigs, placement):
             run = moving(run, placement)
-        return _with_scalars(run, body.scalars) if has_scalars else run
+        return lending(_with_scalars(run, body.scalars), run) if has_scalars else run
+
+
+# recording ---------------------------------------------------------------------------------------
+
+# Pairs of a thread and of what it has called; empty almost always.
+_RECORDERS: list[tuple[int, list[tuple[Any, Sequence[Any], Any]]]] = []
+
+
+@contextlib.contextmanager
+def recording() -> Iterator[list[tuple[Any, Sequence[Any], Any]]]:
+    """A list that gets ``(run, arguments, result)`` of each staged function called eagerly.
+
+    In this thread, while the block lasts. ``run(*arguments)`` gives the result again.
+    """
+    recorder: tuple[int, list[tuple[Any, Sequence[Any], Any]]] = (get_ident(), [])
+    _RECORDERS.append(recorder)
+    try:
+        yield recorder[1]
+    finally:
+        _RECORDERS.remove(recorder)
+
+
+def _note(run: object, arrays: Sequence[Any], out: object) -> None:
+    here = get_ident()
+    for thread, calls in list(_RECORDERS):
+        if thread == here:
+            calls.append((run, arrays, out))
+
+
+def _recorded(run: Callable[..., Any], arrays: Sequence[Any], name: str) -> Any:
+    """``run(*arrays)``, noted."""
+    try:
+        out = run(*arrays)
+    except XlaRuntimeError as error:
+        raise_for(arrays, name, error)
+        raise
+    _note(run, arrays, out)
+    return out
 
 
 def _operand(x: object, name: str) -> Any:
@@ -396,6 +442,8 @@ def unary(staged_function: StagedFunction) -> Callable[[Any], Any]:
                     run = None
                 if run is None:
                     return staged_function.eager((x,), ())
+                if _RECORDERS:
+                    return _recorded(run, (x,), staged_function.name)
                 try:
                     return run(x)
                 except XlaRuntimeError as error:
@@ -427,6 +475,8 @@ def unary_with_statics(staged_function: StagedFunction) -> Callable[[Any, tuple[
                     run = None
                 if run is None:
                     return staged_function.eager((x,), statics)
+                if _RECORDERS:
+                    return _recorded(run, (x,), staged_function.name)
                 try:
                     return run(x)
                 except XlaRuntimeError as error:
@@ -455,15 +505,14 @@ def binary(
             if state() is None:
                 try:
                     kind = type(x2)
-                    if kind is ndarray:
-                        x2 = put_operand(x2)
-                        kind = Array
                     key = x2._sig if kind is Array else kind
                     run = runs[x1._sig, key, ()] if type(x1) is Array else None
                 except (KeyError, AttributeError, TypeError):
                     run = None
                 if run is None:
                     return staged_function.eager((x1, x2), ())
+                if _RECORDERS:
+                    return _recorded(run, (x1, x2), staged_function.name)
                 try:
                     return run(x1, x2)
                 except XlaRuntimeError as error:
