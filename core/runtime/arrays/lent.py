@@ -53,7 +53,8 @@ _held = [0]  # bytes
 def operand(host: np.ndarray[Any, Any] | np.generic, taken: list[Room]) -> Array:
     """An ndarray or a number of NumPy as an Array, in the default state.
 
-    In a room that is added to ``taken`` where that is possible. The caller runs a program with ``run_on_loan``, or gives the rooms back, and keeps no Array.
+    In a room that is added to ``taken`` where that is possible. The caller runs a program with
+    ``run_on_loan``, or gives the rooms back, and keeps no Array.
     """
     if host.nbytes > LARGEST or guards_in_force[0]:
         return _put(host)

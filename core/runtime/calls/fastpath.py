@@ -42,11 +42,12 @@ class CallCache:
     ``one``: ``(execute, handlers, signature of the result, run)`` by the signature of the only
     argument; ``execute`` is None unless the result is one array. ``many``: by the tuple of
     signatures of positional arrays. ``hosts``: by the kinds of positional arguments some of which
-    are numbers or ndarrays, for programs that ``many`` has as well. ``trees``: by ``(treedef, *signatures)`` of all arguments, if
-    an argument is a tree. ``keyed`` and ``keyed_trees``: by ``(key, *signatures)``, for calls with
-    keywords, static arguments, Python numbers or ndarrays; see ``KeyFunctions``. The tables for
-    trees take over from the others once they have an entry. ``scoped``: by ``(options,
-    *signatures)`` of positional arrays, where blocks have changed options of the thread.
+    are numbers or ndarrays, for programs that ``many`` has as well. ``trees``: by ``(treedef,
+    *signatures)`` of all arguments, if an argument is a tree. ``keyed`` and ``keyed_trees``: by
+    ``(key, *signatures)``, for calls with keywords, static arguments, Python numbers or ndarrays;
+    see ``KeyFunctions``. The tables for trees take over from the others once they have an entry.
+    ``scoped``: by ``(options, *signatures)`` of positional arrays, where blocks have changed
+    options of the thread.
 
     The calls that find their executable here are not counted: a counter in C would cost the
     commonest of them 1.5 %.
@@ -149,7 +150,11 @@ def make_cached_call(
                 if len(args) == 1:
                     execute, handlers, sig, run = one[args[0]._sig]
                 else:
-                    run = many[tuple([a._sig for a in args])]
+                    if len(args) == 2:
+                        a, b = args
+                        run = many[a._sig, b._sig]
+                    else:
+                        run = many[tuple([a._sig for a in args])]
                     execute = handlers = sig = None
             except (KeyError, AttributeError, TypeError):
                 execute = handlers = sig = run = None

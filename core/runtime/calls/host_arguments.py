@@ -18,7 +18,7 @@ from tracebridge.core.runtime.arrays.lent import (
     run_on_loan,
 )
 from tracebridge.core.runtime.calls.dispatch import raise_for
-from tracebridge.core.runtime.calls.staged_functions import SCALAR_TYPES, scalar_argument
+from tracebridge.core.runtime.calls.scalars import SCALAR_TYPES, scalar_argument
 
 MISSED = object()
 """What stands for the result of a call that found no program."""

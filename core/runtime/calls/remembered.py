@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 from tracebridge.core._jaxlib.xla import XlaRuntimeError
@@ -20,7 +20,8 @@ from tracebridge.core.errors.filtering import hide_internal_frames, hiding
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.backends.clients import on_fork
 from tracebridge.core.runtime.calls.dispatch import raise_for
-from tracebridge.core.runtime.calls.staged_functions import recording
+from tracebridge.core.runtime.calls.recording import recording
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.core.util.caching import register_table
 
 P = ParamSpec("P")
@@ -39,14 +40,20 @@ def remembered(fn: Callable[P, R]) -> Callable[P, R]:
     staged function with their first arguments, all arrays among them, whose result they return.
     The function itself stays as it is: what users get, its boundary, remembers.
     """
-    boundary = functools.partial(_boundary, fn)
-    fn.boundary = boundary  # type: ignore[attr-defined]  # read by `hiding`
+    fn.boundary = functools.partial(_boundary, fn, False)  # type: ignore[attr-defined]
     return fn
 
 
-def _boundary(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
+def one_program(fn: Callable[P, R]) -> Callable[P, R]:
+    """The same for a function of several steps with one result, which then run as one program."""
+    fn.boundary = functools.partial(_boundary, fn, True)  # type: ignore[attr-defined]
+    return fn
+
+
+def _boundary(fn: Callable[..., Any], whole: bool, name: str) -> Callable[..., Any]:
     """``fn`` for users; its errors say ``name``."""
     slow: Any = hiding(_without_boundary(fn), name)
+    first = _whole(slow, fn.__name__) if whole else slow
     table = register_table(f"calls of {fn.__name__}", {})
     _TABLES.append(table)
 
@@ -58,19 +65,24 @@ def _boundary(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
             try:
                 if kwargs:
                     run, n = table[_key(args, kwargs)]
-                elif len(args) == 1 and type(args[0]) is Array:
-                    run, n = table[args[0]._sig]
-                else:
+                elif len(args) == 1:
+                    (a,) = args
+                    run, n = table[a._sig if type(a) is Array else None]
+                elif len(args) == 2:
+                    a, b = args
                     run, n = table[
-                        tuple([a._sig if type(a) is Array else (type(a), a) for a in args])
+                        a._sig if type(a) is Array else (type(a), a),
+                        b._sig if type(b) is Array else (type(b), b),
                     ]
+                else:
+                    run, n = table[_kinds(args)]
             except (KeyError, TypeError):
                 run, n = None, 0
             # Outside the handler, so that errors of the slow path have no KeyError as context.
             if run is None:
-                return _remember(table, slow, args, kwargs)
+                return _remember(table, slow, first, args, kwargs)
             try:
-                return run(args[0]) if n == 1 else run(*args[:n])
+                return run(args[0]) if n == 1 else run(*args[:n]) if n else run(args)
             except XlaRuntimeError as error:
                 raise_for(args, name, error)
                 raise
@@ -79,6 +91,24 @@ def _boundary(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
             raise
 
     del call.boundary  # type: ignore[attr-defined]  # this is it
+    return call
+
+
+def _whole(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """``fn`` of arrays by position and of simple values, as one staged function."""
+
+    def body(*xs: Any) -> Any:
+        *values, form, named = xs
+        arrays = iter(values)
+        return fn(*[next(arrays) if x is ... else x for x in form], **dict(named))
+
+    staged = StagedFunction(body, name, exact=True)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        arrays = [a for a in args if type(a) is Array]
+        form = tuple([... if type(a) is Array else a for a in args])
+        return staged(arrays, (form, tuple(kwargs.items())))
+
     return call
 
 
@@ -92,38 +122,74 @@ def _without_boundary(fn: Callable[..., Any]) -> Callable[..., Any]:
     return plain
 
 
+def _kinds(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The key of a call without keywords of several arguments."""
+    return tuple([a._sig if type(a) is Array else (type(a), a) for a in args])
+
+
 def _key(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The key of a call with keywords; without them ``call`` writes the same in line."""
-    values = (*args, *kwargs.values())
-    kinds = [a._sig if type(a) is Array else (type(a), a) for a in values]
-    return len(args), *kwargs, *kinds
+    """The key of a call with keywords."""
+    return len(args), *kwargs, *_kinds((*args, *kwargs.values()))
 
 
 def _remember(
-    table: dict[Any, Any], slow: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    table: dict[Any, Any],
+    slow: Callable[..., Any],
+    first: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
 ) -> Any:
+    """The result of a new kind of call: of ``first`` if its arguments allow, else of ``slow``."""
     arrays = [a for a in args if type(a) is Array]
     others = [a for a in (*args, *kwargs.values()) if type(a) is not Array]
-    several = len(arrays) + len(others) == len(args) + len(kwargs)
-    if not arrays or not several or not all(map(_is_simple, others)):
+    if not arrays or any([type(a) is Array for a in kwargs.values()]):
         return slow(*args, **kwargs)
-    with recording() as calls:
-        out = slow(*args, **kwargs)
-    if len(calls) == 1:
-        run, given, result = calls[0]
-        n = len(given)
-        same = n <= len(args) and all([a is b for a, b in zip(given, args, strict=False)])
-        if same and result is out and not any([type(a) is Array for a in args[n:]]):
-            if len(table) >= MOST:
-                table.clear()
-            if kwargs:
-                table[_key(args, kwargs)] = run, n
-            elif len(args) == 1:
-                table[arrays[0]._sig] = run, n
-            else:
-                kinds = [a._sig if type(a) is Array else (type(a), a) for a in args]
-                table[tuple(kinds)] = run, n
+    if not all(map(_is_simple, others)):
+        return slow(*args, **kwargs)
+    with recording() as recorder:
+        out = first(*args, **kwargs)
+    again = _again(recorder.calls[0], args, out) if len(recorder.calls) == 1 else None
+    if again is None:
+        return out
+    if len(table) >= MOST:
+        table.clear()
+    if kwargs:
+        table[_key(args, kwargs)] = again
+    elif len(args) == 1:
+        table[arrays[0]._sig] = again
+    else:
+        table[_kinds(args)] = again
     return out
+
+
+def _again(
+    recorded: tuple[Callable[..., Any], Sequence[Any], Any], args: tuple[Any, ...], out: object
+) -> tuple[Callable[..., Any], int] | None:
+    """How to get ``out`` again from arguments like ``args``, as the table has it.
+
+    A function and the number of arguments that it takes, or 0 if it takes the tuple of all. None
+    if ``out`` is not what the recorded call gave, or not of arguments alone.
+    """
+    run, given, result = recorded
+    places = [next((i for i, x in enumerate(args) if x is g), -1) for g in given]
+    if any([i < 0 and not _is_simple(g) for i, g in zip(places, given, strict=True)]):
+        return None
+    pick = -1
+    if result is not out:
+        pick = (
+            next((i for i, r in enumerate(result) if r is out), -1) if type(result) is list else -1
+        )
+        if pick < 0:
+            return None
+    elif places == [*range(len(given))]:
+        return run, len(given)
+    rest = tuple(given)
+
+    def run_again(args: tuple[Any, ...]) -> Any:
+        values = [rest[k] if i < 0 else args[i] for k, i in enumerate(places)]
+        return run(*values) if pick < 0 else run(*values)[pick]
+
+    return run_again, 0
 
 
 def _is_simple(x: Any) -> bool:

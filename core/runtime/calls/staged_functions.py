@@ -11,10 +11,8 @@ would only convert the scalar, it takes it in the right dtype from the start.
 
 from __future__ import annotations
 
-import contextlib
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from threading import get_ident
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -31,7 +29,7 @@ from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.trace import innermost
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
-from tracebridge.core.ir.values import Literal, check_int_range, python_scalar, scalar_value
+from tracebridge.core.ir.values import scalar_value
 from tracebridge.core.runtime.arrays.array import Array, share
 from tracebridge.core.runtime.arrays.lent import Room, lending, operand, run_on_loan
 from tracebridge.core.runtime.arrays.placement import (
@@ -48,14 +46,14 @@ from tracebridge.core.runtime.backends.guards import check_execution
 from tracebridge.core.runtime.calls.dispatch import raise_for, to_array
 from tracebridge.core.runtime.calls.execute import LIST, SINGLE, make_run
 from tracebridge.core.runtime.calls.fold_scalars import fold_scalars
+from tracebridge.core.runtime.calls.recording import RECORDERS, note, recorded
+from tracebridge.core.runtime.calls.scalars import SCALAR_TYPES, SCALARS, coerce, scalar_array
 from tracebridge.core.runtime.programs.compile import compile_jaxpr
 from tracebridge.core.runtime.programs.debug import check_finite, checked, wants_checks
 from tracebridge.core.runtime.programs.key_watch import watched, watches_keys
-from tracebridge.core.util.caching import BoundedCache, register_cache, register_table
+from tracebridge.core.util.caching import register_cache
 
-SCALAR_TYPES = frozenset({float, int, bool, complex})
 MAX_ENTRIES = 8192
-_SCALARS: BoundedCache[Any] = BoundedCache("scalar operands", 8192)
 _ALL: weakref.WeakSet[StagedFunction] = weakref.WeakSet()
 
 
@@ -127,8 +125,8 @@ class StagedFunction:
             # Outside the handler, so that errors of the slow path have no KeyError as context.
             if run is None:
                 return self.eager(arrays, statics)
-            if _RECORDERS:
-                return _recorded(run, arrays, self.name)
+            if RECORDERS:
+                return recorded(run, arrays, self.name)
             try:
                 return run(*arrays)
             except XlaRuntimeError as error:
@@ -237,8 +235,8 @@ class StagedFunction:
         except XlaRuntimeError as error:
             raise_for(values, self.name, error)
             raise
-        if _RECORDERS:
-            _note(run, values, out)
+        if RECORDERS:
+            note(run, values, out)
         if current is not None and wants_checks():
             check_finite(out if isinstance(out, list) else [out], self.name)
         return out
@@ -276,44 +274,6 @@ class StagedFunction:
         if not all_at(sigs, placement):
             run = moving(run, placement)
         return lending(_with_scalars(run, body.scalars), run) if has_scalars else run
-
-
-# recording ---------------------------------------------------------------------------------------
-
-# Pairs of a thread and of what it has called; empty almost always.
-_RECORDERS: list[tuple[int, list[tuple[Any, Sequence[Any], Any]]]] = []
-
-
-@contextlib.contextmanager
-def recording() -> Iterator[list[tuple[Any, Sequence[Any], Any]]]:
-    """A list that gets ``(run, arguments, result)`` of each staged function called eagerly.
-
-    In this thread, while the block lasts. ``run(*arguments)`` gives the result again.
-    """
-    recorder: tuple[int, list[tuple[Any, Sequence[Any], Any]]] = (get_ident(), [])
-    _RECORDERS.append(recorder)
-    try:
-        yield recorder[1]
-    finally:
-        _RECORDERS.remove(recorder)
-
-
-def _note(run: object, arrays: Sequence[Any], out: object) -> None:
-    here = get_ident()
-    for thread, calls in list(_RECORDERS):
-        if thread == here:
-            calls.append((run, arrays, out))
-
-
-def _recorded(run: Callable[..., Any], arrays: Sequence[Any], name: str) -> Any:
-    """``run(*arrays)``, noted."""
-    try:
-        out = run(*arrays)
-    except XlaRuntimeError as error:
-        raise_for(arrays, name, error)
-        raise
-    _note(run, arrays, out)
-    return out
 
 
 def _operand(x: object, name: str) -> Any:
@@ -381,49 +341,11 @@ def _with_scalars_at(
 def _scalar_at(value: Any, aval: ShapedArray, place: Any) -> Array:
     """The scalar of a Python number on the devices of a sharding (bounded cache)."""
     key = (aval, value, place) if value else (aval, repr(value), place)
-    found = _SCALARS.get(key)
+    found = SCALARS.get(key)
     if found is None:
         found = move(put_literal(coerce(value, aval)), place, committed=True)
-        _SCALARS.set(key, share(found))
+        SCALARS.set(key, share(found))
     return found
-
-
-def scalar_array(value: object, aval: ShapedArray | None) -> Array:
-    """The device scalar of a Python number in the dtype of ``aval`` (bounded cache)."""
-    # Zero is keyed by its text: 0.0 == -0.0. The dtype keeps True, 1 and 1.0 apart.
-    key = (aval, value) if value else (aval, repr(value))
-    found = _SCALARS.get(key)
-    if found is None or state() is not None:
-        found = put_literal(coerce(value, aval))
-        if state() is None:
-            _SCALARS.set(key, found)
-    return found
-
-
-# Default avals of Python numbers by class; they change with enable_x64 only.
-_SCALAR_AVALS: dict[type, ShapedArray] = register_table("avals of Python numbers", {})
-
-
-def scalar_argument(value: object) -> Array:
-    """The device scalar of a Python number in its default dtype, weakly typed (bounded cache).
-
-    Only for the default state: a thread-scoped option may change the dtype or the device.
-    """
-    kind = type(value)
-    aval = _SCALAR_AVALS.get(kind)
-    if aval is None:
-        aval = _SCALAR_AVALS[kind] = scalar_value(kind()).aval
-    return scalar_array(value, aval)
-
-
-def coerce(value: Any, aval: Any) -> Literal:
-    """A Python number as a Literal of ``aval``."""
-    if type(value) is int and aval.dtype.kind in "iu":
-        check_int_range(value, aval.dtype)
-        return Literal(value, aval)
-    if type(value) is complex and aval.dtype.kind not in "bc":
-        value = value.real  # as the conversion does that this stands for
-    return Literal(python_scalar(value, aval.dtype), aval)
 
 
 # fast entries ------------------------------------------------------------------------------------
@@ -442,8 +364,8 @@ def unary(staged_function: StagedFunction) -> Callable[[Any], Any]:
                     run = None
                 if run is None:
                     return staged_function.eager((x,), ())
-                if _RECORDERS:
-                    return _recorded(run, (x,), staged_function.name)
+                if RECORDERS:
+                    return recorded(run, (x,), staged_function.name)
                 try:
                     return run(x)
                 except XlaRuntimeError as error:
@@ -475,8 +397,8 @@ def unary_with_statics(staged_function: StagedFunction) -> Callable[[Any, tuple[
                     run = None
                 if run is None:
                     return staged_function.eager((x,), statics)
-                if _RECORDERS:
-                    return _recorded(run, (x,), staged_function.name)
+                if RECORDERS:
+                    return recorded(run, (x,), staged_function.name)
                 try:
                     return run(x)
                 except XlaRuntimeError as error:
@@ -498,7 +420,7 @@ def binary(
     ``fitted((x1, x2))`` gives the operands to try where a Python integer does not fit the dtype
     of the other one; None if there are none.
     """
-    runs, ndarray = staged_function.runs, np.ndarray
+    runs = staged_function.runs
 
     def call(x1: object, x2: Any, /) -> Any:
         try:
@@ -511,8 +433,8 @@ def binary(
                     run = None
                 if run is None:
                     return staged_function.eager((x1, x2), ())
-                if _RECORDERS:
-                    return _recorded(run, (x1, x2), staged_function.name)
+                if RECORDERS:
+                    return recorded(run, (x1, x2), staged_function.name)
                 try:
                     return run(x1, x2)
                 except XlaRuntimeError as error:
@@ -543,5 +465,3 @@ on_fork(clear_staged_functions)
 def _option_changed(name: str, value: object) -> None:
     del name, value
     clear_staged_functions()
-    _SCALARS.clear()
-    _SCALAR_AVALS.clear()
