@@ -78,7 +78,7 @@ def _kind(host: np.ndarray[Any, Any] | np.generic) -> Any:
 def _put(host: np.ndarray[Any, Any] | np.generic) -> Array:
     if type(host) is np.ndarray:
         return put_operand(host)
-    value = as_value(host)
+    value: Any = as_value(host)
     return put_literal(value) if type(value) is Literal else value
 
 

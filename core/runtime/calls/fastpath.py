@@ -9,6 +9,7 @@ benchmarks guard it.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core._jaxlib.xla import XlaRuntimeError, collect_garbage
@@ -30,7 +31,7 @@ from tracebridge.core.tree.tree import flatten
 from tracebridge.core.util.caching import register_cache
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     KeyFunction = Callable[[tuple[Any, ...], dict[str, Any]], tuple[Sequence[Any], Any]]
 
@@ -104,11 +105,38 @@ _KEYED_CODES: set[Any] = set()
 MAX_ENTRIES = 4096  # of one function; a function that sees more signatures starts over
 
 
+Miss = Callable[[tuple[Any, ...], dict[str, Any]], Any]
+
+
+def _plain(miss: Miss) -> Callable[..., Any]:
+    return lambda args, kwargs, *_: miss(args, kwargs)
+
+
+def _converting(
+    miss: Miss, cache: CallCache, name: str, left: Callable[[str], None]
+) -> Callable[..., Any]:
+    """``miss``, unless the tables have a program for numbers and ndarrays as arrays."""
+    many, trees, hosts = cache.many, cache.trees, cache.hosts
+
+    def other(
+        args: tuple[Any, ...], kwargs: dict[str, Any], flat: Any = None, treedef: object = None
+    ) -> Any:
+        if flat:
+            found = run_with_arrays(flat, trees, left, name, treedef)
+            if found is not MISSED:
+                return found
+        elif many:
+            run = make_host_run(args, many, left, name)
+            if run is not None:
+                hosts[kinds_of(args)] = run
+                return run(args)
+        return miss(args, kwargs)
+
+    return other
+
+
 def make_cached_call(
-    miss: Callable[[tuple[Any, ...], dict[str, Any]], Any],
-    cache: CallCache,
-    name: str,
-    left: Callable[[str], None] | None = None,
+    miss: Miss, cache: CallCache, name: str, left: Callable[[str], None] | None = None
 ) -> Callable[..., Any]:
     """``call(*args, **kwargs)`` that tries the fast path and else calls ``miss(args, kwargs)``.
 
@@ -116,8 +144,8 @@ def make_cached_call(
     """
     one, many, trees, hosts = cache.one, cache.many, cache.trees, cache.hosts
     keyed = make_keyed_call(miss, cache, name, PLAIN_KEYS)
-    new, collect = object.__new__, collect_garbage
-    array_class = Array
+    other = _converting(miss, cache, name, left) if left else _plain(miss)
+    new, collect, array_class = object.__new__, collect_garbage, Array
 
     def call(*args: Any, **kwargs: object) -> Any:
         try:
@@ -125,6 +153,7 @@ def make_cached_call(
                 return keyed(*args, **kwargs)
             if trees:
                 flat: Any = None
+                treedef = None
                 try:
                     flat, treedef = flatten(args)
                     run = trees[treedef, *[leaf._sig for leaf in flat]]
@@ -132,42 +161,30 @@ def make_cached_call(
                     run = None
                 # Outside the handler, so that errors of the slow path have no KeyError as context.
                 if run is None:
-                    if flat and left:
-                        found = run_with_arrays(flat, trees, left, name, treedef)
-                        if found is not MISSED:
-                            return found
-                    return miss(args, kwargs)
+                    return other(args, kwargs, flat, treedef)
                 try:
                     return run(flat)
                 except XlaRuntimeError as error:
                     raise_for(flat, name, error)
                     raise
-            if hosts:
-                run = hosts.get(kinds_of(args))
-                if run is not None:
-                    return run(args)
+            if hosts and (found := hosts.get(kinds_of(args))):
+                return found(args)
             try:
                 if len(args) == 1:
                     execute, handlers, sig, run = one[args[0]._sig]
+                elif len(args) == 2:
+                    run = many[args[0]._sig, args[1]._sig]
+                    execute = handlers = sig = None
                 else:
-                    if len(args) == 2:
-                        a, b = args
-                        run = many[a._sig, b._sig]
-                    else:
-                        run = many[tuple([a._sig for a in args])]
+                    run = many[tuple([a._sig for a in args])]
                     execute = handlers = sig = None
             except (KeyError, AttributeError, TypeError):
                 execute = handlers = sig = run = None
             if run is None:
-                run = make_host_run(args, many, left, name) if many and left else None
-                if run is None:
-                    return miss(args, kwargs)
-                hosts[kinds_of(args)] = run
-                return run(args)
+                return other(args, kwargs)
             try:
                 if execute is None:
                     return run(*args)
-                # One array in, one array out: the commonest call is worth its lines.
                 (buf,) = execute([args[0]._buf]).consume_with_handlers(handlers)
                 collect()
             except XlaRuntimeError as error:

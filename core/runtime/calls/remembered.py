@@ -9,6 +9,7 @@ call with the same ones runs the same executable at once.
 from __future__ import annotations
 
 import functools
+import math
 import types
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
@@ -27,6 +28,7 @@ from tracebridge.core.util.caching import register_table
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_ATTRIBUTE = "boundary"  # which `hiding` looks for
 MOST = 512  # calls that one function remembers
 # What an argument that is no array may be: a value that says all, and equal ones do.
 _SIMPLE = frozenset({bool, int, str, type(None), type, float})
@@ -40,13 +42,13 @@ def remembered(fn: Callable[P, R]) -> Callable[P, R]:
     staged function with their first arguments, all arrays among them, whose result they return.
     The function itself stays as it is: what users get, its boundary, remembers.
     """
-    fn.boundary = functools.partial(_boundary, fn, False)  # type: ignore[attr-defined]
+    setattr(fn, _ATTRIBUTE, functools.partial(_boundary, fn, False))
     return fn
 
 
 def one_program(fn: Callable[P, R]) -> Callable[P, R]:
     """The same for a function of several steps with one result, which then run as one program."""
-    fn.boundary = functools.partial(_boundary, fn, True)  # type: ignore[attr-defined]
+    setattr(fn, _ATTRIBUTE, functools.partial(_boundary, fn, True))
     return fn
 
 
@@ -90,7 +92,7 @@ def _boundary(fn: Callable[..., Any], whole: bool, name: str) -> Callable[..., A
             hide_internal_frames(error)
             raise
 
-    del call.boundary  # type: ignore[attr-defined]  # this is it
+    delattr(call, _ATTRIBUTE)  # this is it
     return call
 
 
@@ -198,7 +200,7 @@ def _is_simple(x: Any) -> bool:
     if kind is tuple:
         return all([type(v) is int for v in x])
     # 0.0 and -0.0 are equal, NaN is equal to nothing.
-    return kind in _SIMPLE and (kind is not float or (x == x and x != 0))  # noqa: PLR0124
+    return kind in _SIMPLE and (kind is not float or not (math.isnan(x) or x == 0))
 
 
 def _forget() -> None:

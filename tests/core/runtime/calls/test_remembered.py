@@ -32,7 +32,7 @@ CALLS: list[tuple[str, list[tuple[tuple[Any, ...], dict[str, Any]]]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name, calls", CALLS, ids=[name for name, _ in CALLS])
+@pytest.mark.parametrize(("name", "calls"), CALLS, ids=[name for name, _ in CALLS])
 def test_calls_one_after_the_other_are_those_of_numpy(
     name: str, calls: list[tuple[tuple[Any, ...], dict[str, Any]]]
 ) -> None:
@@ -91,10 +91,10 @@ def test_errors_name_the_function() -> None:
     """The boundary words errors as any other."""
     with pytest.raises(tb.errors.AxisError, match="diff"):
         tnp.diff(tnp.asarray(X), axis=5)
+    x = tnp.asarray(X) + 0
+    tnp.ptp(x)
+    x.delete()
     with pytest.raises(tb.errors.DeletedArrayError, match="ptp"):
-        x = tnp.asarray(X) + 0
-        tnp.ptp(x)
-        x.delete()
         tnp.ptp(x)
 
 
