@@ -20,6 +20,7 @@ from tracebridge.core.lax.reduce.exp_sums import shifted_exp_sum
 from tracebridge.core.runtime.arrays.argument_types import Axis
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
+from tracebridge.core.runtime.calls.remembered import one_program
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy import _exp_sums
 from tracebridge.numpy._promote import normalize_axes, normalize_axis
@@ -179,6 +180,7 @@ def softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Ar
     return _softmax_call(x, axis, None if where is None else tnp.asarray(where))
 
 
+@one_program
 def standardize(
     x: ArrayLike,
     axis: Axis = -1,

@@ -16,6 +16,7 @@ from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.runtime.arrays.argument_types import DeviceLike, DType, ShardingLike
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
+from tracebridge.core.runtime.calls.remembered import remembered
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy import (
     _indexing,
@@ -64,6 +65,7 @@ def _astype(self: Value, dtype: DType, copy: bool = False, device: DeviceLike | 
     return conversion.astype(self, dtype, copy=copy, device=device)
 
 
+@remembered
 def _flatten(self: Value, order: str = "C", *, out_sharding: ShardingLike | None = None) -> Any:
     return manipulation.ravel(self, order, out_sharding=out_sharding)
 

@@ -16,6 +16,7 @@ from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
+from tracebridge.core.runtime.calls.remembered import remembered
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import (
     as_strong,
@@ -25,11 +26,13 @@ from tracebridge.numpy._promote import (
     promote_dtypes,
     promote_inexact,
 )
+from tracebridge.numpy._staging import value_of
 from tracebridge.numpy.conversion import asarray
 from tracebridge.numpy.elementwise_logic import is_finite
 
 
-def _isclose(a: Value, b: Value, rtol: Value, atol: Value, equal_nan: bool) -> Any:
+def _isclose(a: Value, b: Value, rtol: Any, atol: Any, equal_nan: bool) -> Any:
+    rtol, atol = value_of(rtol), value_of(atol)
     if is_extended(a.aval.dtype) or is_extended(b.aval.dtype):
         return lax.eq(*broadcast_operands("isclose", *promote_dtypes(a, b)))
     a, b = broadcast_operands("isclose", *promote_inexact(a, b))
@@ -50,6 +53,7 @@ def _isclose(a: Value, b: Value, rtol: Value, atol: Value, equal_nan: bool) -> A
 _isclose_staged = StagedFunction(_isclose, "isclose")
 
 
+@remembered
 def isclose(
     a: ArrayLike,
     b: ArrayLike,
@@ -70,10 +74,12 @@ def isclose(
     >>> tnp.isclose(tnp.array([1.0, 2.0]), tnp.array([1.000001, 2.1])).tolist()
     [True, False]
     """
+    if type(rtol) is float and type(atol) is float:
+        return _isclose_staged((a, b), (rtol, atol, bool(equal_nan)))
     return _isclose_staged((a, b, rtol, atol), (bool(equal_nan),))
 
 
-def _allclose(a: Value, b: Value, rtol: Value, atol: Value, equal_nan: bool) -> Any:
+def _allclose(a: Value, b: Value, rtol: Any, atol: Any, equal_nan: bool) -> Any:
     close = _isclose(a, b, rtol, atol, equal_nan)
     return lax.reduce_and(close, tuple(range(close.aval.ndim)))
 
@@ -81,6 +87,7 @@ def _allclose(a: Value, b: Value, rtol: Value, atol: Value, equal_nan: bool) -> 
 _allclose_staged = StagedFunction(_allclose, "allclose")
 
 
+@remembered
 def allclose(
     a: ArrayLike,
     b: ArrayLike,
@@ -94,6 +101,8 @@ def allclose(
     >>> bool(tnp.allclose(tnp.array([1.0, 2.0]), tnp.array([1.000001, 2.0])))
     True
     """
+    if type(rtol) is float and type(atol) is float:
+        return _allclose_staged((a, b), (rtol, atol, bool(equal_nan)))
     return _allclose_staged((a, b, rtol, atol), (bool(equal_nan),))
 
 
@@ -126,6 +135,7 @@ def _comparable(*xs: ArrayLike) -> list[Any]:
     return [asarray(x) if isinstance(x, list | tuple) else x for x in xs]
 
 
+@remembered
 def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
     """Whether two arrays have the same shape and equal elements.
 

@@ -18,6 +18,7 @@ from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.runtime.arrays.argument_types import DType
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
+from tracebridge.core.runtime.calls.remembered import remembered
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction, unary_with_statics
 from tracebridge.numpy._promote import (
     check_no_out,
@@ -63,6 +64,7 @@ def _axis(axis: int | None) -> int | None:
     return None if axis is None else index_of(axis, "", "axis")
 
 
+@remembered
 def cumsum(
     a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None
 ) -> Array:
@@ -83,6 +85,7 @@ def cumsum(
     return _cumulative_call(a, statics)
 
 
+@remembered
 def cumprod(
     a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None
 ) -> Array:

@@ -19,6 +19,7 @@ from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.runtime.arrays.argument_types import Axis
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
+from tracebridge.core.runtime.calls.remembered import remembered
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.core.symbolic.compare import at_least
 from tracebridge.numpy._promote import (
@@ -76,6 +77,7 @@ def _diff(*args: Any) -> Any:
 _diff_staged = StagedFunction(_diff, "diff")
 
 
+@remembered
 def diff(
     a: ArrayLike,
     n: int = 1,
@@ -163,6 +165,7 @@ def _trapezoid(y: Value, *spacing_and_statics: Value) -> Any:
 _trapezoid_staged = StagedFunction(_trapezoid, "trapezoid", judges=False)
 
 
+@remembered
 def trapezoid(
     y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: int = -1
 ) -> Array:
@@ -239,6 +242,7 @@ def _along(v: Value, f: Any, axis: int) -> Any:
 _gradient_staged = StagedFunction(_gradient, "gradient")
 
 
+@remembered
 def gradient(f: Any, *varargs: ArrayLike, axis: Axis = None, edge_order: int | None = None) -> Any:
     """Derivatives of samples by second-order central differences, of first order at the ends.
 

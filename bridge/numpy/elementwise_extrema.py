@@ -15,6 +15,7 @@ from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.accepted_dtypes import check_ordinary
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
+from tracebridge.core.runtime.calls.remembered import remembered
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import broadcast_operands, promote_dtypes, promoted_operands, select
 from tracebridge.numpy._ranges import integer_limits, side_of
@@ -119,6 +120,7 @@ def _loose_limits(arr: ArrayLike | None, low: Any, high: Any) -> list[Any] | Non
     return [x for x in limits if x is not None]
 
 
+@remembered
 def clip(
     arr: ArrayLike | None = None, /, min: ArrayLike | None = None, max: ArrayLike | None = None
 ) -> Array:

@@ -28,6 +28,7 @@ from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.runtime.arrays.argument_types import DType
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
+from tracebridge.core.runtime.calls.remembered import remembered
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import (
     as_strong,
@@ -321,6 +322,7 @@ def _numbers(x: Value, *args: Value) -> Any:
 _nan_to_num_staged = StagedFunction(_numbers, "nan_to_num")
 
 
+@remembered
 def nan_to_num(
     x: ArrayLike,
     copy: bool = True,

@@ -18,6 +18,7 @@ from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.accepted_dtypes import check_ordinary
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
+from tracebridge.core.runtime.calls.remembered import remembered
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import check_no_out, promote_inexact, strong_array
 from tracebridge.numpy._staging import unary_function
@@ -124,6 +125,7 @@ rint = unary_function(
 _round_staged = StagedFunction(_round, "round")
 
 
+@remembered
 def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:
     """Round to ``decimals`` digits after the point, halves to even.
 

@@ -25,6 +25,7 @@ from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.lax.indexing.gather import default_fill
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
+from tracebridge.core.runtime.calls.remembered import remembered
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.core.symbolic.compare import is_empty
 from tracebridge.core.symbolic.dims import Dim
@@ -136,6 +137,7 @@ _take_staged = StagedFunction(take_rows_of, "take", exact=False)
 _take_filled = StagedFunction(take_rows_of, "take", exact=True)
 
 
+@remembered
 def take(
     a: ArrayLike,
     indices: ArrayLike,
@@ -241,6 +243,7 @@ _take_along_axis_staged = StagedFunction(_take_along_axis, "take_along_axis", ex
 _take_along_axis_filled = StagedFunction(_take_along_axis, "take_along_axis", exact=True)
 
 
+@remembered
 def take_along_axis(
     arr: ArrayLike,
     indices: ArrayLike,

@@ -19,6 +19,7 @@ from tracebridge.core.lax.sharding_constraint import split_result
 from tracebridge.core.runtime.arrays.argument_types import Axis, DType, ShardingLike
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
+from tracebridge.core.runtime.calls.remembered import remembered
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction, binary
 from tracebridge.core.symbolic.dims import Dim
 from tracebridge.numpy._promote import (
@@ -170,6 +171,7 @@ def _dot(
 _dot_staged = StagedFunction(_dot, "dot")
 
 
+@remembered
 def dot(
     a: ArrayLike,
     b: ArrayLike,
@@ -251,6 +253,7 @@ def _axes_static(axes: Axis) -> Any:
     return index_of(axes, "tensordot", "axes")
 
 
+@remembered
 def tensordot(
     a: ArrayLike,
     b: ArrayLike,
@@ -305,6 +308,7 @@ def _vdot(a: Value, b: Value, precision: PrecisionLike, preferred_element_type: 
 _vdot_staged = StagedFunction(_vdot, "vdot")
 
 
+@remembered
 def vdot(
     a: ArrayLike,
     b: ArrayLike,
@@ -341,6 +345,7 @@ def _inner(a: Value, b: Value, precision: PrecisionLike, preferred_element_type:
 _inner_staged = StagedFunction(_inner, "inner")
 
 
+@remembered
 def inner(
     a: ArrayLike,
     b: ArrayLike,
@@ -371,6 +376,7 @@ def _outer(a: Value, b: Value) -> Any:
 _outer_staged = StagedFunction(_outer, "outer")
 
 
+@remembered
 def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
     """All products of elements of ``a`` and ``b``, flattened.
 

@@ -21,6 +21,7 @@ from tracebridge.core.lax.sharding_constraint import split_result
 from tracebridge.core.runtime.arrays.argument_types import Axis, ShapeLike, ShardingLike
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
+from tracebridge.core.runtime.calls.remembered import remembered
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction, unary
 from tracebridge.core.symbolic.compare import whole_quotient
 from tracebridge.numpy._promote import (
@@ -85,6 +86,7 @@ def shape_argument(name: str, shape: Any) -> tuple[Any, ...]:
     return (_size(name, shape),) if sizes is None else tuple([_size(name, d) for d in sizes])
 
 
+@remembered
 def reshape(
     a: ArrayLike,
     shape: object,
@@ -116,6 +118,7 @@ def reshape(
         raise
 
 
+@remembered
 def ravel(a: ArrayLike, order: str = "C", *, out_sharding: ShardingLike | None = None) -> Array:
     """All elements in one axis.
 
@@ -204,6 +207,7 @@ def _swapaxes(x: Value, axis1: int, axis2: int) -> Any:
 _swapaxes_staged = StagedFunction(_swapaxes, "swapaxes")
 
 
+@remembered
 def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
     """``a`` with two axes exchanged.
 
@@ -236,6 +240,7 @@ def _moveaxis(x: Value, source: tuple[int, ...], target: tuple[int, ...]) -> Any
 _moveaxis_staged = StagedFunction(_moveaxis, "moveaxis")
 
 
+@remembered
 def moveaxis(a: ArrayLike, source: Axis, destination: Axis) -> Array:
     """``a`` with axes ``source`` moved to ``destination``.
 
@@ -271,6 +276,7 @@ def _expand_dims(x: Value, axis: tuple[int, ...]) -> Any:
 _expand_dims_staged = StagedFunction(_expand_dims, "expand_dims")
 
 
+@remembered
 def expand_dims(a: ArrayLike | None, axis: Axis) -> Array:
     """``a`` with new axes of size 1 at ``axis``.
 
@@ -301,6 +307,7 @@ def _squeeze(x: Value, axis: Axis) -> Any:
 _squeeze_staged = StagedFunction(_squeeze, "squeeze")
 
 
+@remembered
 def squeeze(a: ArrayLike, axis: Axis = None) -> Array:
     """``a`` without axes of size 1 (all of them, or those of ``axis``).
 
@@ -322,6 +329,7 @@ def _broadcast(x: Value, shape: Shape) -> Any:
 _broadcast_staged = StagedFunction(_broadcast, "broadcast_to")
 
 
+@remembered
 def broadcast_to(
     array: ArrayLike, shape: ShapeLike, *, out_sharding: ShardingLike | None = None
 ) -> Array:

@@ -23,6 +23,7 @@ from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.runtime.arrays.argument_types import DeviceLike, DimLike, DType
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
+from tracebridge.core.runtime.calls.remembered import remembered
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.core.symbolic.dims import Dim
 from tracebridge.numpy._promote import (
@@ -137,6 +138,7 @@ def diagonal_of(x: Value, offset: int, axis1: int, axis2: int, name: str = "diag
 _diagonal_staged = StagedFunction(strongly(diagonal_of), "diagonal")
 
 
+@remembered
 def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
     """The elements of ``a`` on a diagonal of two axes, as the last axis of the result.
 
@@ -267,6 +269,7 @@ def _triangle(x: Value, k: int, lower: bool) -> Any:
 _triangle_staged = StagedFunction(_triangle, "triangle")
 
 
+@remembered
 def tril(m: ArrayLike, k: int = 0) -> Array:
     """The lower triangles of matrices: zeros above diagonal ``k``.
 
@@ -277,6 +280,7 @@ def tril(m: ArrayLike, k: int = 0) -> Array:
     return _triangle_staged((m,), (size_of(k, "tril", "k"), True))
 
 
+@remembered
 def triu(m: ArrayLike, k: int = 0) -> Array:
     """The upper triangles of matrices: zeros below diagonal ``k``.
 
@@ -305,6 +309,7 @@ def _vander(x: Value, n: int, increasing: bool) -> Any:
 _vander_staged = StagedFunction(strongly(_vander), "vander")
 
 
+@remembered
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> Array:
     """The matrix whose columns are powers of a vector, highest first.
 

@@ -19,6 +19,7 @@ from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.runtime.arrays.argument_types import Axis, DType
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
+from tracebridge.core.runtime.calls.remembered import one_program, remembered
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import (
     broadcast_to,
@@ -55,6 +56,7 @@ def _fill(x: Value, value: Value) -> Any:
 _fill_staged = StagedFunction(_fill, "nan_fill", judges=False)
 
 
+@one_program
 def nansum(
     a: ArrayLike,
     axis: Axis = None,
@@ -180,6 +182,7 @@ def _nanmean(x: Value, axis: Axis, dtype: DType | None, keepdims: bool, mask: Va
 _nanmean_staged = OptionalArrays(_nanmean, "nanmean", 1)
 
 
+@remembered
 def nanmean(
     a: ArrayLike,
     axis: Axis = None,
@@ -245,6 +248,7 @@ def _variance(
     return _nanvar_staged(a, (where, mean), statics)
 
 
+@remembered
 def nanvar(
     a: ArrayLike,
     axis: Axis = None,
@@ -265,6 +269,7 @@ def nanvar(
     return _variance("nanvar", a, axis, dtype, ddof, keepdims, where, mean)
 
 
+@remembered
 def nanstd(
     a: ArrayLike,
     axis: Axis = None,

@@ -23,6 +23,7 @@ from tracebridge.core.lax.contract.precision import PrecisionLike
 from tracebridge.core.runtime.arrays.argument_types import DType
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
+from tracebridge.core.runtime.calls.remembered import remembered
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import (
     as_strong,
@@ -67,6 +68,7 @@ def _polyval(p: Value, x: Value) -> Any:
 _polyval_staged = StagedFunction(_polyval, "polyval")
 
 
+@remembered
 def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
     """The values of a polynomial.
 
@@ -183,6 +185,7 @@ def _check_mode(name: str, mode: str) -> None:
         raise ArgumentValueError(msg)
 
 
+@remembered
 def convolve(
     a: ArrayLike,
     v: ArrayLike,
@@ -210,6 +213,7 @@ def convolve(
     return _convolve_staged((a, v), (mode, "convolve", preferred))
 
 
+@remembered
 def correlate(
     a: ArrayLike,
     v: ArrayLike,

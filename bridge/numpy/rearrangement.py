@@ -16,6 +16,7 @@ from tracebridge.core.ir.value import Value
 from tracebridge.core.runtime.arrays.argument_types import Axis
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
+from tracebridge.core.runtime.calls.remembered import remembered
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import hashable_axis, normalize_axes, normalize_axis
 from tracebridge.numpy.manipulation import shape_argument
@@ -28,6 +29,7 @@ def _flip(x: Value, axis: Axis) -> Any:
 _flip_staged = StagedFunction(_flip, "flip")
 
 
+@remembered
 def flip(m: ArrayLike, axis: Axis = None) -> Array:
     """``m`` with the order of elements reversed along axes.
 
@@ -79,6 +81,7 @@ def _paired(axes: tuple[Any, ...], shifts: tuple[Any, ...]) -> list[tuple[Any, A
 _roll_staged = StagedFunction(_roll, "roll")
 
 
+@remembered
 def roll(a: ArrayLike, shift: ArrayLike | Sequence[SupportsIndex], axis: Axis = None) -> Array:
     """Elements moved along axes; those that leave at the end come back at the start.
 
@@ -134,6 +137,7 @@ def _tile(x: Value, reps: tuple[int, ...]) -> Any:
 _tile_staged = StagedFunction(_tile, "tile")
 
 
+@remembered
 def tile(A: ArrayLike, reps: ArrayLike | Sequence[SupportsIndex]) -> Array:
     """``A`` repeated ``reps`` times along each axis.
 
@@ -167,6 +171,7 @@ def _rot90(x: Value, k: int, axes: tuple[int, int]) -> Any:
 _rot90_staged = StagedFunction(_rot90, "rot90")
 
 
+@remembered
 def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
     """``m`` turned by ``k`` quarter turns, from the first axis towards the second.
 

@@ -34,6 +34,7 @@ from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.runtime.arrays.argument_types import Axis, DType
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
+from tracebridge.core.runtime.calls.remembered import one_program, remembered
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.core.symbolic.compare import is_empty
 from tracebridge.numpy._promote import (
@@ -467,6 +468,7 @@ def _count_nonzero(x: Value, axis: int, keepdims: bool) -> Any:
 _count_staged = StagedFunction(_count_nonzero, "count_nonzero")
 
 
+@remembered
 def count_nonzero(a: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Array:
     """Number of elements that are not zero, over axes.
 
@@ -477,6 +479,7 @@ def count_nonzero(a: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Ar
     return _count_staged((a,), (hashable_axis(axis, "count_nonzero"), bool(keepdims)))
 
 
+@one_program
 def ptp(a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = False) -> Array:
     """Largest minus smallest element over axes.
 

@@ -25,6 +25,7 @@ from tracebridge.core.runtime.arrays.argument_types import DimLike
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.arrays.transfer import put_numpy
+from tracebridge.core.runtime.calls.remembered import remembered
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.core.symbolic.compare import is_empty
 from tracebridge.numpy._promote import (
@@ -444,6 +445,7 @@ _searchsorted_staged = StagedFunction(_searchsorted, "searchsorted")
 SEARCH_METHODS = ("scan", "scan_unrolled", "sort", "compare_all", "default")
 
 
+@remembered
 def searchsorted(
     a: ArrayLike,
     v: ArrayLike,

@@ -19,6 +19,7 @@ from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.runtime.arrays.argument_types import DType
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
+from tracebridge.core.runtime.calls.remembered import remembered
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import normalize_axis
 from tracebridge.numpy._staging import static_dtype, value_of
@@ -76,6 +77,7 @@ def _check_options(name: str, kind: DType | None, order: Any) -> None:
         raise ArgumentValueError(msg)
 
 
+@remembered
 def sort(
     a: ArrayLike,
     axis: int | None = -1,
@@ -103,6 +105,7 @@ def sort(
     return _sort_staged((a,), (_axis(axis), bool(stable), bool(descending)))
 
 
+@remembered
 def argsort(
     a: ArrayLike,
     axis: int | None = -1,

@@ -20,6 +20,7 @@ from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.runtime.arrays.argument_types import Axis
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
+from tracebridge.core.runtime.calls.remembered import remembered
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import (
     as_strong,
@@ -112,6 +113,7 @@ def average(
     returned: bool = False,
     keepdims: bool = False,
 ) -> Array | tuple[Array, Array]: ...
+@remembered
 def average(
     a: ArrayLike,
     axis: Axis = None,
@@ -207,6 +209,7 @@ def _centered(m: Value, mean: Value) -> Any:
 _cov_staged = StagedFunction(_cov, "cov", exact=True)
 
 
+@remembered
 def cov(
     m: ArrayLike,
     y: ArrayLike | None = None,
@@ -280,6 +283,7 @@ def _unit(x: Value) -> Any:
 _corrcoef_staged = StagedFunction(_corrcoef, "corrcoef")
 
 
+@remembered
 def corrcoef(
     x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, dtype: DTypeLike | None = None
 ) -> Array:

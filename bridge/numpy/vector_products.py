@@ -15,6 +15,7 @@ from tracebridge.core.lax.contract.precision import PrecisionLike
 from tracebridge.core.runtime.arrays.argument_types import DType
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
+from tracebridge.core.runtime.calls.remembered import remembered
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import (
     as_strong,
@@ -167,6 +168,7 @@ def _kron(a: Value, b: Value) -> Any:
 _kron_staged = StagedFunction(_kron, "kron")
 
 
+@remembered
 def kron(a: ArrayLike, b: ArrayLike) -> Array:
     """The Kronecker product: each element of ``a`` times all of ``b``.
 
@@ -217,6 +219,7 @@ def _cross(a: Value, b: Value, axes: tuple[int, int, int]) -> Any:
 _cross_staged = StagedFunction(_cross, "cross")
 
 
+@remembered
 def cross(
     a: ArrayLike,
     b: ArrayLike,
@@ -256,6 +259,7 @@ def _trace(x: Any, offset: int, axis1: int, axis2: int, dtype: DType) -> Any:
 _trace_staged = StagedFunction(_trace, "trace")
 
 
+@remembered
 def trace(
     a: ArrayLike,
     offset: int = 0,

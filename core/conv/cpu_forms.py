@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import tracebridge.core.lax as lax
+from tracebridge.core.control.loops.fori import fori_loop
 from tracebridge.core.control.loops.map import map as map_rows
 from tracebridge.core.conv.geometry import (
     Geometry,
@@ -34,8 +35,12 @@ MAX_TERMS = 80
 """How many terms one loop adds up: more compile for too long."""
 
 
+_MOST_TERMS_OF_LOOP = 64
+"""How many of them are written out; of more, those of one place along the first axis, in a loop."""
+
+
 def multiply_add(prim: Primitive, x: Value, y: Value, g: Geometry) -> Any:
-    """One product of a shifted array and a number per feature for each term: a single loop."""
+    """One product of a shifted array and a number per feature for each term: few loops."""
     del prim
     batch, features, *space = g.numbers.lhs_spec
     inputs, outputs, groups = g.inputs, g.outputs, g.groups
@@ -49,18 +54,33 @@ def multiply_add(prim: Primitive, x: Value, y: Value, g: Geometry) -> Any:
     outs, ins, *taps = g.numbers.rhs_spec
     kernel = in_order(y, (*taps, ins, outs), tuple(range(len(g.rhs))))
     kernel = lax.reshape(kernel, (*g.kernel, inputs, groups, outputs))
-    total: Any = None
-    for place in places(g.kernel):
-        starts = [k * b for k, b in zip(place, g.rhs_dilation, strict=True)]
-        here = part(x, moved[1:], starts, g.results, g.strides)
-        for i in range(inputs):
-            one = here if inputs == 1 else lax.slice_in_dim(here, i, i + 1, axis=features + 1)
-            one = lax.broadcast_in_dim(one, tuple(shape), tuple(range(len(shape))))
-            first, last = (*place, i, 0, 0), (*[k + 1 for k in place], i + 1, groups, outputs)
-            factor = lax.reshape(lax.slice(kernel, first, last), (groups, outputs))
-            factor = lax.broadcast_in_dim(factor, tuple(shape), (features, features + 1))
-            term = lax.mul(one, factor)
-            total = term if total is None else lax.add(total, term)
+
+    def added(total: Any, x: Value, kernel: Value, taps: Ints) -> Any:
+        """``total`` with the terms of these taps, the first axes of ``kernel``."""
+        for place in places(taps):
+            starts = [k * b for k, b in zip(place, g.rhs_dilation, strict=True)]
+            here = part(x, moved[1:], starts, g.results, g.strides)
+            for i in range(inputs):
+                one = here if inputs == 1 else lax.slice_in_dim(here, i, i + 1, axis=features + 1)
+                one = lax.broadcast_in_dim(one, tuple(shape), tuple(range(len(shape))))
+                first, last = (*place, i, 0, 0), (*[k + 1 for k in place], i + 1, groups, outputs)
+                factor = lax.reshape(lax.slice(kernel, first, last), (groups, outputs))
+                factor = lax.broadcast_in_dim(factor, tuple(shape), (features, features + 1))
+                term = lax.mul(one, factor)
+                total = term if total is None else lax.add(total, term)
+        return total
+
+    if g.kernel[0] == 1 or inputs * math.prod(g.kernel) <= _MOST_TERMS_OF_LOOP:
+        total = added(None, x, kernel, g.kernel)
+    else:
+        taps, reach = (1, *g.kernel[1:]), (g.results[0] - 1) * g.strides[0] + 1
+
+        def row(k: Value, total: Value) -> Any:
+            start = lax.mul(k, g.rhs_dilation[0])
+            here = lax.dynamic_slice_in_dim(x, start, reach, moved[1])
+            return added(total, here, lax.dynamic_slice_in_dim(kernel, k, 1, 0), taps)
+
+        total = fori_loop(0, g.kernel[0], row, full_of(x.aval.update(shape=tuple(shape)), 0))
     shape[features : features + 2] = [groups * outputs]
     return in_order(lax.reshape(total, tuple(shape)), g.numbers.lhs_spec, g.numbers.out_spec)
 

@@ -34,6 +34,7 @@ Form = Callable[..., Any]
 _FEW_PRODUCTS = 1 << 14  # what takes microseconds in any form
 _MAX_FEATURES = 4  # features so few that XLA's products of matrices are slow
 _MAX_SINGLE_TERMS = 36
+_MANY_SHIFTS = 25  # terms of a result that are a program of their own
 _MAX_PLACES = 64  # results, or taps, that are written out one by one
 _MAX_PEELED = 8
 _MAX_GROUPS = 8
@@ -200,8 +201,10 @@ def lower(prim: Primitive, ctx: LoweringContext, *operands: IrValue, **params: A
         total = form(prim, left, right, g)
         return total if dtype == out.dtype else lax.convert_dtype(total, out.dtype)
 
-    if form is forms.summed_products and not ctx.is_split:
+    many = form is forms.multiply_add and g.inputs * math.prod(g.kernel) >= _MANY_SHIFTS
+    if (many or form is forms.summed_products) and not ctx.is_split:
         # Each place of a kernel reads all of both: what makes them must not be done for each.
+        # Equal layers share what is compiled.
         key = "convolution", form, g, out.dtype, tracing_key()
         (result,) = ctx.call_fun(key, compose, operands, ctx.avals_in, "convolution")
         leave_apart(result)

@@ -188,8 +188,12 @@ def api_boundary(fn: Callable[P, R]) -> Callable[P, R]:
 def hiding(fn: Callable[P, R], name: str = "") -> Callable[P, R]:
     """Make a function whose exceptions show no internal frames, and say ``name`` if it is given.
 
-    One that calls `hide_internal_frames` itself is returned as it is.
+    One that calls `hide_internal_frames` itself is returned as it is, one that has a boundary of
+    its own (see ``core/runtime/calls/remembered.py``) gets that.
     """
+    own = getattr(fn, "boundary", None)
+    if own is not None:
+        return own(name)
     code = getattr(fn, "__code__", None)
     if code is not None and hide_internal_frames.__name__ in code.co_names:
         return fn

@@ -15,6 +15,7 @@ from tracebridge.core.linalg.qr import qr as lax_qr
 from tracebridge.core.linalg.svd import svd as lax_svd
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
+from tracebridge.core.runtime.calls.remembered import remembered
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import promote_inexact
 
@@ -95,6 +96,7 @@ _qr_staged = StagedFunction(_qr, "qr")
 _svd_staged = StagedFunction(_svd, "svd")
 
 
+@remembered
 def cholesky(a: ArrayLike, *, upper: bool = False, symmetrize_input: bool = True) -> Array:
     """Cholesky factors: lower triangular matrices with ``L L^H = a``.
 

@@ -16,6 +16,7 @@ from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.linalg.svd import svd
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
+from tracebridge.core.runtime.calls.remembered import remembered
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction, unary_with_statics
 from tracebridge.core.symbolic.compare import is_empty
 from tracebridge.numpy._promote import (
@@ -144,6 +145,7 @@ def _checked(name: str, order: Any, *, matrix: bool) -> Any:
     return order
 
 
+@remembered
 def norm(
     x: ArrayLike,
     ord: float | str | None = None,
@@ -176,6 +178,7 @@ def norm(
     return _norm_staged((x,), (order, axes, bool(keepdims)))
 
 
+@remembered
 def vector_norm(
     x: ArrayLike,
     /,

@@ -33,6 +33,7 @@ from tracebridge.core.linalg.solving import solution
 from tracebridge.core.linalg.svd import svd
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
+from tracebridge.core.runtime.calls.remembered import remembered
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import as_strong, broadcast_shape, broadcast_to, promote_inexact
 from tracebridge.numpy._staging import value_of
@@ -252,6 +253,7 @@ _pinv_staged = StagedFunction(_pinv, "pinv")
 _lstsq_staged = StagedFunction(_lstsq, "lstsq")
 
 
+@remembered
 def solve(a: ArrayLike, b: ArrayLike) -> Array:
     """The solution of ``a @ x = b``.
 
@@ -273,6 +275,7 @@ def solve(a: ArrayLike, b: ArrayLike) -> Array:
     return _solve_staged((a, b))
 
 
+@remembered
 def inv(a: ArrayLike) -> Array:
     """The inverse matrices.
 
@@ -292,6 +295,7 @@ def inv(a: ArrayLike) -> Array:
     return _inv_staged((a,))
 
 
+@remembered
 def det(a: ArrayLike) -> Array:
     """Determinants; their derivatives are right for singular matrices too.
 

@@ -15,7 +15,7 @@ A call takes the first of these paths that has its executable. ``make_cached_cal
      |     `-- else: keyed .............. [(names, statics), *signatures]   -> run(arrays)
      |
      `-- miss: no signature of these in the table
-           |-- converted .. numbers and ndarrays become arrays, then many or keyed as above
+           |-- converted .. numbers and ndarrays become arrays, then the tables above
            |-- scoped ..... arrays, where blocks have changed options: [(options, *signatures)]
            |-- disabled ... disable_jit: the Python function
            |-- references . a mutable reference among the arguments or closed over
@@ -50,6 +50,7 @@ from tracebridge.core.ir.float0 import has_float0
 from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.lent import Room, give_back, run_on_loan
 from tracebridge.core.runtime.calls.dispatch import raise_for, to_array
 from tracebridge.core.runtime.calls.fastpath import (
     MAX_ENTRIES,
@@ -57,11 +58,10 @@ from tracebridge.core.runtime.calls.fastpath import (
     CallCache,
     KeyFunctions,
     comparison_error,
-    converted,
-    is_convertible,
     make_cached_call,
     make_keyed_call,
 )
+from tracebridge.core.runtime.calls.host_arguments import converted, is_convertible
 from tracebridge.core.tree.tree import flatten, leaf_treedef
 
 if TYPE_CHECKING:
@@ -89,18 +89,20 @@ class Jitted(JitPrograms):
         """Everything that the fast path does not do."""
         cache, current = self.cache, state()
         if (cache.keyed or cache.keyed_trees) if current is None else cache.scoped:
+            taken: list[Room] = []
             if current is None:
-                why, entry_and_arguments = "converted", self.find_converted(args, kwargs)
+                why, entry_and_arguments = "converted", self.find_converted(args, kwargs, taken)
             else:
                 why, entry_and_arguments = "checked", self.find_scoped(current, args, kwargs)
             if entry_and_arguments is not None:
                 run, arrays = entry_and_arguments
                 self.counts.left(why)
                 try:
-                    return run(arrays)
+                    return run_on_loan(run, arrays, taken, star=True)
                 except XlaRuntimeError as error:
                     raise_for(arrays, self.name, error)
                     raise
+            give_back(taken)
         if option("disable_jit"):
             self.counts.left("disabled")
             return self.fun(*args, **kwargs)
@@ -134,9 +136,12 @@ class Jitted(JitPrograms):
         return explained(run, call, arrays, entry.program.lowered.effects)
 
     def find_converted(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], taken: list[Room]
     ) -> tuple[Callable[..., Any], list[Any]] | None:
-        """The fast path for calls with Python numbers or ndarrays, and their arrays."""
+        """The fast path for calls with Python numbers or ndarrays, and their arrays.
+
+        ``taken`` as in ``operand``.
+        """
         cache = self.cache
         try:
             if cache.keyed_trees:
@@ -145,7 +150,7 @@ class Jitted(JitPrograms):
             else:
                 table = cache.keyed
                 arguments, key = self.keys.flat(args, kwargs)
-            flat = [x if type(x) is Array else converted(x) for x in arguments]
+            flat = [x if type(x) is Array else converted(x, taken) for x in arguments]
             whole = (key, *[leaf._sig for leaf in flat])
         except (KeyError, AttributeError, TypeError):
             return None
@@ -205,7 +210,7 @@ class Jitted(JitPrograms):
         )
         flat = flat and not cache.trees
         given = [x for x in call.leaves if type(x) is not Array]
-        is_found = not given or (flat and all(map(is_convertible, given)))
+        is_found = all(map(is_convertible, given))
         if kwargs or call.static_key or not is_found:
             self.remember_keyed(args, kwargs, call, arrays, entry)
         elif flat:

@@ -68,6 +68,13 @@ class Group:
         return None
 
 
+_SMALL, _SMALL_UNEVEN = 4, 7
+"""Elements that are done one by one, the second number if no vector takes all and each takes few
+instructions. Often they have been written apart, as parts of a stack, and a processor waits where
+it loads together what it has just stored apart."""
+_CHEAP = frozenset({"load", "number", "add", "sub", "mul", "neg", "max", "min", "select_n"})
+
+
 def copy_of(value: View, out: View) -> Group:
     """What writes the elements of an array to another one."""
     group = Group(without_ones(value.shape))
@@ -127,13 +134,17 @@ class _Writer:
             self.row["store", k] = self._start(group.stores[k][1], outer, strides)
         self.inverses = {i: self._inverse(self.row[i]) for i in self.divisors}
         n = self.sizes[-1]
-        width = min(2 * self.lanes, floor_of_two(n))
+        cheap = all([node.kind in _CHEAP for node in group.nodes])
+        apart = n <= _SMALL or (n <= _SMALL_UNEVEN and cheap)
+        width = 1 if apart else min(2 * self.lanes, floor_of_two(n))
 
         def body(j: str, _: Sequence[str]) -> Sequence[str]:
             self._vector(j, width)
             return ()
 
         whole = n // width * width
+        if width == 1:
+            whole = 0
         code.loop(whole, width, body)
         for j, rest in pieces(n - whole, width):
             self._vector(str(whole + j), rest)

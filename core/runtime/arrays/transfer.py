@@ -20,7 +20,7 @@ from tracebridge.core._jaxlib.xla import (
     rewrap,
 )
 from tracebridge.core.config.transfer_guards import guards_in_force
-from tracebridge.core.config.values import on_global_change
+from tracebridge.core.config.values import on_global_change, option
 from tracebridge.core.dtypes.canonicalize import canonicalize
 from tracebridge.core.dtypes.dtypes import float0, is_extended
 from tracebridge.core.errors.argument_errors import ArgumentValueError
@@ -218,6 +218,8 @@ def move(array: Array, placement: Sharding, *, committed: bool) -> Array:
             [placement.backend_sharding],
             [ArrayCopySemantics.REUSE_INPUT],
         )
+        if placement.device.platform == "cpu" and not option("cpu_async_dispatch"):
+            buf.block_until_ready()  # nothing is pending on this client: lent.py relies on that
         buf = rewrap(buf, sig.aval, placement.backend_sharding)
         return new_array(buf, signature(sig.aval, placement, committed))
     return _transferred(array._to_numpy(), sig.aval, placement, committed=committed)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracebridge.core._jaxlib.xla import collect_garbage
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.lent import can_lend
 from tracebridge.core.util.caching import BoundedCache
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def make_run(
     if factory is None:
         factory = _compile_factory(*key)
         _FACTORIES.set(key, factory)
-    return factory(
+    run = factory(
         program.executable.execute_sharded,
         program.handlers(committed),
         program.signatures(committed),
@@ -60,6 +61,9 @@ def make_run(
         unflatten,
         collect_garbage,
     )
+    if can_lend(program):
+        run.lends = True  # see core/runtime/arrays/lent.py
+    return run
 
 
 def _compile_factory(

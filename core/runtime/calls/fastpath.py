@@ -9,27 +9,29 @@ benchmarks guard it.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, final
-
-import numpy as np
 
 from tracebridge.core._jaxlib.xla import XlaRuntimeError, collect_garbage
 from tracebridge.core.config.state import state
 from tracebridge.core.config.values import on_global_change
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.filtering import hide_internal_frames
-from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.runtime.arrays.array import Array
-from tracebridge.core.runtime.arrays.transfer import put_operand
 from tracebridge.core.runtime.backends.clients import on_fork
-from tracebridge.core.runtime.calls.dispatch import raise_for, to_array
-from tracebridge.core.runtime.calls.staged_functions import SCALAR_TYPES, scalar_argument
+from tracebridge.core.runtime.calls.dispatch import raise_for
+from tracebridge.core.runtime.calls.host_arguments import (
+    MISSED,
+    kinds_of,
+    make_host_run,
+    run_with_arrays,
+)
 from tracebridge.core.tree.registry import on_forwarding_node
 from tracebridge.core.tree.tree import flatten
 from tracebridge.core.util.caching import register_cache
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     KeyFunction = Callable[[tuple[Any, ...], dict[str, Any]], tuple[Sequence[Any], Any]]
 
@@ -40,21 +42,24 @@ class CallCache:
 
     ``one``: ``(execute, handlers, signature of the result, run)`` by the signature of the only
     argument; ``execute`` is None unless the result is one array. ``many``: by the tuple of
-    signatures of positional arrays. ``trees``: by ``(treedef, *signatures)`` of all arguments, if
-    an argument is a tree. ``keyed`` and ``keyed_trees``: by ``(key, *signatures)``, for calls with
-    keywords, static arguments, Python numbers or ndarrays; see ``KeyFunctions``. The tables for
-    trees take over from the others once they have an entry. ``scoped``: by ``(options,
-    *signatures)`` of positional arrays, where blocks have changed options of the thread.
+    signatures of positional arrays. ``hosts``: by the kinds of positional arguments some of which
+    are numbers or ndarrays, for programs that ``many`` has as well. ``trees``: by ``(treedef,
+    *signatures)`` of all arguments, if an argument is a tree. ``keyed`` and ``keyed_trees``: by
+    ``(key, *signatures)``, for calls with keywords, static arguments, Python numbers or ndarrays;
+    see ``KeyFunctions``. The tables for trees take over from the others once they have an entry.
+    ``scoped``: by ``(options, *signatures)`` of positional arrays, where blocks have changed
+    options of the thread.
 
     The calls that find their executable here are not counted: a counter in C would cost the
     commonest of them 1.5 %.
     """
 
-    __slots__ = ("__weakref__", "keyed", "keyed_trees", "many", "one", "scoped", "trees")
+    __slots__ = ("__weakref__", "hosts", "keyed", "keyed_trees", "many", "one", "scoped", "trees")
 
     def __init__(self) -> None:
         self.one: dict[Any, Any] = {}
         self.many: dict[Any, Any] = {}
+        self.hosts: dict[Any, Any] = {}
         self.trees: dict[Any, Any] = {}
         self.keyed: dict[Any, Any] = {}
         self.keyed_trees: dict[Any, Any] = {}
@@ -67,6 +72,7 @@ class CallCache:
         """Forget all executables of the fast path."""
         self.one.clear()
         self.many.clear()
+        self.hosts.clear()
         self.trees.clear()
         self.keyed.clear()
         self.keyed_trees.clear()
@@ -86,7 +92,7 @@ class CallCache:
 
     def __len__(self) -> int:
         tables = (self.one, self.many, self.trees, self.keyed, self.keyed_trees, self.scoped)
-        return sum([len(table) for table in tables])
+        return sum([len(table) for table in (*tables, self.hosts)])
 
 
 _ALL: weakref.WeakSet[CallCache] = weakref.WeakSet()
@@ -99,90 +105,86 @@ _KEYED_CODES: set[Any] = set()
 MAX_ENTRIES = 4096  # of one function; a function that sees more signatures starts over
 
 
-def is_convertible(x: object) -> bool:
-    """Whether ``converted`` makes an array of ``x``."""
-    return type(x) is np.ndarray or type(x) in SCALAR_TYPES or isinstance(x, np.generic)
+Miss = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
 
-def converted(x: Any) -> Any:
-    """A Python number, an ndarray or a number of NumPy as an array, in the default state."""
-    kind = type(x)
-    if kind is np.ndarray:
-        return put_operand(x)
-    if kind in SCALAR_TYPES:
-        return scalar_argument(x)
-    return to_array(as_value(x)) if issubclass(kind, np.generic) else x
+def _plain(miss: Miss) -> Callable[..., Any]:
+    return lambda args, kwargs, *_: miss(args, kwargs)
 
 
-MISSED = object()
-"""What stands for the result of a call that found no program."""
+def _converting(
+    miss: Miss, cache: CallCache, name: str, left: Callable[[str], None]
+) -> Callable[..., Any]:
+    """``miss``, unless the tables have a program for numbers and ndarrays as arrays."""
+    many, trees, hosts = cache.many, cache.trees, cache.hosts
 
+    def other(
+        args: tuple[Any, ...], kwargs: dict[str, Any], flat: Any = None, treedef: object = None
+    ) -> Any:
+        if flat:
+            found = run_with_arrays(flat, trees, left, name, treedef)
+            if found is not MISSED:
+                return found
+        elif many:
+            run = make_host_run(args, many, left, name)
+            if run is not None:
+                hosts[kinds_of(args)] = run
+                return run(args)
+        return miss(args, kwargs)
 
-def run_with_arrays(
-    args: tuple[Any, ...], many: Any, left: Callable[[str], None], name: str
-) -> Any:
-    """The result of the program for numbers and ndarrays among the arguments, or ``MISSED``."""
-    try:
-        arrays = [x if type(x) is Array else converted(x) for x in args]
-        run = many[tuple([a._sig for a in arrays])]
-    except (KeyError, AttributeError, TypeError):
-        return MISSED
-    left("converted")
-    try:
-        return run(*arrays)
-    except XlaRuntimeError as error:
-        raise_for(arrays, name, error)
-        raise
+    return other
 
 
 def make_cached_call(
-    miss: Callable[[tuple[Any, ...], dict[str, Any]], Any],
-    cache: CallCache,
-    name: str,
-    left: Callable[[str], None] | None = None,
+    miss: Miss, cache: CallCache, name: str, left: Callable[[str], None] | None = None
 ) -> Callable[..., Any]:
     """``call(*args, **kwargs)`` that tries the fast path and else calls ``miss(args, kwargs)``.
 
     With ``left``, numbers and ndarrays become arrays on the way; ``left("converted")`` notes that.
     """
-    one, many, trees = cache.one, cache.many, cache.trees
+    one, many, trees, hosts = cache.one, cache.many, cache.trees, cache.hosts
     keyed = make_keyed_call(miss, cache, name, PLAIN_KEYS)
-    new, collect = object.__new__, collect_garbage
-    array_class = Array
+    other = _converting(miss, cache, name, left) if left else _plain(miss)
+    new, collect, array_class = object.__new__, collect_garbage, Array
 
     def call(*args: Any, **kwargs: object) -> Any:
         try:
             if kwargs or state() is not None:
                 return keyed(*args, **kwargs)
             if trees:
+                flat: Any = None
+                treedef = None
                 try:
                     flat, treedef = flatten(args)
                     run = trees[treedef, *[leaf._sig for leaf in flat]]
                 except (KeyError, AttributeError, TypeError):
-                    flat, run = (), None
+                    run = None
                 # Outside the handler, so that errors of the slow path have no KeyError as context.
                 if run is None:
-                    return miss(args, kwargs)
+                    return other(args, kwargs, flat, treedef)
                 try:
                     return run(flat)
                 except XlaRuntimeError as error:
                     raise_for(flat, name, error)
                     raise
+            if hosts and (found := hosts.get(kinds_of(args))):
+                return found(args)
             try:
                 if len(args) == 1:
                     execute, handlers, sig, run = one[args[0]._sig]
+                elif len(args) == 2:
+                    run = many[args[0]._sig, args[1]._sig]
+                    execute = handlers = sig = None
                 else:
                     run = many[tuple([a._sig for a in args])]
                     execute = handlers = sig = None
             except (KeyError, AttributeError, TypeError):
                 execute = handlers = sig = run = None
             if run is None:
-                found = run_with_arrays(args, many, left, name) if many and left else MISSED
-                return miss(args, kwargs) if found is MISSED else found
+                return other(args, kwargs)
             try:
                 if execute is None:
                     return run(*args)
-                # One array in, one array out: the commonest call is worth its lines.
                 (buf,) = execute([args[0]._buf]).consume_with_handlers(handlers)
                 collect()
             except XlaRuntimeError as error:

@@ -29,8 +29,9 @@ from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.trace import innermost
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
-from tracebridge.core.ir.values import Literal, check_int_range, python_scalar, scalar_value
+from tracebridge.core.ir.values import scalar_value
 from tracebridge.core.runtime.arrays.array import Array, share
+from tracebridge.core.runtime.arrays.lent import Room, lending, operand, run_on_loan
 from tracebridge.core.runtime.arrays.placement import (
     MeshPlacement,
     all_at,
@@ -39,20 +40,20 @@ from tracebridge.core.runtime.arrays.placement import (
     moving,
     wishes_inside,
 )
-from tracebridge.core.runtime.arrays.transfer import move, put_literal, put_operand
+from tracebridge.core.runtime.arrays.transfer import move, put_literal
 from tracebridge.core.runtime.backends.clients import on_fork
 from tracebridge.core.runtime.backends.guards import check_execution
 from tracebridge.core.runtime.calls.dispatch import raise_for, to_array
 from tracebridge.core.runtime.calls.execute import LIST, SINGLE, make_run
 from tracebridge.core.runtime.calls.fold_scalars import fold_scalars
+from tracebridge.core.runtime.calls.recording import RECORDERS, note, recorded
+from tracebridge.core.runtime.calls.scalars import SCALAR_TYPES, SCALARS, coerce, scalar_array
 from tracebridge.core.runtime.programs.compile import compile_jaxpr
 from tracebridge.core.runtime.programs.debug import check_finite, checked, wants_checks
 from tracebridge.core.runtime.programs.key_watch import watched, watches_keys
-from tracebridge.core.util.caching import BoundedCache, register_cache, register_table
+from tracebridge.core.util.caching import register_cache
 
-SCALAR_TYPES = frozenset({float, int, bool, complex})
 MAX_ENTRIES = 8192
-_SCALARS: BoundedCache[Any] = BoundedCache("scalar operands", 8192)
 _ALL: weakref.WeakSet[StagedFunction] = weakref.WeakSet()
 
 
@@ -124,6 +125,8 @@ class StagedFunction:
             # Outside the handler, so that errors of the slow path have no KeyError as context.
             if run is None:
                 return self.eager(arrays, statics)
+            if RECORDERS:
+                return recorded(run, arrays, self.name)
             try:
                 return run(*arrays)
             except XlaRuntimeError as error:
@@ -194,12 +197,13 @@ class StagedFunction:
         check_execution(self.name)
         current = state()
         values: list[Any] = []
+        taken: list[Room] = []
         for a in arrays:
             if type(a) is Array or type(a) in SCALAR_TYPES:
                 values.append(a)
                 continue
             if type(a) is np.ndarray and current is None:
-                values.append(put_operand(a))
+                values.append(operand(a, taken))
                 continue
             value = as_value(a, self.name)
             if isinstance(value, Tracer):
@@ -227,10 +231,12 @@ class StagedFunction:
                 self.runs.clear()
             self.runs[key] = run
         try:
-            out = run(*values)
+            out = run_on_loan(run, values, taken)
         except XlaRuntimeError as error:
             raise_for(values, self.name, error)
             raise
+        if RECORDERS:
+            note(run, values, out)
         if current is not None and wants_checks():
             check_finite(out if isinstance(out, list) else [out], self.name)
         return out
@@ -267,7 +273,7 @@ class StagedFunction:
             return _with_scalars_at(run, body.scalars, sigs, placement)
         if not all_at(sigs, placement):
             run = moving(run, placement)
-        return _with_scalars(run, body.scalars) if has_scalars else run
+        return lending(_with_scalars(run, body.scalars), run) if has_scalars else run
 
 
 def _operand(x: object, name: str) -> Any:
@@ -335,49 +341,11 @@ def _with_scalars_at(
 def _scalar_at(value: Any, aval: ShapedArray, place: Any) -> Array:
     """The scalar of a Python number on the devices of a sharding (bounded cache)."""
     key = (aval, value, place) if value else (aval, repr(value), place)
-    found = _SCALARS.get(key)
+    found = SCALARS.get(key)
     if found is None:
         found = move(put_literal(coerce(value, aval)), place, committed=True)
-        _SCALARS.set(key, share(found))
+        SCALARS.set(key, share(found))
     return found
-
-
-def scalar_array(value: object, aval: ShapedArray | None) -> Array:
-    """The device scalar of a Python number in the dtype of ``aval`` (bounded cache)."""
-    # Zero is keyed by its text: 0.0 == -0.0. The dtype keeps True, 1 and 1.0 apart.
-    key = (aval, value) if value else (aval, repr(value))
-    found = _SCALARS.get(key)
-    if found is None or state() is not None:
-        found = put_literal(coerce(value, aval))
-        if state() is None:
-            _SCALARS.set(key, found)
-    return found
-
-
-# Default avals of Python numbers by class; they change with enable_x64 only.
-_SCALAR_AVALS: dict[type, ShapedArray] = register_table("avals of Python numbers", {})
-
-
-def scalar_argument(value: object) -> Array:
-    """The device scalar of a Python number in its default dtype, weakly typed (bounded cache).
-
-    Only for the default state: a thread-scoped option may change the dtype or the device.
-    """
-    kind = type(value)
-    aval = _SCALAR_AVALS.get(kind)
-    if aval is None:
-        aval = _SCALAR_AVALS[kind] = scalar_value(kind()).aval
-    return scalar_array(value, aval)
-
-
-def coerce(value: Any, aval: Any) -> Literal:
-    """A Python number as a Literal of ``aval``."""
-    if type(value) is int and aval.dtype.kind in "iu":
-        check_int_range(value, aval.dtype)
-        return Literal(value, aval)
-    if type(value) is complex and aval.dtype.kind not in "bc":
-        value = value.real  # as the conversion does that this stands for
-    return Literal(python_scalar(value, aval.dtype), aval)
 
 
 # fast entries ------------------------------------------------------------------------------------
@@ -396,6 +364,8 @@ def unary(staged_function: StagedFunction) -> Callable[[Any], Any]:
                     run = None
                 if run is None:
                     return staged_function.eager((x,), ())
+                if RECORDERS:
+                    return recorded(run, (x,), staged_function.name)
                 try:
                     return run(x)
                 except XlaRuntimeError as error:
@@ -427,6 +397,8 @@ def unary_with_statics(staged_function: StagedFunction) -> Callable[[Any, tuple[
                     run = None
                 if run is None:
                     return staged_function.eager((x,), statics)
+                if RECORDERS:
+                    return recorded(run, (x,), staged_function.name)
                 try:
                     return run(x)
                 except XlaRuntimeError as error:
@@ -448,22 +420,21 @@ def binary(
     ``fitted((x1, x2))`` gives the operands to try where a Python integer does not fit the dtype
     of the other one; None if there are none.
     """
-    runs, ndarray = staged_function.runs, np.ndarray
+    runs = staged_function.runs
 
     def call(x1: object, x2: Any, /) -> Any:
         try:
             if state() is None:
                 try:
                     kind = type(x2)
-                    if kind is ndarray:
-                        x2 = put_operand(x2)
-                        kind = Array
                     key = x2._sig if kind is Array else kind
                     run = runs[x1._sig, key, ()] if type(x1) is Array else None
                 except (KeyError, AttributeError, TypeError):
                     run = None
                 if run is None:
                     return staged_function.eager((x1, x2), ())
+                if RECORDERS:
+                    return recorded(run, (x1, x2), staged_function.name)
                 try:
                     return run(x1, x2)
                 except XlaRuntimeError as error:
@@ -494,5 +465,3 @@ on_fork(clear_staged_functions)
 def _option_changed(name: str, value: object) -> None:
     del name, value
     clear_staged_functions()
-    _SCALARS.clear()
-    _SCALAR_AVALS.clear()

@@ -37,7 +37,7 @@ def slow(f: Any) -> dict[str, int]:
         ("many", (X, np.ones(3)), {}, {"converted": 3}),
         ("many", (X, np.float32(2)), {}, {"converted": 3}),
         ("one", (np.ones(3),), {}, {"converted": 3}),
-        ("keyed", ([X, 2.0],), {}, {"converted": 3}),
+        ("trees", ([X, 2.0],), {}, {"converted": 3}),
     ],
 )
 def test_each_call_has_its_path(path: str, args: Any, kwargs: Any, calls: Any) -> None:

@@ -1,0 +1,217 @@
+"""Public functions that remember which executable a call of a kind has run.
+
+A function of NumPy's API looks at its arguments, chooses axes and dtypes, and calls one staged
+function (``staged_functions.py``). Eagerly that takes half as long as the program itself. What it
+chooses depends on the types of its arrays and on the values of all other arguments; so the next
+call with the same ones runs the same executable at once.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import types
+from collections.abc import Callable, Sequence
+from typing import Any, ParamSpec, TypeVar
+
+from tracebridge.core._jaxlib.xla import XlaRuntimeError
+from tracebridge.core.config.state import state
+from tracebridge.core.config.values import on_global_change
+from tracebridge.core.errors.filtering import hide_internal_frames, hiding
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.backends.clients import on_fork
+from tracebridge.core.runtime.calls.dispatch import raise_for
+from tracebridge.core.runtime.calls.recording import recording
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
+from tracebridge.core.util.caching import register_table
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_ATTRIBUTE = "boundary"  # which `hiding` looks for
+MOST = 512  # calls that one function remembers
+# What an argument that is no array may be: a value that says all, and equal ones do.
+_SIMPLE = frozenset({bool, int, str, type(None), type, float})
+_TABLES: list[dict[Any, Any]] = []
+
+
+def remembered(fn: Callable[P, R]) -> Callable[P, R]:
+    """Decorator of a public function whose choices depend on no element of an array.
+
+    Calls outside of traces and blocks with options are remembered if they are one call of a
+    staged function with their first arguments, all arrays among them, whose result they return.
+    The function itself stays as it is: what users get, its boundary, remembers.
+    """
+    setattr(fn, _ATTRIBUTE, functools.partial(_boundary, fn, False))
+    return fn
+
+
+def one_program(fn: Callable[P, R]) -> Callable[P, R]:
+    """The same for a function of several steps with one result, which then run as one program."""
+    setattr(fn, _ATTRIBUTE, functools.partial(_boundary, fn, True))
+    return fn
+
+
+def _boundary(fn: Callable[..., Any], whole: bool, name: str) -> Callable[..., Any]:
+    """``fn`` for users; its errors say ``name``."""
+    slow: Any = hiding(_without_boundary(fn), name)
+    first = _whole(slow, fn.__name__) if whole else slow
+    table = register_table(f"calls of {fn.__name__}", {})
+    _TABLES.append(table)
+
+    @functools.wraps(fn)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            if state() is not None:
+                return slow(*args, **kwargs)
+            try:
+                if kwargs:
+                    run, n = table[_key(args, kwargs)]
+                elif len(args) == 1:
+                    (a,) = args
+                    run, n = table[a._sig if type(a) is Array else None]
+                elif len(args) == 2:
+                    a, b = args
+                    run, n = table[
+                        a._sig if type(a) is Array else (type(a), a),
+                        b._sig if type(b) is Array else (type(b), b),
+                    ]
+                else:
+                    run, n = table[_kinds(args)]
+            except (KeyError, TypeError):
+                run, n = None, 0
+            # Outside the handler, so that errors of the slow path have no KeyError as context.
+            if run is None:
+                return _remember(table, slow, first, args, kwargs)
+            try:
+                return run(args[0]) if n == 1 else run(*args[:n]) if n else run(args)
+            except XlaRuntimeError as error:
+                raise_for(args, name, error)
+                raise
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
+
+    delattr(call, _ATTRIBUTE)  # this is it
+    return call
+
+
+def _whole(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """``fn`` of arrays by position and of simple values, as one staged function."""
+
+    def body(*xs: Any) -> Any:
+        *values, form, named = xs
+        arrays = iter(values)
+        return fn(*[next(arrays) if x is ... else x for x in form], **dict(named))
+
+    staged = StagedFunction(body, name, exact=True)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        arrays = [a for a in args if type(a) is Array]
+        form = tuple([... if type(a) is Array else a for a in args])
+        return staged(arrays, (form, tuple(kwargs.items())))
+
+    return call
+
+
+def _without_boundary(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function, of which `hiding` makes an ordinary boundary."""
+    plain = types.FunctionType(
+        fn.__code__, fn.__globals__, fn.__name__, fn.__defaults__, fn.__closure__
+    )
+    plain.__kwdefaults__ = fn.__kwdefaults__
+    plain.__module__, plain.__qualname__ = fn.__module__, fn.__qualname__
+    return plain
+
+
+def _kinds(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The key of a call without keywords of several arguments."""
+    return tuple([a._sig if type(a) is Array else (type(a), a) for a in args])
+
+
+def _key(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The key of a call with keywords."""
+    return len(args), *kwargs, *_kinds((*args, *kwargs.values()))
+
+
+def _remember(
+    table: dict[Any, Any],
+    slow: Callable[..., Any],
+    first: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    """The result of a new kind of call: of ``first`` if its arguments allow, else of ``slow``."""
+    arrays = [a for a in args if type(a) is Array]
+    others = [a for a in (*args, *kwargs.values()) if type(a) is not Array]
+    if not arrays or any([type(a) is Array for a in kwargs.values()]):
+        return slow(*args, **kwargs)
+    if not all(map(_is_simple, others)):
+        return slow(*args, **kwargs)
+    with recording() as recorder:
+        out = first(*args, **kwargs)
+    again = _again(recorder.calls[0], args, out) if len(recorder.calls) == 1 else None
+    if again is None:
+        return out
+    if len(table) >= MOST:
+        table.clear()
+    if kwargs:
+        table[_key(args, kwargs)] = again
+    elif len(args) == 1:
+        table[arrays[0]._sig] = again
+    else:
+        table[_kinds(args)] = again
+    return out
+
+
+def _again(
+    recorded: tuple[Callable[..., Any], Sequence[Any], Any], args: tuple[Any, ...], out: object
+) -> tuple[Callable[..., Any], int] | None:
+    """How to get ``out`` again from arguments like ``args``, as the table has it.
+
+    A function and the number of arguments that it takes, or 0 if it takes the tuple of all. None
+    if ``out`` is not what the recorded call gave, or not of arguments alone.
+    """
+    run, given, result = recorded
+    places = [next((i for i, x in enumerate(args) if x is g), -1) for g in given]
+    if any([i < 0 and not _is_simple(g) for i, g in zip(places, given, strict=True)]):
+        return None
+    pick = -1
+    if result is not out:
+        pick = (
+            next((i for i, r in enumerate(result) if r is out), -1) if type(result) is list else -1
+        )
+        if pick < 0:
+            return None
+    elif places == [*range(len(given))]:
+        return run, len(given)
+    rest = tuple(given)
+
+    def run_again(args: tuple[Any, ...]) -> Any:
+        values = [rest[k] if i < 0 else args[i] for k, i in enumerate(places)]
+        return run(*values) if pick < 0 else run(*values)[pick]
+
+    return run_again, 0
+
+
+def _is_simple(x: Any) -> bool:
+    """Whether an argument is a value of which equal ones mean the same."""
+    kind = type(x)
+    if kind is tuple:
+        return all([type(v) is int for v in x])
+    # 0.0 and -0.0 are equal, NaN is equal to nothing.
+    return kind in _SIMPLE and (kind is not float or not (math.isnan(x) or x == 0))
+
+
+def _forget() -> None:
+    for table in _TABLES:
+        table.clear()
+
+
+on_fork(_forget)
+
+
+@on_global_change
+def _option_changed(name: str, value: object) -> None:
+    del name, value
+    _forget()

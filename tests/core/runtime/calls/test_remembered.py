@@ -1,0 +1,105 @@
+"""Public functions that remember their calls give what they gave at first, and forget in time."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracebridge as tb
+import tracebridge.numpy as tnp
+from tracebridge.core.runtime.calls import remembered as module
+
+X = np.array([[1.0, 4.0, -2.0], [0.5, 3.0, 2.25]], np.float32)
+WITH_NAN = np.where(np.eye(2, 3) > 0, np.float32(np.nan), X)
+
+# Pairs of a function of NumPy's name and of arguments that differ in one thing each.
+CALLS: list[tuple[str, list[tuple[tuple[Any, ...], dict[str, Any]]]]] = [
+    ("diff", [((X,), {}), ((X, 2), {}), ((X, 1, 0), {}), ((X,), {"axis": 0}), ((X,), {"n": 2})]),
+    ("cumsum", [((X,), {}), ((X, 0), {}), ((X,), {"axis": 1}), ((X, 1), {"dtype": "int32"})]),
+    ("ptp", [((X,), {}), ((X, 0), {}), ((X, 1), {"keepdims": True})]),
+    ("trapezoid", [((X,), {}), ((X,), {"dx": 2.0}), ((X, X), {}), ((X, None, 3.0), {})]),
+    ("clip", [((X, 0, 1), {}), ((X, 0.0, 1), {}), ((X, -0.0, 1), {}), ((X, None, 2), {})]),
+    ("average", [((X,), {}), ((X, 0), {}), ((X, 1, X * X), {}), ((X,), {"returned": True})]),
+    ("gradient", [((X,), {"axis": 0}), ((X, 2.0), {"axis": 1}), ((X[0],), {}), ((X,), {})]),
+    ("roll", [((X, 1), {}), ((X, 2), {}), ((X, (1, 1)), {"axis": (0, 1)}), ((X, 1, 0), {})]),
+    ("isclose", [((X, X + 1e-6), {}), ((X, X + 1), {}), ((X, X + 1), {"atol": 2.0}),
+                 ((X, X), {"rtol": 0.0}), ((WITH_NAN, WITH_NAN, 1e-5, 1e-8, True), {})]),
+    ("nansum", [((WITH_NAN,), {}), ((X, 1), {}), ((X, (0, 1)), {}), ((X,), {"keepdims": True})]),
+    ("vander", [((X[0],), {}), ((X[0], 2), {}), ((X[0],), {"increasing": True})]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "calls"), CALLS, ids=[name for name, _ in CALLS])
+def test_calls_one_after_the_other_are_those_of_numpy(
+    name: str, calls: list[tuple[tuple[Any, ...], dict[str, Any]]]
+) -> None:
+    """Each call is remembered under all that decides its result."""
+    function, reference = getattr(tnp, name), getattr(np, name)
+
+    for _ in range(3):
+        for args, kwargs in calls:
+            given = [tnp.asarray(a) if isinstance(a, np.ndarray) else a for a in args]
+            out, expected = function(*given, **kwargs), reference(*args, **kwargs)
+            for got, wanted in zip(_parts(out), _parts(expected), strict=True):
+                np.testing.assert_allclose(np.asarray(got), wanted, rtol=1e-5)
+
+
+def _parts(x: Any) -> list[Any]:
+    return list(x) if isinstance(x, list | tuple) else [x]
+
+
+def test_a_remembered_call_runs_nothing_but_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second call of a kind does not look at its arguments again."""
+    x = tnp.asarray(X)
+    first = tnp.diff(x, 1, axis=0)
+    monkeypatch.setattr(module, "_remember", None)
+
+    assert tnp.diff(x, 1, axis=0).tolist() == first.tolist()
+    with pytest.raises(TypeError):
+        tnp.diff(x, 1, axis=1)
+
+
+def test_traces_and_options_see_the_function_itself() -> None:
+    """What is remembered has no part in transformations, nor where an option is another one."""
+    x = tnp.asarray(X)
+    tnp.nansum(x)
+
+    assert tb.grad(tnp.nansum)(x).tolist() == np.ones_like(X).tolist()
+    assert tb.vmap(tnp.nansum)(x).tolist() == [3.0, 5.75]
+    with tb.debug_nans(True), pytest.raises(tb.errors.NonFiniteError):
+        tnp.cumsum(tnp.asarray(WITH_NAN))
+    with tb.numpy_rank_promotion("raise"), pytest.raises(tb.errors.BroadcastError):
+        tnp.isclose(x, x[0])
+
+
+def test_what_is_remembered_can_be_forgotten() -> None:
+    """clear_caches and a new value of an option empty the tables."""
+    x = tnp.asarray(X)
+    tnp.ptp(x)
+    assert any(module._TABLES)
+
+    tb.clear_caches()
+
+    assert not any(module._TABLES)
+    assert float(tnp.ptp(x)) == 6.0
+
+
+def test_errors_name_the_function() -> None:
+    """The boundary words errors as any other."""
+    with pytest.raises(tb.errors.AxisError, match="diff"):
+        tnp.diff(tnp.asarray(X), axis=5)
+    x = tnp.asarray(X) + 0
+    tnp.ptp(x)
+    x.delete()
+    with pytest.raises(tb.errors.DeletedArrayError, match="ptp"):
+        tnp.ptp(x)
+
+
+def test_signature_and_name_are_those_of_the_function() -> None:
+    """Users and tools see the function with its parameters."""
+    assert tnp.diff.__name__ == "diff"
+    assert tnp.diff.__module__ == "tracebridge.numpy"
+    assert list(inspect.signature(tnp.diff).parameters) == ["a", "n", "axis", "prepend", "append"]
