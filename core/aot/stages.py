@@ -35,11 +35,14 @@ from tracebridge.core.errors.runtime_errors import (
     DevicePlacementError,
 )
 from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
+from tracebridge.core.interpreters.low import low_jaxpr
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.float0 import has_float0, hide_float0
 from tracebridge.core.ir.jaxpr import ClosedJaxpr, Jaxpr
+from tracebridge.core.ir.primitive import is_high_jaxpr
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.ir.user_type import high_values, low_avals, low_values, same_type
 from tracebridge.core.kernels.costs import with_kernels
 from tracebridge.core.lowering.module import LoweredModule, lower_module
 from tracebridge.core.mlir.context import building
@@ -144,8 +147,9 @@ class Traced(Stage):
         placed = self._jitted.options.placement
         fallback = default_placement()
         sigs = [
-            signature_of(leaf, aval, fallback)
+            signature_of(leaf, part, fallback)
             for leaf, aval in zip(self._args.leaves, self._avals, strict=True)
+            for part in low_avals([aval])
         ]
         sigs += captured_signatures(f"jit({self._name}).{step}", self._traced.refs, fallback)
         avals = [s.aval for s in sigs]
@@ -263,9 +267,10 @@ class Lowered(Stage):
             placement = get_backend(self._platform).placement
         check_assignment(f"jit({self._name})", device_assignment, placement)
         options = dict(self._options.compiler_options) | (compiler_options or {})
-        whole, flags = self._traced.whole, tuple(sorted(options.items()))
+        whole, flags = low_jaxpr(self._traced.whole), tuple(sorted(options.items()))
         sigs = [signature(a, placement, False) for a in whole.in_avals]
-        out_tree = self.out_tree if self._traced.refs is None else list_of(len(whole.outs))
+        plain = self._traced.refs is None and whole is self._traced.whole
+        out_tree = self.out_tree if plain else list_of(len(whole.outs))
         program = compile_lowered(
             inspected(self._module, whole, placement, flags),
             placement,
@@ -380,6 +385,11 @@ class Compiled(Stage):
         if tree != self._args.tree:
             raise self._wrong_structure(tree)
         refs = self._traced.refs
+        whole = self._traced.whole
+        if is_high_jaxpr(whole):
+            arrays = low_values(self._checked(leaves), self._avals)
+            outs = self._run([to_array(a) for a in arrays])
+            return self.out_tree.unflatten(high_values(outs, whole.out_avals))
         if refs is None:
             return self._run([to_array(v) for v in self._checked(leaves)])
         outs = call_with_references(
@@ -403,7 +413,7 @@ class Compiled(Stage):
                     "arrays only",
                     hint="call the jitted function itself inside transformations",
                 )
-            if value.aval.shape != aval.shape or value.aval.dtype != aval.dtype:
+            if not same_type(value.aval, aval):
                 different.append(
                     f"{self._argument(i)} is {value.aval.str_short()}, but the "
                     f"program was compiled for {aval.str_short()}"
