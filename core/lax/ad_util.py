@@ -43,7 +43,7 @@ def full_of(aval: ShapedArray, value: Any) -> Value:
     return lax.sharding_constraint_p.bind(full, sharding=aval.split)
 
 
-def zeros_of(aval: ShapedArray) -> Value:
+def zeros_of(aval: Any) -> Value:
     """Zeros of ``aval``; of an extended dtype the values that zeros store."""
     if is_user_type(aval):
         return as_value(aval.vspace_zero())

@@ -14,7 +14,6 @@ from tracebridge.core.ir.user_type import is_mutable
 from tracebridge.core.util.public_path import public_path
 
 if TYPE_CHECKING:
-    from tracebridge.core._jaxlib.mlir import IrValue
     from tracebridge.core.ir.application import Params
     from tracebridge.core.ir.rule_contexts import LoweringContext
 
@@ -103,5 +102,5 @@ class HiPrimitive(Primitive):
         out = self.to_lojax(*args, **params)
         return [as_value(o) for o in out] if self.multiple_results else as_value(out)
 
-    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: object, **params: Any) -> Any:
         raise MissingRuleError(self.name, "lowering")

@@ -102,7 +102,6 @@ class HiType(UserType):
 AbstractValue.register(UserType)
 
 
-@public_path(_PATH)
 def register_hitype(val_cls: type, typeof_fn: Callable[[Any], Any]) -> None:
     """Let objects of a class be values of a type that a program defines.
 
@@ -135,8 +134,8 @@ def register_hitype(val_cls: type, typeof_fn: Callable[[Any], Any]) -> None:
     20.0
     """
     try:
-        val_cls.aval = property(typeof_fn)  # type: ignore[attr-defined]  # what values have
-        val_cls._trace = None  # type: ignore[attr-defined]  # no tracer
+        val_cls.aval = property(typeof_fn)
+        val_cls._trace = None
     except TypeError as error:
         msg = f"register_hitype: attributes of {val_cls!r} cannot be set"
         raise ArgumentTypeError(msg, hint="register a class of your own") from error

@@ -46,7 +46,7 @@ register_pytree_node(_Place, lambda p: ((), p.number), lambda number, _: _Place(
 
 
 def _content_of(objects: Sequence[Any]) -> _Content:
-    kinds = tuple([(typeof(o), o.cur_qdd()) for o in objects])
+    kinds: tuple[Any, ...] = tuple([(typeof(o), o.cur_qdd()) for o in objects])
     pairs = zip(objects, kinds, strict=True)
     return _Content([aval.read_loval(state, o) for o, (aval, state) in pairs], kinds)
 
