@@ -23,7 +23,7 @@ def check_jaxpr(jaxpr: Jaxpr) -> None:
     """
     if "checked" in jaxpr.cache:
         return
-    avals: list[ShapedArray] = list(jaxpr.in_avals)
+    avals: list[Any] = list(jaxpr.in_avals)
     for i, aval in enumerate(avals):
         if not isinstance(aval, ShapedArray | UserType):
             raise _error(jaxpr, f"input {i} has the type {aval!r}, which is no aval")

@@ -73,7 +73,8 @@ def offer_on_tracers(cls: type) -> None:
     An attribute that arrays have stays theirs: types of users come before it.
     """
     for name, value in list(vars(cls).items()):
-        if not isinstance(value, aval_method | aval_property):
+        # Operators of arrays are looked up by each operation: they stay as they are.
+        if not isinstance(value, aval_method | aval_property) or name.startswith("__"):
             continue
         known = _in_mro(Tracer, name)
         if type(known) is not _OfType:

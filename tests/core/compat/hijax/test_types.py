@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from high_types import Along, Pair, PairType, dequantize, pair, part, quantize
 
 from tracebridge.errors import AxisSpecError, DtypeMismatchError
+from tracebridge.experimental.hijax import aval_method, aval_property, register_hitype
 
 X = np.arange(3.0, dtype=np.float32)
 Y = X + 1
@@ -141,3 +142,24 @@ def test_errors():
     with pytest.raises(DtypeMismatchError, match="another type"):
         tb.jvp(swap, (given(),), (Pair(X, X[:1]),))
     assert isinstance(tb.typeof(given()), PairType)
+
+
+def test_attributes_of_traced_values():
+    """Methods and properties of a type are there on traced values of the type, and on no others."""
+
+    class Reversible(PairType):
+        reverse = aval_method(swap)
+        total = aval_property(dot)
+        __add__ = aval_method(swap)
+
+    class Both(Pair):
+        """A pair with these."""
+
+    register_hitype(Both, lambda p: Reversible((tb.typeof(p.first), tb.typeof(p.second))))
+    both = Both(tnp.asarray(X), tnp.asarray(Y))
+
+    assert X @ Y == tb.jit(lambda p: p.total)(both)
+    same((Y, X), tb.jit(lambda p: p.reverse())(both))
+    with pytest.raises(AttributeError, match="reverse"):
+        tb.jit(lambda x: x.reverse())(X)
+    assert 2.0 == tb.jit(lambda x: x + 1)(1.0)
