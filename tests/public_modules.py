@@ -25,6 +25,7 @@ PUBLIC_FILES = frozenset(
         "experimental/ode.py",
         "experimental/random.py",
         "experimental/custom_dce.py",
+        "experimental/hijax.py",
         "experimental/custom_partitioning.py",
         "experimental/jet.py",
         "experimental/compilation_cache/compilation_cache.py",

@@ -5,10 +5,11 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from tracebridge.core.compat.hijax.mutable import cur_qdd
 from tracebridge.core.control.callbacks.io import io_callback
 from tracebridge.core.errors.filtering import shield as _shield
 
-__all__ = ["io_callback"]
+__all__ = ["cur_qdd", "io_callback"]
 
 _shield(globals(), __name__)
 

@@ -15,8 +15,10 @@ from tracebridge.core.errors.runtime_errors import (
     DevicePlacementError,
 )
 from tracebridge.core.ir.float0 import hide_float0
+from tracebridge.core.ir.primitive import is_high_jaxpr
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.ir.user_type import high_values, low_values, same_type
 from tracebridge.core.kernels.costs import with_kernels
 from tracebridge.core.mlir.onednn import with_calls
 from tracebridge.core.runtime.arrays.placement import is_spread
@@ -66,6 +68,11 @@ class Compiled(Stage):
         if tree != self._args.tree:
             raise self._wrong_structure(tree)
         refs = self._traced.refs
+        whole = self._traced.whole
+        if is_high_jaxpr(whole):
+            arrays = low_values(self._checked(leaves), self._avals)
+            outs = self._run([to_array(a) for a in arrays])
+            return self.out_tree.unflatten(high_values(outs, whole.out_avals))
         if refs is None:
             return self._run([to_array(v) for v in self._checked(leaves)])
         outs = call_with_references(
@@ -89,7 +96,7 @@ class Compiled(Stage):
                     "arrays only",
                     hint="call the jitted function itself inside transformations",
                 )
-            if value.aval.shape != aval.shape or value.aval.dtype != aval.dtype:
+            if not same_type(value.aval, aval):
                 different.append(
                     f"{self._argument(i)} is {value.aval.str_short()}, but the "
                     f"program was compiled for {aval.str_short()}"

@@ -32,9 +32,11 @@ from tracebridge.core.errors.runtime_errors import (
     DevicePlacementError,
 )
 from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
+from tracebridge.core.interpreters.low import low_jaxpr
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.float0 import has_float0
 from tracebridge.core.ir.jaxpr import ClosedJaxpr, Jaxpr
+from tracebridge.core.ir.user_type import low_avals
 from tracebridge.core.lowering.module import LoweredModule, lower_module
 from tracebridge.core.mlir.context import building
 from tracebridge.core.runtime.arrays.placement import (
@@ -130,8 +132,9 @@ class Traced(Stage):
         placed = self._jitted.options.placement
         fallback = default_placement()
         sigs = [
-            signature_of(leaf, aval, fallback)
+            signature_of(leaf, part, fallback)
             for leaf, aval in zip(self._args.leaves, self._avals, strict=True)
+            for part in low_avals([aval])
         ]
         sigs += captured_signatures(f"jit({self._name}).{step}", self._traced.refs, fallback)
         avals = [s.aval for s in sigs]
@@ -249,9 +252,10 @@ class Lowered(Stage):
             placement = get_backend(self._platform).placement
         check_assignment(f"jit({self._name})", device_assignment, placement)
         options = dict(self._options.compiler_options) | (compiler_options or {})
-        whole, flags = self._traced.whole, tuple(sorted(options.items()))
+        whole, flags = low_jaxpr(self._traced.whole), tuple(sorted(options.items()))
         sigs = [signature(a, placement, False) for a in whole.in_avals]
-        out_tree = self.out_tree if self._traced.refs is None else list_of(len(whole.outs))
+        plain = self._traced.refs is None and whole is self._traced.whole
+        out_tree = self.out_tree if plain else list_of(len(whole.outs))
         program = compile_lowered(
             inspected(self._module, whole, placement, flags),
             placement,

@@ -22,6 +22,7 @@ from tracebridge.core.ir.jaxpr import jaxprs_in_params
 from tracebridge.core.ir.trace import current_trace, is_eager
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.ir.user_type import UserType
 from tracebridge.core.runtime.calls.dispatch import forget_executables, to_array
 from tracebridge.core.runtime.calls.fastpath import clear_fast_paths
 from tracebridge.core.util.caching import BoundedCache, clear_all
@@ -290,9 +291,9 @@ def _exact(x: object) -> Any:
     return (type(x), repr(x)) if isinstance(x, float | int | complex) else None
 
 
-def _aval(primitive: Primitive, x: Any) -> ShapedArray:
+def _aval(primitive: Primitive, x: Any) -> Any:
     """The result of an abstract evaluation rule as an aval."""
-    if isinstance(x, ShapedArray):
+    if isinstance(x, ShapedArray | UserType):
         return x
     if not hasattr(x, "shape") or not hasattr(x, "dtype"):
         msg = f"{primitive.name}: the abstract evaluation rule gave {x!r}, expected an aval"

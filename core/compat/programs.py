@@ -19,6 +19,7 @@ from tracebridge.core.ir.effects import no_effects
 from tracebridge.core.ir.jaxpr import ClosedJaxpr
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.ir.user_type import UserType, element_of_users
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.symbolic.dims import is_static, is_symbolic_dim
 from tracebridge.core.util.public_path import public_path
@@ -278,7 +279,7 @@ def check_jaxpr(jaxpr: object) -> None:
     check_equations(open_jaxpr(jaxpr, "check_jaxpr"))
 
 
-def mapped_aval(size: object, axis: int | None, aval: ShapedArray) -> ShapedArray:
+def mapped_aval(size: object, axis: Any, aval: Any) -> Any:
     """The type of one element of a batch: without the axis.
 
     Args:
@@ -295,27 +296,30 @@ def mapped_aval(size: object, axis: int | None, aval: ShapedArray) -> ShapedArra
     """
     if axis is None:
         return aval
+    if isinstance(aval, UserType):
+        return element_of_users(aval, size, axis)
     if aval.shape[axis] != size:
         msg = f"mapped_aval: axis {axis} of {aval.str_short()} has not the size {size}"
         raise ArgumentTypeError(msg)
     return element_aval(aval, axis)
 
 
-def unmapped_aval(
-    size: object, axis: int | None, aval: ShapedArray, explicit_mesh_axis: object = None
-) -> ShapedArray:
+def unmapped_aval(size: object, axis: Any, aval: Any, explicit_mesh_axis: object = None) -> Any:
     """The type of a batch of ``size`` elements: with a new axis.
 
     Args:
         size: the size of the batch.
         axis: where the new axis goes; None for none.
         aval: the type of one element.
-        explicit_mesh_axis: accepted, and without effect: types carry no shardings.
+        explicit_mesh_axis: accepted, and without effect: types carry no shardings. Programs for
+            versions that name the axis call ``unmapped_aval(size, name, axis, aval)``.
 
     >>> import tracebridge as tb
     >>> tb.extend.core.unmapped_aval(3, 0, tb.core.ShapedArray((2,), "float32"))
     ShapedArray(float32[3,2])
     """
+    if isinstance(explicit_mesh_axis, ShapedArray | UserType):
+        axis, aval = aval, explicit_mesh_axis  # after the name
     return batched_aval(aval, size, axis)
 
 

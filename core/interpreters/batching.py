@@ -22,6 +22,7 @@ from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
 from tracebridge.core.ir.trace import Trace, current_trace
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.ir.user_type import element_of_users
 from tracebridge.core.lax.batch_util import broadcast_batch, move_batch_axis
 
 if TYPE_CHECKING:
@@ -79,7 +80,10 @@ class BatchTrace(Trace):
         """The element of ``value`` along axis ``dim`` (the value itself if ``dim`` is None)."""
         if dim is None:
             return value
-        return self.tracer(element_aval(value.aval, dim), value, dim)
+        aval = value.aval
+        if type(aval) is not ShapedArray:
+            return self.tracer(element_of_users(aval, self.size, dim), value, dim)
+        return self.tracer(element_aval(aval, dim), value, dim)
 
     def process(self, app: Application, args: Sequence[Value]) -> Any:
         values: list[Any] = []
@@ -203,7 +207,7 @@ def _stage_batch(
                 out_dims.append(None)
             else:
                 results.append(move_batch_axis(out, dim, 0))
-                out_dims.append(0)
+                out_dims.append(0 if type(dim) is int else dim)
         return results
 
     avals = [batched_with(a, size, d, axis) for a, d in zip(jaxpr.in_avals, in_dims, strict=True)]

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tracebridge.core.interpreters.graph import Graph, GraphEquation
     from tracebridge.core.ir.application import Application
     from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.user_type import low_avals
 
 _REPEAT = {
     Cost.FREE: 0.002,
@@ -142,7 +143,8 @@ class Prices:
         return price
 
     def _moving(self, aval: ShapedArray) -> float:
-        size = elements(aval) * aval.dtype.itemsize / 4
+        parts = low_avals([aval])
+        size = sum([elements(a) * a.dtype.itemsize for a in parts]) / 4
         return self.overhead + _KEEP * size * (_OF_LARGE if size > _LARGE else 1.0)
 
 

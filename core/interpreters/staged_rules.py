@@ -360,7 +360,8 @@ def axis_inside(axis: Any, *, spread: bool) -> Any:
 def batched_with(aval: ShapedArray, size: object, dim: int | None, axis: object) -> ShapedArray:
     """The aval of a batch, whose new axis is split as ``axis`` says."""
     whole = batched_aval(aval, size, dim)
-    if type(axis) is not SpmdAxis or axis.mesh is None or dim is None:
+    of_users = type(whole) is not ShapedArray
+    if type(axis) is not SpmdAxis or axis.mesh is None or dim is None or of_users:
         return whole
     entries = [*entries_of(whole)]
     entries[dim] = axis.spmd_name

@@ -28,6 +28,7 @@ class Application:
         "avals",
         "eager",
         "effects",
+        "high",
         "holds_functions",
         "multiple",
         "out",
@@ -62,6 +63,8 @@ class Application:
                 self.outs = tuple([out.with_vma(vma) for out, vma in found])
         self.out: Any = None if self.multiple else self.outs[0]
         self.effects: Effects = primitive.effects(*avals, **params)
+        # Whether it has to do with types of users: it is taken apart before it is lowered.
+        self.high = primitive.is_high(avals, self.outs, params)
         self.recipe: Any = None
         # Whether Python functions are in the parameters, at any depth; None: not looked at yet.
         self.holds_functions: bool | None = None

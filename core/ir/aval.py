@@ -206,6 +206,41 @@ class ShapedArray:
 
     to_ct_aval = at_least_vspace = to_tangent_aval
 
+    # What types of users define (ir/user_type.py): an array consists of itself.
+
+    def lo_ty(self) -> list[ShapedArray]:
+        """The types of the arrays that a value consists of."""
+        return [self]
+
+    def lower_val(self, hi_val: Any, /) -> list[Any]:
+        """The arrays of a value."""
+        return [hi_val]
+
+    def raise_val(self, lo_val: Any, /) -> Any:
+        """The value of an array."""
+        return lo_val
+
+    def dec_rank(self, size: Any, spec: int | None, /) -> ShapedArray:
+        """The type of one of ``size`` elements along the axis ``spec``."""
+        del size
+        return element_aval(self, spec)
+
+    def inc_rank(self, size: Any, spec: int | None, /) -> ShapedArray:
+        """The type of ``size`` elements along the new axis ``spec``."""
+        return batched_aval(self, size, spec)
+
+    def leading_axis_spec(self) -> int:
+        """Slices of a loop are those along the first axis."""
+        return 0
+
+    def vspace_add(self, x: Any, y: Any, /) -> Any:
+        """The sum of two tangents of the type."""
+        return x + y
+
+    def normalize(self) -> ShapedArray:
+        """The type without what does not matter for the meaning of a program."""
+        return self.strong
+
     def str_short(self, short_dtypes: bool = True) -> str:
         """The form of printed Jaxprs, such as ``f32[2,3]``, or ``f32[2@x,3]`` if it is split.
 
@@ -256,6 +291,8 @@ def batched_aval(aval: ShapedArray, size: Any, dim: int | None = 0) -> ShapedArr
     """The aval of ``size`` values side by side along a new axis; as it is if ``dim`` is None."""
     if dim is None:
         return aval
+    if type(aval) is not ShapedArray:  # a type of users; see ir/user_type.py
+        return aval.inc_rank(size, aval.leading_axis_spec() if dim == 0 else dim)
     shape = aval.shape
     batched = aval.update((*shape[:dim], size, *shape[dim:]))
     if aval.split is None:

@@ -8,6 +8,7 @@ from tracebridge.core.errors.transform_errors import JaxprTypeError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.traverse import sub_jaxprs
+from tracebridge.core.ir.user_type import UserType, same_type
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Application
@@ -22,12 +23,12 @@ def check_jaxpr(jaxpr: Jaxpr) -> None:
     """
     if "checked" in jaxpr.cache:
         return
-    avals: list[ShapedArray] = list(jaxpr.in_avals)
+    avals: list[Any] = list(jaxpr.in_avals)
     for i, aval in enumerate(avals):
-        if type(aval) is not ShapedArray:
+        if not isinstance(aval, ShapedArray | UserType):
             raise _error(jaxpr, f"input {i} has the type {aval!r}, which is no aval")
     for const in jaxpr.consts:
-        if not isinstance(getattr(const, "aval", None), ShapedArray):
+        if not isinstance(getattr(const, "aval", None), ShapedArray | UserType):
             raise _error(jaxpr, f"the constant {const!r} is no value")
         avals.append(const.aval)
     for k, (app, variables) in enumerate(jaxpr.equations):
@@ -94,7 +95,7 @@ def _check_call(jaxpr: Jaxpr, where: str, app: Application, called: Jaxpr) -> No
 
 def _same_type(one: ShapedArray, two: ShapedArray) -> bool:
     """Weak types are no part of a program's meaning."""
-    return one is two or (one.dtype == two.dtype and one.shape == two.shape)
+    return one is two or same_type(one, two)
 
 
 def _types(avals: tuple[Any, ...]) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.transform_errors import MissingRuleError
 from tracebridge.core.ir.application import Application
+from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.effects import Effects, check_effects, no_effects
 from tracebridge.core.ir.jaxpr import jaxprs_in_params, open_params
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tracebridge.core.ir.application import Params
-    from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
     from tracebridge.core.ir.values import Value
 
@@ -163,6 +163,19 @@ class Primitive(abc.ABC):
     def keep(self, app: Application) -> None:
         """Called when ``app`` gets an executable, so that no cache lets it go."""
         del app  # the cache of applications holds it as it is
+
+    def is_high(self, avals: Sequence[Any], outs: Sequence[Any], params: Params) -> bool:
+        """Whether arguments, results or what is inside are values of types of users."""
+        del params
+        return not _ARRAYS_ONLY.issuperset(map(type, (*avals, *outs)))
+
+    def low(self, args: Sequence[Any], outs: Sequence[Any], **params: Any) -> Any:
+        """The results of types ``outs`` by operations on arrays; see interpreters/low.py.
+
+        Asked where ``is_high``; values of types of users are the objects themselves.
+        """
+        del args, outs, params
+        raise MissingRuleError(self.name, "lowering of types that programs define")
 
     # types and code ------------------------------------------------------------------------------
 
@@ -406,6 +419,12 @@ class HigherOrderPrimitive(Primitive):
             check_effects(found, self.effect_place, self.name)
         return found
 
+    def is_high(self, avals: Sequence[Any], outs: Sequence[Any], params: Params) -> bool:
+        """Whether values of types of users go in or out, or are inside."""
+        return super().is_high(avals, outs, params) or any(
+            map(is_high_jaxpr, jaxprs_in_params(params))
+        )
+
     def names_axis(self, axis_name: object, params: Params) -> bool:
         """Whether a collective over ``axis_name`` is inside."""
         return any([names_axis_inside(jaxpr, axis_name) for jaxpr in jaxprs_in_params(params)])
@@ -465,9 +484,23 @@ class HigherOrderPrimitive(Primitive):
         cache[key] = app
 
 
+_ARRAYS_ONLY = {ShapedArray}
+
+
 def is_default(rule: Callable[..., Any], default: Callable[..., Any]) -> bool:
     """Whether a rule that was taken from a primitive is the ``default`` of a base class."""
     return isinstance(rule, MethodType) and rule.__func__ is default
+
+
+def is_high_jaxpr(jaxpr: Any) -> bool:
+    """Whether a program has variables of types of users, at any depth."""
+    found = jaxpr.cache.get("high")
+    if found is None:
+        kinds = map(type, (*jaxpr.in_avals, *[c.aval for c in jaxpr.consts]))
+        found = not _ARRAYS_ONLY.issuperset(kinds)
+        found = found or any([app.high for app, _ in jaxpr.equations])
+        jaxpr.cache["high"] = found
+    return found
 
 
 def _primitive_named(name: str) -> Primitive:

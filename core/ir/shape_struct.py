@@ -242,7 +242,9 @@ def _rebuild(
 
 
 def struct_of(aval: ShapedArray, sharding: object = None) -> ShapeDtypeStruct:
-    """The ShapeDtypeStruct of an aval, whose dtype is canonical already."""
+    """The ShapeDtypeStruct of an aval, whose dtype is canonical already; a user's type itself."""
+    if type(aval) is not ShapedArray:
+        return aval
     struct = object.__new__(ShapeDtypeStruct)
     put = object.__setattr__
     put(struct, "shape", aval.shape)

@@ -51,6 +51,11 @@ class Trace(abc.ABC):
         return self
 
     @property
+    def level(self) -> int:
+        """A number of its own: libraries tell by it whether they are in the same trace."""
+        return self.order
+
+    @property
     def parent_trace(self) -> Any:
         """The trace that this one hands its work to; None where there is none."""
         return getattr(self, "parent", None)

@@ -63,7 +63,7 @@ def shown(value: Value) -> str:
     """A value inside a tracer, for its ``repr``: numbers as they are, of arrays the type."""
     if type(value) is Literal:
         return repr(value.value)
-    small = isinstance(value, Tracer) or value.aval.ndim == 0
+    small = isinstance(value, Tracer) or getattr(value.aval, "ndim", None) == 0
     return str(value) if small else value.aval.str_short()
 
 

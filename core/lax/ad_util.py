@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core import lax
 from tracebridge.core.dtypes.dtypes import float0, is_extended, is_inexact
+from tracebridge.core.errors.base import InternalError
+from tracebridge.core.errors.transform_errors import AxisSpecError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.float0 import float0_zeros, is_float0
-from tracebridge.core.ir.primitive import Primitive
+from tracebridge.core.ir.primitive import Primitive, is_linear_input
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.ir.user_type import is_user_type
 from tracebridge.core.ir.values import Literal, python_scalar
 from tracebridge.core.symbolic.dims import DimExpr, is_static
 from tracebridge.core.tree import tree
@@ -40,8 +43,10 @@ def full_of(aval: ShapedArray, value: Any) -> Value:
     return lax.sharding_constraint_p.bind(full, sharding=aval.split)
 
 
-def zeros_of(aval: ShapedArray) -> Value:
+def zeros_of(aval: Any) -> Value:
     """Zeros of ``aval``; of an extended dtype the values that zeros store."""
+    if is_user_type(aval):
+        return as_value(aval.vspace_zero())
     if is_extended(aval.dtype):
         dtype: Any = aval.dtype
         shape = (*aval.shape, *dtype.element_shape)
@@ -73,6 +78,8 @@ def float0_of(shape: Sequence[object]) -> Any:
 
 def add_application(aval: ShapedArray) -> Application:
     """The application that adds two cotangents of ``aval``."""
+    if is_user_type(aval):
+        return add_of_users_p.application((aval, aval), {})
     return lax.add_p.application((aval, aval), {})
 
 
@@ -108,6 +115,40 @@ class _Undifferentiated(Primitive):
 
 
 @final
+class AddOfUsers(Primitive):
+    """The sum of two tangents of a type of users, which says how they are added."""
+
+    name = "add_of_users"
+    cost = Cost.OTHER
+    makes_nan = False
+
+    def abstract_eval(self, *avals: Any, **params: object) -> Any:
+        return avals[0]
+
+    def low(self, args: Sequence[Any], outs: Sequence[Any], **params: Any) -> Any:
+        return outs[0].vspace_add(*args)
+
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: object) -> Any:
+        raise InternalError("a sum of values of users reached the lowering")
+
+    def jvp(
+        self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: object
+    ) -> Any:
+        given = [t for t in tangents if t is not None]
+        return self.bind(*primals), given[0] if len(given) == 1 else self.bind(*given)
+
+    def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
+        return [ct if is_linear_input(a) else None for a in args]
+
+    def batch(
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[Any], **params: object
+    ) -> tuple[Any, Any]:
+        if dims[0] != dims[1]:
+            raise AxisSpecError(f"vmap: two tangents are mapped as {dims[0]} and {dims[1]}")
+        return self.bind(*args), dims[0]
+
+
+@final
 class StopGradient(_Undifferentiated):
     """The identity with a derivative of zero. On tangents it is the linear identity that it is."""
 
@@ -135,6 +176,7 @@ class Unchosen(_Undifferentiated):
         return [None]
 
 
+add_of_users_p = AddOfUsers()
 stop_gradient_p = StopGradient()
 unchosen_p = Unchosen()
 

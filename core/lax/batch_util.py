@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracebridge.core import lax
+from tracebridge.core.ir.user_type import is_user_type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,8 +23,8 @@ def broadcast_batch(x: Value, size: object, dim: int) -> Value:
 
 def move_batch_axis(x: Value, source: int, target: int) -> Value:
     """``x`` with axis ``source`` moved to ``target``."""
-    if source == target:
-        return x
+    if source == target or is_user_type(x.aval):
+        return x  # values of types of users stay as they lie
     order = [i for i in range(x.aval.ndim) if i != source]
     order.insert(target, source)
     return lax.transpose(x, tuple(order))
@@ -39,7 +40,7 @@ def mapped_to_front(
 ) -> tuple[list[Value], tuple[int | None, ...]]:
     """Operands with their batch axes, where they have one, in front; and their dims then."""
     moved = [a if d is None else move_batch_axis(a, d, 0) for a, d in zip(args, dims, strict=True)]
-    return moved, tuple([None if d is None else 0 for d in dims])
+    return moved, tuple([0 if type(d) is int else d for d in dims])
 
 
 def to_one_axis(

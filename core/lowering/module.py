@@ -16,6 +16,7 @@ from tracebridge.core.config.values import option
 from tracebridge.core.dtypes.dtypes import itemsize_bits
 from tracebridge.core.errors.user_warnings import warn_user
 from tracebridge.core.interpreters.dce import dce_jaxpr, wants_dce
+from tracebridge.core.interpreters.low import low_jaxpr
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.effects import Effects, no_effects, ordered_effects
 from tracebridge.core.ir.traverse import applications
@@ -123,6 +124,7 @@ def lower_module(
     to split the program over; ``manual``: it is split already. With ``located`` operations and
     arguments have locations, and results the attributes ``result_names``.
     """
+    jaxpr = low_jaxpr(jaxpr)
     if wants_dce(jaxpr):
         jaxpr, _ = dce_jaxpr(jaxpr, (True,) * len(jaxpr.outs), keep_in=True)
     symbolic = has_symbolic_dims(jaxpr.in_avals)

@@ -30,6 +30,7 @@ from tracebridge.core.interpreters.transpose import backward
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.debug_info import name_of
 from tracebridge.core.ir.trace import current_trace
+from tracebridge.core.ir.user_type import is_user_type
 from tracebridge.core.ir.values import Literal, Value
 from tracebridge.core.tree.printing import format_treedef
 from tracebridge.core.tree.tree import PyTreeDef, flatten, leaf_treedef
@@ -229,6 +230,8 @@ def _seed_of(aval: ShapedArray) -> Literal:
 
 def check_input(options: GradOptions, aval: ShapedArray, tree: PyTreeDef, index: int) -> None:
     """Raise GradientTypeError unless an argument of this dtype can be differentiated."""
+    if is_user_type(aval):
+        return  # it says itself what its tangents are
     dtype = aval.dtype
     if options.holomorphic:
         if is_complex(dtype):

@@ -33,6 +33,8 @@ from tracebridge.core.ir.debug_info import name_of
 from tracebridge.core.ir.float0 import is_float0
 from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.trace import current_trace
+from tracebridge.core.ir.typeof import typeof
+from tracebridge.core.ir.user_type import different_types, is_user_type
 from tracebridge.core.ir.values import Value
 from tracebridge.core.tree.prefix import check_same_structure
 from tracebridge.core.tree.registry import register_pytree_node_class
@@ -162,6 +164,9 @@ def tangent_values(
     result: list[Value | None] = []
     for i, (leaf, aval) in enumerate(zip(leaves, avals, strict=True)):
         wanted = cotangent_aval(aval) if integers else aval.tangent
+        if is_user_type(wanted):
+            result.append(_of_users(call, leaf, wanted, name_of_leaf(tree, i, names[0])))
+            continue
         primal_aval = leaf.aval if issubclass(type(leaf), EngineValue) else None
         if (
             primal_aval is not None
@@ -188,6 +193,15 @@ def tangent_values(
             )
         result.append(value)
     return result
+
+
+def _of_users(call: str, leaf: Any, wanted: Any, name: str) -> Any:
+    """A tangent of a type of users."""
+    aval = typeof(leaf)
+    if different_types(aval, wanted):
+        got, expected = aval.str_short(), wanted.str_short()
+        raise DtypeMismatchError(f"{call}: {name} has another type", got=got, expected=expected)
+    return leaf
 
 
 def _wrong_dtype(

@@ -35,7 +35,6 @@ _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
         ("pallas", "tracebridge.jit of plain operations, which XLA fuses"),
         ("colocated_python", "tracebridge.pure_callback: devices are on the host that calls"),
         ("control_deps", "tracebridge.lax.optimization_barrier"),
-        ("hijax", _PRIMITIVES),
         ("roofline", "tracebridge.jit: f.lower(...).compile().cost_analysis()"),
         ("source_mapper", "tracebridge.jit: f.lower(...).as_text(debug_info=True)"),
         ("transfer", "tracebridge.distributed.initialize, then tracebridge.device_put"),

@@ -37,6 +37,7 @@ from tracebridge.core.ir.debug_info import name_of, parameter_names
 from tracebridge.core.ir.float0 import is_float0
 from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.ir.user_type import MappingSpec, is_user_type
 from tracebridge.core.ir.values import Value
 from tracebridge.core.lax.ad_util import float0_of
 from tracebridge.core.lax.batch_util import broadcast_batch, move_batch_axis
@@ -97,7 +98,7 @@ def vmap(
     axis_size = _checked_size(axis_size)
     in_axes = tuple(in_axes) if type(in_axes) is list else in_axes
     _check_specs(in_axes=in_axes, out_axes=out_axes)
-    if not (in_axes is None or isinstance(in_axes, (int, tuple, *SPEC_TYPES))):
+    if not (in_axes is None or isinstance(in_axes, (int, tuple, MappingSpec, *SPEC_TYPES))):
         raise AxisSpecError(
             f"vmap: in_axes is {in_axes!r} of type {type(in_axes).__name__}",
             expected="an int, None, or a tuple with one entry per positional argument",
@@ -184,7 +185,7 @@ def _check_specs(**options: Any) -> None:
     """Raise AxisSpecError unless all leaves are ints or None."""
     for option, axes in options.items():
         for leaf in leaves(axes):
-            if type(leaf) in SPEC_TYPES:
+            if type(leaf) in SPEC_TYPES or isinstance(leaf, MappingSpec):
                 continue
             # A bool, or an array, can be an index for Python, but is hardly meant as an axis.
             is_array = hasattr(leaf, "aval")
@@ -262,6 +263,9 @@ def _resolve(
         if dim is None:
             result.append(None)
             continue
+        if is_user_type(value.aval):
+            result.append(_spec_of(fun, value, dim, tree, i))
+            continue
         shape = value.aval.shape
         n = len(shape)
         if not -n <= dim < n:
@@ -280,6 +284,21 @@ def _resolve(
             msg = f"vmap({name}): no argument is mapped (all of in_axes is None)"
         raise AxisSizeError(msg, hint="map an argument, or give axis_size")
     return result, size
+
+
+def _spec_of(fun: Any, value: Value, spec: Any, tree: PyTreeDef, index: int) -> Any:
+    """How a value of a type of users is mapped.
+
+    Raises:
+        AxisSpecError: by a number, which is for arrays.
+    """
+    if isinstance(spec, MappingSpec):
+        return spec
+    raise AxisSpecError(
+        f"vmap({name_of(fun)}): axis {spec} of argument {_argument(fun, tree, index)} is to be "
+        f"mapped, which is of the non-array type {value.aval.str_short()}",
+        expected="an entry of in_axes of a subclass of MappingSpec",
+    )
 
 
 @final
@@ -370,6 +389,16 @@ def _sizes_differ(
     )
 
 
+def _place_of_users(fun: Any, out: Any, dim: Any, wanted: Any, where: str) -> Any:
+    """A value of a type of users lies as its operations say; ``out_axes`` must say the same."""
+    if dim == wanted:
+        return out
+    raise AxisSpecError(
+        f"vmap({name_of(fun)}): out_axes is {wanted} for {where} of type {out.aval.str_short()}",
+        expected=f"{dim}, as its operations map it",
+    )
+
+
 def _output_dims(fun: Any, out_axes: Any, structure: PyTreeDef) -> list[Any]:
     """The entry of out_axes for each leaf of the result."""
     if type(out_axes) is int:
@@ -425,6 +454,8 @@ def _place(
     sum_match: bool,
 ) -> Any:
     """``out`` with its batch axis where ``out_axes`` wants it."""
+    if is_user_type(out.aval):
+        return _place_of_users(fun, out, dim, wanted, name_of_leaf(*place, "the result"))
     if wanted is None:
         if dim is None:
             return public(out)

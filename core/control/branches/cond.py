@@ -19,6 +19,7 @@ from tracebridge.core.dtypes.dtypes import is_inexact
 from tracebridge.core.interpreters.batching import batch_jaxpr
 from tracebridge.core.interpreters.dce import dce_jaxpr
 from tracebridge.core.interpreters.linearize import linearize_jaxpr
+from tracebridge.core.interpreters.low import low_jaxpr
 from tracebridge.core.interpreters.partial_eval import partial_eval_jaxpr
 from tracebridge.core.interpreters.split_by_known import unknown_outs
 from tracebridge.core.ir.aval import ShapedArray
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.application import Application
     from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
     from tracebridge.core.ir.value import Operand, Value
-
+from tracebridge.core.ir.user_type import high_values, low_values
 
 Flags = tuple[bool, ...]
 
@@ -71,6 +72,11 @@ class Choice(HigherOrderPrimitive):
         """As the results of any branch, and as the choice does."""
         columns = zip(*[b.out_avals for b in params["branches"]], strict=True)
         return [joined([*avals[: self.n_lead], *column]) for column in columns]
+
+    def low(self, args: Sequence[Any], outs: Sequence[Any], **params: Any) -> list[Any]:
+        branches = tuple([low_jaxpr(b) for b in params["branches"]])
+        arrays = low_values(args, [a.aval for a in args])
+        return high_values(self.bind(*arrays, **{**params, "branches": branches}), outs)
 
     # differentiation -----------------------------------------------------------------------------
 

@@ -45,7 +45,7 @@ from tracebridge.core.tree.tree import flatten
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.value import Operand, Value
-
+from tracebridge.core.ir.user_type import is_user_type
 
 _NO_OPERAND: Any = object()
 
@@ -314,7 +314,7 @@ def _same_results(call: str, bodies: Sequence[Body], labels: Sequence[str]) -> l
     wanted = [_common(avals) for avals in zip(*[b.jaxpr.out_avals for b in bodies], strict=True)]
     if None in wanted:
         rows = zip(*[b.jaxpr.out_avals for b in bodies], strict=True)
-        shapes = any([len({a.shape for a in avals}) > 1 for avals in rows])
+        shapes = any([len({getattr(a, "shape", None) for a in avals}) > 1 for avals in rows])
         error = ShapeMismatchError if shapes else DtypeMismatchError
         msg = f"{call}: the branches return different {'shapes' if shapes else 'dtypes'}"
         types = [describe(b.out, b.jaxpr.out_avals[: b.out.num_leaves]) for b in bodies]
@@ -334,6 +334,8 @@ def _common(avals: Sequence[ShapedArray]) -> ShapedArray | None:
     """The type of a result in all branches; None if the branches disagree."""
     strong = [a for a in avals if not a.weak_type]
     model = strong[0] if strong else avals[0]
+    if any([is_user_type(a) for a in avals]):
+        return model if all([a == model for a in avals]) else None
     if any([a.shape != model.shape for a in avals]):
         return None
     if any([a.dtype != model.dtype for a in strong or avals]):
@@ -360,7 +362,10 @@ def _converted(jaxpr: Jaxpr, wanted: Sequence[Any]) -> Jaxpr:
 
         def run(*args: Any) -> list[Any]:
             outs = eval_jaxpr(jaxpr, current_trace().process, args)
-            return [lax.convert_element_type(o, d) for o, d in zip(outs, dtypes, strict=True)]
+            return [
+                o if d is None else lax.convert_element_type(o, d)
+                for o, d in zip(outs, dtypes, strict=True)
+            ]
 
         found = jaxpr.cache[key] = stage(run, jaxpr.in_avals, jaxpr.debug, locate=False)
     return found

@@ -13,6 +13,7 @@ from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.errors.transform_errors import ShardingTypeError, TreeMismatchError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.trace import is_eager
+from tracebridge.core.ir.user_type import is_user_type
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.ir.varied import varied
 from tracebridge.core.lax.elementwise.convert import convert_element_type
@@ -74,7 +75,10 @@ def check_types(
     """Raise unless each carry keeps its shape, dtype and split; the message shows both."""
     wrong: dict[int, str] = {}
     for i, (a, b) in enumerate(zip(before, returned, strict=True)):
-        if a.shape != b.shape:
+        if is_user_type(a) or is_user_type(b):
+            if a != b:
+                wrong[i] = "the types differ"
+        elif a.shape != b.shape:
             wrong[i] = "the shapes differ"
         elif a.dtype != b.dtype:
             wrong[i] = "the dtypes differ"

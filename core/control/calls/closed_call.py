@@ -9,6 +9,7 @@ from tracebridge.core.interpreters.batching import batch_jaxpr
 from tracebridge.core.interpreters.dce import dce_jaxpr
 from tracebridge.core.interpreters.jvp import jvp_jaxpr
 from tracebridge.core.interpreters.linearize import linearize_jaxpr
+from tracebridge.core.interpreters.low import call_low
 from tracebridge.core.interpreters.partial_eval import partial_eval_jaxpr
 from tracebridge.core.interpreters.split_by_known import unknown_outs
 from tracebridge.core.interpreters.transpose import transpose_jaxpr
@@ -43,6 +44,12 @@ class CallPrimitive(HigherOrderPrimitive):
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         name = str(params.get("name") or self.name)
         return ctx.call_jaxpr(params["jaxpr"], operands, name)
+
+    def low(self, args: Sequence[Any], outs: Sequence[Any], **params: Any) -> list[Any]:
+        def bind(arrays: list[Any], jaxpr: Jaxpr) -> list[Any]:
+            return self.bind(*arrays, **self.with_jaxpr(params, jaxpr, "low"))
+
+        return call_low(bind, params["jaxpr"], args, outs)
 
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         nonzero = tuple([t is not None for t in tangents])

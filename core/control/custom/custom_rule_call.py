@@ -6,6 +6,7 @@ import abc
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from tracebridge.core.control.calls.closed_call import closed_call_p
 from tracebridge.core.control.calls.inline_rules import batch_call
 from tracebridge.core.control.custom.custom_staging import (
     DerivativeRule,
@@ -87,6 +88,10 @@ class CustomRuleCall(HigherOrderPrimitive):
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
         del avals
         return list(params["call_jaxpr"].out_avals)
+
+    def low(self, args: Sequence[Any], outs: Sequence[Any], **params: Any) -> list[Any]:
+        """The function itself: nobody differentiates any more."""
+        return closed_call_p.low(args, outs, jaxpr=params["call_jaxpr"])
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         return ctx.inline_jaxpr(params["call_jaxpr"], operands)

@@ -42,6 +42,7 @@ from tracebridge.core.config.values import fast_path_allowed, option
 from tracebridge.core.control.calls.cache_info import WHY, CacheInfo
 from tracebridge.core.control.calls.entry import CallEntry
 from tracebridge.core.control.calls.traced_call import Arguments, leaf_values
+from tracebridge.core.control.jit.contents import MAX_KINDS, call_with_contents
 from tracebridge.core.control.jit.jit import JitOptions, JitPrograms
 from tracebridge.core.control.jit.rerun import explained
 from tracebridge.core.control.refs.ref import has_refs
@@ -49,6 +50,7 @@ from tracebridge.core.control.refs.views import show_views
 from tracebridge.core.ir.float0 import has_float0
 from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.tracer import Tracer
+from tracebridge.core.ir.user_type import CLASSES, is_mutable, is_user_type
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.lent import Room, give_back, run_on_loan
 from tracebridge.core.runtime.calls.dispatch import raise_for, to_array
@@ -63,6 +65,7 @@ from tracebridge.core.runtime.calls.fastpath import (
 )
 from tracebridge.core.runtime.calls.host_arguments import converted, is_convertible
 from tracebridge.core.tree.tree import flatten, leaf_treedef
+from tracebridge.core.util.caching import BoundedCache
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.value import Value
@@ -72,7 +75,7 @@ if TYPE_CHECKING:
 class Jitted(JitPrograms):
     """What one ``jit(fun)`` remembers; the callable is made by ``make_jit``."""
 
-    __slots__ = ("cache", "keys")
+    __slots__ = ("cache", "keys", "kinds")
 
     def __init__(
         self,
@@ -84,6 +87,8 @@ class Jitted(JitPrograms):
         super().__init__(fun, options, resolve)
         self.keys = keys
         self.cache = CallCache()
+        # Of calls with objects that change, the functions of their contents.
+        self.kinds: BoundedCache[Any] = BoundedCache(f"contents of {self.name}", MAX_KINDS)
 
     def miss(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Everything that the fast path does not do."""
@@ -109,6 +114,8 @@ class Jitted(JitPrograms):
         call = self.resolve(self, args, kwargs)
         if has_float0(call.leaves):
             call.hide_float0()
+        if CLASSES and any(map(is_mutable, call.leaves)):
+            return call_with_contents(lambda fun: make_jit(fun, JitOptions())[0], self.kinds, call)
         if has_refs(call.leaves):
             show_views(call)
             self.counts.left("references")
@@ -120,8 +127,12 @@ class Jitted(JitPrograms):
         ):
             self.counts.left("traced")
             return self.bind(call, values)
+        if self.high or any([is_user_type(v.aval) for v in values]):
+            return self.bind(call, values)
         arrays = [to_array(v) for v in values]
         entry = self.entry(call, arrays)
+        if entry is None and self.high:
+            return self.bind(call, values)
         if entry is None:
             self.counts.left("references")
             return self.call_with_refs(call)
@@ -271,6 +282,7 @@ class Jitted(JitPrograms):
     def clear(self) -> None:
         """Forget traces and executables."""
         self.cache.clear()
+        self.kinds.clear()
         super().clear()
 
 

@@ -32,6 +32,7 @@ from tracebridge.core.control.refs.cells import is_differentiated, note_custom
 from tracebridge.core.ir.debug_info import name_of, parameter_names
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
 from tracebridge.core.ir.name_stack import NAME_SCOPES, attributes_only, in_use
+from tracebridge.core.ir.primitive import is_high_jaxpr
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.lax.sharding_constraint import constrained_to
@@ -126,7 +127,17 @@ class JitOptions:
 class JitPrograms:
     """The traces and programs of one ``jit(fun)``; ``Jitted`` adds how its calls find them."""
 
-    __slots__ = ("captures", "counts", "fun", "name", "options", "parameters", "resolve", "runs")
+    __slots__ = (
+        "captures",
+        "counts",
+        "fun",
+        "high",
+        "name",
+        "options",
+        "parameters",
+        "resolve",
+        "runs",
+    )
 
     def __init__(
         self,
@@ -141,6 +152,8 @@ class JitPrograms:
         self.resolve = resolve
         # Whether the function was seen to close over mutable references.
         self.captures = False
+        # Whether types of users were seen inside.
+        self.high = False
         self.runs: BoundedCache[Any] = BoundedCache(f"calls of {self.name}", MAX_ENTRIES)
         self.counts = Counts()
 
@@ -262,10 +275,10 @@ class JitPrograms:
 
     def entry(self, call: Arguments, arrays: list[Array]) -> CallEntry | None:
         """The executable for these arguments; None if the function closes over references."""
-        if self.captures:
+        if self.captures or self.high:
             return None
         found = self.make_entry(call, arrays, None)
-        self.captures = found is None
+        self.captures = found is None and not self.high
         return found
 
     def make_entry(
@@ -284,6 +297,9 @@ class JitPrograms:
                 call, tuple([s.aval for s in sigs]), sigs, refs=True
             )
             if traced_with_refs is None and traced.refs is not None:
+                return None
+            if is_high_jaxpr(traced.whole):
+                self.high = True
                 return None
             wishes = self.wishes(call, traced, [s.aval for s in sigs], sigs)
             placement, committed = choose_placement(sigs, self.name, placed, wishes)

@@ -14,6 +14,7 @@ from tracebridge.core.errors.transform_errors import (
 from tracebridge.core.interpreters.batching import batch_jaxpr
 from tracebridge.core.interpreters.dce import dce_jaxpr
 from tracebridge.core.interpreters.jvp import jvp_jaxpr
+from tracebridge.core.interpreters.low import low_jaxpr
 from tracebridge.core.interpreters.split_by_known import unknown_outs
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray
@@ -21,6 +22,7 @@ from tracebridge.core.ir.effects import check_effects, ordered_effects
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
 from tracebridge.core.ir.primitive import HigherOrderPrimitive
 from tracebridge.core.ir.trace import current_trace
+from tracebridge.core.ir.user_type import high_values, low_avals, low_values
 from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.lax.batch_util import broadcast_batch, move_batch_axis
 from tracebridge.core.lowering import tokens
@@ -72,6 +74,18 @@ class While(HigherOrderPrimitive):
         end = params["cond_jaxpr"].out_avals[0].vma
         pairs = zip(groups(params, avals)[2], outs, strict=True)
         return [end | a.vma | o.vma for a, o in pairs]
+
+    def low(self, args: Sequence[Any], outs: Sequence[Any], **params: Any) -> list[Any]:
+        cond_consts, body_consts, _ = groups(params, [a.aval for a in args])
+        changed = {
+            "cond_jaxpr": low_jaxpr(params["cond_jaxpr"]),
+            "body_jaxpr": low_jaxpr(params["body_jaxpr"]),
+            "cond_nconsts": len(low_avals(cond_consts)),
+            "body_nconsts": len(low_avals(body_consts)),
+        }
+
+        arrays = low_values(args, [a.aval for a in args])
+        return high_values(self.bind(*arrays, **{**params, **changed}), outs)
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         cond_consts, body_consts, carry = groups(params, operands)

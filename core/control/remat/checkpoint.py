@@ -35,6 +35,7 @@ from tracebridge.core.ir.name_scopes import entered
 from tracebridge.core.ir.name_stack import NamedSource
 from tracebridge.core.ir.primitive import is_linear_input
 from tracebridge.core.ir.trace import current_trace
+from tracebridge.core.ir.user_type import low_avals
 from tracebridge.core.lax.annotations import to_memory_p
 from tracebridge.core.lowering.context import register_platform_lowering
 
@@ -72,6 +73,11 @@ class Checkpoint(CallPrimitive):
         again = params["differentiated"] or suffix in ("lin", "transpose", "unknown")
         changed = {"jaxpr": jaxpr, "prevent_cse": (*flags, *more), "differentiated": again}
         return {**params, **changed}
+
+    def low(self, args: Sequence[Any], outs: Sequence[Any], **params: Any) -> list[Any]:
+        pairs = zip(params["prevent_cse"], args, strict=True)
+        flags = tuple([flag for flag, a in pairs for _ in low_avals([a.aval])])
+        return super().low(args, outs, **{**params, "prevent_cse": flags})
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         return lower_with_barrier(ctx, *operands, **params)

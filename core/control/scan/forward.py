@@ -26,6 +26,7 @@ from tracebridge.core.ir.aval import ShapedArray, element_aval
 from tracebridge.core.ir.debug_info import name_of
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.tracer import Tracer
+from tracebridge.core.ir.user_type import element_of_users, is_user_type
 from tracebridge.core.tree.tree import flatten
 from tracebridge.core.tree.treedefs import treedef_tuple
 
@@ -105,7 +106,12 @@ def run_scan(
             raise ArgumentSpecError(msg, hint="run it without disable_jit")
         first = init_tree.unflatten(unchanged(init_values))
         return _python_loop(call, body, first, xs_values, xs_tree, steps, reverse)
-    slices = [element_aval(_whole(call, v.aval)) for v in xs_values]
+    slices = [
+        element_of_users(v.aval, steps, 0)
+        if is_user_type(v.aval)
+        else element_aval(_whole(call, v.aval))
+        for v in xs_values
+    ]
     traced, init_values = _traced(call, f, apply, init_values, init_tree, slices, xs_tree)
     if traced.custom:
         if is_differentiated() and type(steps) is int and steps:
@@ -275,6 +281,8 @@ def number_of_steps(call: str, xs: Any, values: Sequence[Any], length: Any) -> A
     """The common size of the leading axes, or ``length``."""
     sizes: dict[Any, Any] = {}
     for i, value in enumerate(values):
+        if is_user_type(value.aval):
+            continue  # only arrays say how many slices there are
         if not value.aval.ndim:
             name = f"xs{leaf_paths(xs)[i]}"
             what = f"{name} is a scalar {value.aval.str_short()}"
@@ -298,7 +306,7 @@ def number_of_steps(call: str, xs: Any, values: Sequence[Any], length: Any) -> A
         msg = f"{call}: the sizes of the leading axes disagree: {shown_sizes}"
         raise AxisSizeError(msg)
     if not sizes:
-        msg = f"{call}: got neither arrays to loop over (xs) nor a length"
+        msg = f"{call}: got neither arrays to loop over (xs) nor a length; must provide `length`"
         raise AxisSizeError(msg, hint="pass length")
     return next(iter(sizes))
 

@@ -23,10 +23,12 @@ from tracebridge.core.control.scan.partial_eval import (
 )
 from tracebridge.core.control.scan.transpose import staged_transpose_of_scan, transpose_scan
 from tracebridge.core.errors.base import InternalError
+from tracebridge.core.interpreters.low import call_low
 from tracebridge.core.ir.aval import ShapedArray, batched_aval
 from tracebridge.core.ir.effects import Effects, check_effects
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.primitive import HigherOrderPrimitive
+from tracebridge.core.ir.user_type import is_user_type, low_avals
 from tracebridge.core.runtime.arrays.transfer import put_numpy
 
 if TYPE_CHECKING:
@@ -96,6 +98,18 @@ class Scan(HigherOrderPrimitive):
             params["num_carry"],
             params["split_transpose"],
         )
+
+    def low(self, args: Sequence[Any], outs: Sequence[Any], **params: Any) -> list[Any]:
+        inner: Jaxpr = params["jaxpr"]
+        n = params["num_consts"]
+        n_consts = len(low_avals(inner.in_avals[:n]))
+        n_carry = len(low_avals(inner.out_avals[: params["num_carry"]]))
+
+        def bind(arrays: list[Any], jaxpr: Jaxpr) -> list[Any]:
+            changed = {"jaxpr": jaxpr, "num_consts": n_consts, "num_carry": n_carry}
+            return self.bind(*arrays, **{**params, **changed})
+
+        return call_low(bind, inner, args, outs)
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         return lower_scan(ctx, operands, params)
@@ -170,6 +184,8 @@ def _check_operands(
 ) -> None:
     """Operands are what the body takes, with the axes ``lead`` before theirs."""
     for given, taken in zip(avals, inner, strict=True):
+        if is_user_type(given):
+            continue
         if given.shape != (*lead, *taken.shape) or given.dtype != taken.dtype:
             what = "as it is" if not lead else f"with a leading axis of {lead[0]}"
             msg = f"scan: an operand is {given}, its body takes {taken} {what}"

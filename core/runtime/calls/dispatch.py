@@ -12,10 +12,11 @@ from tracebridge.core.config.values import mesh_of_computations, on_global_chang
 from tracebridge.core.dtypes.dtypes import is_extended
 from tracebridge.core.errors.runtime_errors import DeletedArrayError
 from tracebridge.core.errors.tracer_errors import ConcretizationTypeError, UnexpectedTracerError
+from tracebridge.core.interpreters.low import low_results
 from tracebridge.core.ir.application import Application
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.primitive import Primitive, is_default
-from tracebridge.core.ir.trace import Trace, innermost
+from tracebridge.core.ir.trace import Trace, innermost, use_trace
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal
@@ -66,6 +67,11 @@ class EagerTrace(Trace):
         super().__init__()
         self.debug = debug
 
+    @property
+    def level(self) -> int:
+        """Outside of all others, whether it checks or not."""
+        return -1
+
     def process(self, app: Application, args: Sequence[Value]) -> Any:
         if self.debug:
             return self.miss(app, args)
@@ -87,6 +93,9 @@ class EagerTrace(Trace):
         trace = innermost(args)
         if trace is not None:
             return trace.process(app, args)
+        if app.high:
+            with use_trace(None):
+                return low_results(app, args)
         check_execution(call_name(app))
         arrays = [to_array(a, app) for a in args]
         if watches_keys():

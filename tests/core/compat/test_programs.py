@@ -403,3 +403,11 @@ def closed_over_type():
     tb.jit(lambda x: seen.append(isinstance(x, tb.core.Tracer)) or x)(1.0)
     assert [True] == seen
     return tb.core.Tracer
+
+
+def test_unmapped_aval_of_versions_that_name_the_axis():
+    """Libraries ask the version and give the name of the axis before the axis."""
+    aval = tb.core.ShapedArray((2,), "float32")
+
+    assert tb.core.ShapedArray((2, 3), "float32") == core.unmapped_aval(3, "name", 1, aval)
+    assert aval == core.unmapped_aval(3, "name", None, aval)

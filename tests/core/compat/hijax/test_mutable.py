@@ -1,0 +1,130 @@
+"""Objects of users that change, in and out of compiled functions."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import tracebridge as tb
+import tracebridge.numpy as tnp
+from tracebridge.experimental.hijax import HiPrimitive, MutableHiType, register_hitype
+
+
+@dataclasses.dataclass(frozen=True)
+class Content:
+    leaf: Any
+
+
+class CellType(MutableHiType):
+    def __hash__(self):
+        return hash(CellType)
+
+    def __eq__(self, other):
+        return isinstance(other, CellType)
+
+    def lo_ty_qdd(self, state):
+        return [state.leaf]
+
+    def new_from_loval(self, state, value):
+        return Cell(value)
+
+    def read_loval(self, state, cell):
+        return [cell.value]
+
+    def update_from_loval(self, state, cell, value):
+        cell.value = value
+
+
+class Cell:
+    def __init__(self, value):
+        self.value = value
+
+    def cur_qdd(self):
+        return Content(tb.typeof(self.value))
+
+
+register_hitype(Cell, lambda cell: CellType())
+
+
+class Get(HiPrimitive):
+    def abstract_eval(self, cell):
+        return cell, set()
+
+    def to_lojax(self, cell):
+        return cell.value
+
+
+class Set(HiPrimitive):
+    multiple_results = True
+
+    def abstract_eval(self, cell, x):
+        return [], set()
+
+    def to_lojax(self, cell, x):
+        cell.value = x
+        return []
+
+
+get, put = Get("cell_get").bind, Set("cell_set").bind
+
+
+def test_compiled_function_changes_its_argument():
+    """The object of the caller has the last content; results that are the object are the object."""
+    traces = []
+
+    @tb.jit
+    def add(cell, x):
+        traces.append(1)
+        put(cell, get(cell) + x)
+        return cell, Cell(x), get(cell) * 2
+
+    cell = Cell(tnp.float32(1.0))
+    add(cell, 2.0)
+    known, made, twice = add(cell, 3.0)
+
+    assert (6.0, 3.0, 12.0) == (float(cell.value), float(made.value), float(twice))
+    assert known is cell
+    assert 1 == len(traces)
+
+
+def test_one_object_twice():
+    """An object that is given twice is one object inside."""
+
+    @tb.jit
+    def add(one, two):
+        put(one, get(one) + 1)
+        put(two, get(two) * 10)
+
+    cell = Cell(tnp.float32(1.0))
+    add(cell, cell)
+
+    assert 20.0 == float(cell.value)
+
+
+def test_contents_change_their_type():
+    """A content of another type is another program."""
+
+    @tb.jit
+    def double(cell):
+        put(cell, tnp.concatenate([get(cell), get(cell)]))
+
+    cell = Cell(tnp.ones(2))
+    double(cell)
+    double(cell)
+
+    assert (8,) == cell.value.shape
+
+
+def test_derivatives_through_contents():
+    """Contents are differentiated as arrays are, also of calls inside calls."""
+
+    @tb.jit
+    def scale(cell, x):
+        tb.jit(lambda c: put(c, get(c) * x))(cell)
+
+    def loss(x):
+        cell = Cell(x * x)
+        scale(cell, x)
+        return get(cell)
+
+    assert 12.0 == float(tb.grad(loss)(2.0))
