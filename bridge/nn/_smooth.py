@@ -9,9 +9,8 @@ from typing import Any
 import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
 from tracebridge._api.custom.custom_jvp import custom_jvp
-from tracebridge.numpy._promote import promote_inexact
+from tracebridge.numpy._promote import promote_inexact, widened
 from tracebridge.scipy._special.formulas import bell, ndtr
-from tracebridge.scipy._special.series import widened
 
 
 def gated(x: Any, gate: Callable[[Any], Any], limit: float = 800.0) -> Any:
@@ -65,11 +64,13 @@ def _squareplus_parts(x: Any, b: Any) -> tuple[Any, Any, Any, Any]:
 @custom_jvp
 def squareplus_of_floats(x: Any, b: Any) -> Any:
     """``(x + sqrt(x**2 + b)) / 2``."""
-    below, size, root, total = _squareplus_parts(x, b)
+    below, size, root, _ = _squareplus_parts(x, b)
     # Below 0 the two terms cancel: their sum is b over their difference.
-    total = size + tnp.maximum(size, root)
-    below = below & (total > 0)
-    return tnp.where(below, b, total) / tnp.where(below, 2 * total, 2)
+    # Not half their sum: that may overflow.
+    larger = tnp.maximum(size, root)
+    mean = larger - 0.5 * tnp.where(larger > size, larger - size, 0.0)
+    below = below & (mean > 0)
+    return tnp.where(below, 0.25 * b, mean) / tnp.where(below, mean, 1)
 
 
 @squareplus_of_floats.defjvp
@@ -104,6 +105,12 @@ def silu_slope(x: Any) -> Any:
     """The derivative of `silu_of_floats`."""
     far, near, share = _silu_parts(x)
     return share * tnp.where(far, (1.0 + near) * _DECAY, 1.0 + near * (1.0 - share))
+
+
+def soft_sign_slope(x: Any) -> Any:
+    """The derivative of ``x / (abs(x) + 1)``: that of the quotient is a difference."""
+    share = 1.0 / (tnp.abs(x) + 1.0)
+    return share * share
 
 
 def mish_of_floats(x: Any) -> Any:

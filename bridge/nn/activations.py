@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import tracebridge.core.lax as lax
@@ -24,16 +25,22 @@ from tracebridge.nn._smooth import (
     silu_of_floats,
     silu_slope,
     smooth,
+    soft_sign_slope,
     squareplus_of_floats,
     with_slope,
 )
-from tracebridge.numpy._promote import as_strong, promote_inexact
+from tracebridge.numpy._promote import as_strong, promote_inexact, widened
 
 
 def _inexact(x: Any) -> Any:
     """As an array of a floating or complex dtype."""
     x = tnp.asarray(x)
     return x if tnp.issubdtype(x.dtype, tnp.inexact) else x.astype(to_inexact(x.dtype))
+
+
+def _rounded_once(formula: Callable[..., Any], *xs: ArrayLike) -> Any:
+    """``formula`` of floats of one dtype; those of 16 bits are rounded at its end only."""
+    return widened(formula)(*promote_inexact(*[tnp.asarray(x) for x in xs]))
 
 
 @jit
@@ -108,7 +115,7 @@ def squareplus(x: ArrayLike, b: ArrayLike = 4) -> Array:
     values, b = promote_inexact(tnp.asarray(x), tnp.asarray(b))
     if tnp.issubdtype(values.dtype, tnp.complexfloating):
         return (values + tnp.sqrt(tnp.square(values) + b)) / 2
-    return squareplus_of_floats(values, b)
+    return widened(squareplus_of_floats)(values, b)
 
 
 @jit
@@ -156,6 +163,13 @@ def sparse_sigmoid(x: ArrayLike) -> Array:
     return 0.5 * tnp.clip(tnp.asarray(x) + 1.0, 0.0, 2.0)
 
 
+def _soft_sign(x: Any) -> Any:
+    return x / (tnp.abs(x) + 1)
+
+
+_any_soft_sign = smooth(with_slope(_soft_sign, soft_sign_slope), _soft_sign)
+
+
 @jit
 def soft_sign(x: ArrayLike) -> Array:
     """``x / (abs(x) + 1)``.
@@ -167,8 +181,7 @@ def soft_sign(x: ArrayLike) -> Array:
     >>> float(tb.nn.soft_sign(-1.0))
     -0.5
     """
-    x = tnp.asarray(x)
-    return x / (tnp.abs(x) + 1)
+    return _any_soft_sign(x)
 
 
 @jit
@@ -236,6 +249,11 @@ def log_sigmoid(x: ArrayLike) -> Array:
     return -softplus(-tnp.asarray(x))
 
 
+def _elu(x: Any, alpha: Any) -> Any:
+    below = tnp.where(x > 0, 0.0, x)
+    return tnp.where(x > 0, x, alpha * tnp.expm1(below))
+
+
 @jit
 def elu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     """``x`` above 0, ``alpha * (exp(x) - 1)`` below.
@@ -248,9 +266,7 @@ def elu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     >>> float(tb.nn.elu(-1000.0))
     -1.0
     """
-    x = tnp.asarray(x)
-    below = tnp.where(x > 0, 0.0, x)
-    return tnp.where(x > 0, x, alpha * tnp.expm1(below))
+    return _rounded_once(_elu, x, alpha)
 
 
 @jit
@@ -296,7 +312,11 @@ def celu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     >>> float(tb.nn.celu(-1000.0, 2.0))
     -2.0
     """
-    return tnp.maximum(x, 0.0) + alpha * tnp.expm1(tnp.minimum(x, 0.0) / alpha)
+    return _rounded_once(
+        lambda x, alpha: tnp.maximum(x, 0.0) + alpha * tnp.expm1(tnp.minimum(x, 0.0) / alpha),
+        x,
+        alpha,
+    )
 
 
 _SELU_ALPHA = 1.6732632423543772848170429916717
@@ -316,7 +336,7 @@ def selu(x: ArrayLike) -> Array:
     >>> round(float(tb.nn.selu(1.0)), 4)
     1.0507
     """
-    return _SELU_SCALE * elu(x, _SELU_ALPHA)
+    return _rounded_once(lambda x: _SELU_SCALE * _elu(x, _SELU_ALPHA), x)
 
 
 def gelu(x: ArrayLike, approximate: bool = True) -> Array:

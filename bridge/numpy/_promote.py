@@ -5,6 +5,7 @@ These run while a function is staged, once per kind of argument, so they may be 
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -25,6 +26,7 @@ from tracebridge.core.errors.filtering import user_stacklevel
 from tracebridge.core.errors.shape_errors import AxisError, BroadcastError
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.families import is_narrow
 from tracebridge.core.runtime.arrays.argument_types import DType
 from tracebridge.core.runtime.arrays.array import Array
 
@@ -83,6 +85,22 @@ def strongly(operation: Callable[..., Any]) -> Callable[..., Any]:
         if isinstance(result, list):
             return [as_strong(x) for x in result]
         return as_strong(result)
+
+    return run
+
+
+def widened(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function`` in float32 where operands have 16 bits; results have their dtype."""
+
+    @functools.wraps(function)
+    def run(*xs: Array) -> Any:
+        dtype = xs[0].aval.dtype
+        if not is_narrow(dtype):
+            return function(*xs)
+        out = function(*[lax.convert_dtype(x, np.dtype(np.float32)) for x in xs])
+        if isinstance(out, tuple | list):
+            return [lax.convert_dtype(v, dtype) for v in out]
+        return lax.convert_dtype(out, dtype)
 
     return run
 

@@ -25,6 +25,7 @@ from tracebridge.numpy._promote import (
     promote_inexact,
     strong_array,
     strongly,
+    widened,
 )
 from tracebridge.numpy._staging import binary_function, unary_function
 
@@ -242,7 +243,7 @@ arctanh = unary_function(
 )
 atanh = arctanh
 log2 = unary_function(
-    strongly(_inexact(lambda x: _scaled(lax.log(x), 1.0 / math.log(2.0)))),
+    strongly(_inexact(widened(lambda x: _scaled(lax.log(x), 1.0 / math.log(2.0))))),
     "log2",
     """Logarithm to base 2, elementwise; integers become floats.
 
@@ -252,7 +253,7 @@ log2 = unary_function(
     """,
 )
 log10 = unary_function(
-    strongly(_inexact(lambda x: _scaled(lax.log(x), 1.0 / math.log(10.0)))),
+    strongly(_inexact(widened(lambda x: _scaled(lax.log(x), 1.0 / math.log(10.0))))),
     "log10",
     """Logarithm to base 10, elementwise; integers become floats.
 
@@ -299,7 +300,6 @@ def _sin_pi(x: Value) -> Any:
 
 
 def _sinc(x: Value) -> Any:
-    (x,) = promote_inexact(x)
     t = lax.mul(x, math.pi)
     # Near zero derivatives of the quotient lose their digits: there the first terms of the series
     # stand, with all derivatives that are ever asked for. Each form gets harmless values where the
@@ -316,7 +316,7 @@ def _sinc(x: Value) -> Any:
 
 
 sinc = unary_function(
-    _sinc,
+    _inexact(widened(_sinc)),
     "sinc",
     """``sin(pi * x) / (pi * x)``, 1 at zero, elementwise; integers become floats.
 

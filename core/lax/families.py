@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from tracebridge.core import lax
-from tracebridge.core.dtypes.dtypes import is_float, is_inexact, is_integer
+from tracebridge.core.dtypes.dtypes import is_float, is_inexact, is_integer, itemsize_bits
 from tracebridge.core.errors.base import InternalError
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError, UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
@@ -39,6 +39,11 @@ if TYPE_CHECKING:
 _BOOL = np.dtype(np.bool_)
 Accepts = Callable[[Any], bool]
 CONVERT_HINT = "convert with convert_element_type, or use tracebridge.numpy, which promotes dtypes"
+
+
+def is_narrow(dtype: np.dtype[Any]) -> bool:
+    """Whether a dtype has floats of fewer than 32 bits."""
+    return is_float(dtype) and itemsize_bits(dtype) < 32
 
 
 def scalar_like(x: Value, value: object) -> Literal:
@@ -316,6 +321,27 @@ class InexactUnary(UnaryElementwise):
     cost = Cost.EXPENSIVE
     accepts = staticmethod(is_inexact)
     accepts_text = "floats and complex numbers"
+    # Whether narrower floats are computed in float32 and rounded once: the compiler would take
+    # several steps in them, each of which rounds.
+    by_float32: ClassVar[bool] = False
+
+    def recipe(self, *avals: ShapedArray, **params: Any) -> tuple[str, Any] | None:
+        if self.by_float32 and is_narrow(avals[0].dtype):
+            return None
+        return super().recipe(*avals, **params)
+
+    def lower_full(self, ctx: LoweringContext, *xs: IrValue, **params: Any) -> Any:
+        if not (self.by_float32 and is_narrow(ctx.aval_out.dtype)):
+            return self.lower_wide(ctx, xs, ctx.aval_out, **params)
+        aval = ctx.aval_out.update(dtype=np.dtype(np.float32))
+        wide = self.lower_wide(ctx, [ctx.convert(x, aval) for x in xs], aval, **params)
+        return ctx.convert(wide, ctx.aval_out)
+
+    def lower_wide(
+        self, ctx: LoweringContext, xs: Sequence[IrValue], aval: ShapedArray, **params: Any
+    ) -> Any:
+        """Emit the operation for operands of ``aval``, whose floats have as many bits as needed."""
+        return ctx.op1(self.hlo, xs, aval, self.attributes(*ctx.avals_in, **params))
 
     def attributes(self, *avals: ShapedArray, **params: Any) -> dict[str, Any] | None:
         del avals

@@ -10,6 +10,7 @@ import numpy as np
 from tracebridge.core import lax
 from tracebridge.core.ir.aval import ShapedArray, stored
 from tracebridge.core.lax.elementwise import complex_corrections, cpu_exponentials, cpu_lowerings
+from tracebridge.core.lax.families import is_narrow
 from tracebridge.core.lax.reduce import cpu_sums, exp_sums, positions
 from tracebridge.core.lax.shape.roll import emit_written
 from tracebridge.core.lax.special import cpu_erf, cpu_gamma, cpu_special
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 # Calls of libm are little loss for so few elements, and the operation lowers and compiles faster.
 MAX_SCALAR_CALLS = 512
 
+_F32 = np.dtype(np.float32)
 _INDEX = ShapedArray((), np.int32)
 _DIVIDED_AS_FLOATS = tuple(np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4))
 
@@ -52,12 +54,19 @@ def composition_rule(
 
     Requests for an accuracy, the only parameters that these primitives have, stay with XLA.
     """
+    widens = getattr(primitive, "by_float32", False) and _F32 in dtypes
 
     def lower(ctx: LoweringContext, *operands: Any, **params: Any) -> Any:
-        is_left = ctx.avals_in[0].dtype not in dtypes
+        dtype = ctx.avals_in[0].dtype
+        by_float32 = widens and is_narrow(dtype)
+        is_left = not by_float32 and dtype not in dtypes
         if params or is_left or (not at_any_size and is_small(ctx.aval_out)):
             return primitive.lower(ctx, *operands, **params)
-        return composed(ctx, compose, operands)
+        if not by_float32:
+            return composed(ctx, compose, operands)
+        wide = tuple([a.update(dtype=_F32) for a in ctx.avals_in])
+        converted = [ctx.convert(x, a) for x, a in zip(operands, wide, strict=True)]
+        return ctx.convert(composed(ctx, compose, converted, wide), ctx.aval_out)
 
     return lower
 

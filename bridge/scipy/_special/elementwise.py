@@ -12,7 +12,12 @@ from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
-from tracebridge.numpy._promote import broadcast_operands, broadcast_shape, promote_inexact
+from tracebridge.numpy._promote import (
+    broadcast_operands,
+    broadcast_shape,
+    promote_inexact,
+    widened,
+)
 from tracebridge.numpy._promote import broadcast_to as _to
 
 
@@ -20,6 +25,8 @@ def floats(
     name: str, implementation: Callable[..., Any], *, full: bool = False, complexes: bool = False
 ) -> StagedFunction:
     """A staged function of values of one floating or complex dtype and one shape.
+
+    Narrow floats are computed in float32 and rounded once.
 
     Args:
         name: what messages call it.
@@ -37,7 +44,7 @@ def floats(
         if full:
             shape = broadcast_shape(name, [x.aval.shape for x in xs])
             xs = tuple([_to(x, shape) for x in xs])
-        return implementation(*xs)
+        return widened(implementation)(*xs)
 
     return StagedFunction(run, name)
 

@@ -11,10 +11,11 @@ from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.special.incomplete_beta import betainc, digamma_gap_p, log_beta_p
 from tracebridge.core.special.incomplete_gamma import igamma, igammac
+from tracebridge.numpy._promote import widened
 from tracebridge.scipy._special.elementwise import with_slopes
 from tracebridge.scipy._special.gamma_formulas import gamma
 from tracebridge.scipy._special.normal_tails import TAIL, tail_fraction, tail_quantile
-from tracebridge.scipy._special.series import eps_of, exp_of_square, widened
+from tracebridge.scipy._special.series import eps_of, exp_of_square
 
 LOG_ROOT_2_PI = 0.5 * math.log(2 * math.pi)
 _ROOT_2 = math.sqrt(2)

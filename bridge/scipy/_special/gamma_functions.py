@@ -9,15 +9,14 @@ from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
-from tracebridge.numpy._promote import promote_inexact, strongly
+from tracebridge.numpy._promote import promote_inexact, strongly, widened
 from tracebridge.scipy._special import formulas, gamma_formulas, zeta_formulas
 from tracebridge.scipy._special.elementwise import floats
-from tracebridge.scipy._special.series import widened
 
 _STAGED = {
     name: floats(name, function, full=True)
     for name, function in {
-        "gammaln": widened(formulas.gammaln),
+        "gammaln": formulas.gammaln,
         "gammasgn": formulas.gammasgn,
         "digamma": gamma_formulas.digamma,
         "gammainc": formulas.gammainc,
@@ -25,7 +24,7 @@ _STAGED = {
         "beta": formulas.beta,
         "betaln": formulas.log_beta,
         "betainc": formulas.incomplete_beta,
-        "poch": widened(formulas.poch),
+        "poch": formulas.poch,
         "polygamma": zeta_formulas.polygamma,
     }.items()
 }
@@ -47,7 +46,7 @@ _gamma_staged = _real_or_complex(
     strongly(gamma_formulas.gamma_of_complex),
 )
 _loggamma_staged = _real_or_complex(
-    "loggamma", formulas.loggamma, strongly(gamma_formulas.log_gamma_of_complex)
+    "loggamma", widened(formulas.loggamma), strongly(gamma_formulas.log_gamma_of_complex)
 )
 
 

@@ -22,11 +22,11 @@ from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
-from tracebridge.numpy._promote import broadcast_shape, broadcast_to, promote_inexact
+from tracebridge.numpy._promote import broadcast_shape, broadcast_to, promote_inexact, widened
 from tracebridge.scipy._nested import nested
 from tracebridge.scipy._special.elementwise import floats
 from tracebridge.scipy._special.expn_formulas import expn as expn_formula
-from tracebridge.scipy._special.series import eps_of, horner, widened
+from tracebridge.scipy._special.series import eps_of, horner
 
 _FAR = 25.0
 """From here on the expansion in inverse powers is exact, with 24 terms."""
@@ -286,7 +286,7 @@ def sph_harm_y(
     return _sph_harm_staged((n, m, theta, phi), (most,))
 
 
-_expn_staged = floats("expn", widened(expn_formula), full=True)
+_expn_staged = floats("expn", expn_formula, full=True)
 
 
 def expn(n: ArrayLike, x: ArrayLike) -> Array:

@@ -11,15 +11,14 @@ from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
-from tracebridge.numpy._promote import promote_inexact, strongly
+from tracebridge.numpy._promote import promote_inexact, strongly, widened
 from tracebridge.scipy._nested import nested
 from tracebridge.scipy._special import faddeeva
 from tracebridge.scipy._special import integral_formulas as formulas
 from tracebridge.scipy._special.elementwise import floats
-from tracebridge.scipy._special.series import widened
 
 _STAGED = {
-    name: floats(name, strongly(widened(function)), full=True)
+    name: floats(name, strongly(function), full=True)
     for name, function in {
         "dawsn": faddeeva.dawsn,
         "exp1": formulas.exp1,

@@ -21,11 +21,10 @@ from tracebridge.numpy._staging import value_of
 from tracebridge.scipy._nested import nested
 from tracebridge.scipy._special import formulas, gamma_formulas, zeta_formulas
 from tracebridge.scipy._special.elementwise import floats, with_slopes
-from tracebridge.scipy._special.series import widened
 
 _log_ndtr_staged = floats("log_ndtr", strongly(formulas.log_ndtr))
 _zeta_staged = floats("zeta", zeta_formulas.zeta, full=True)
-_riemann_staged = floats("zeta", widened(zeta_formulas.riemann), full=True)
+_riemann_staged = floats("zeta", zeta_formulas.riemann, full=True)
 _comb_staged = floats("comb", formulas.comb, full=True)
 
 
@@ -38,7 +37,7 @@ def _factorial(n: Array) -> Any:
     return tnp.where(n < 0, 0, value)
 
 
-_factorial_staged = floats("factorial", widened(_factorial))
+_factorial_staged = floats("factorial", _factorial)
 
 
 def log_ndtr(x: ArrayLike, series_order: int = 3) -> Array:

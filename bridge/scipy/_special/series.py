@@ -1,16 +1,13 @@
-"""What formulas share: sums of Chebyshev polynomials, differences that keep digits, dtypes."""
+"""What formulas share: sums of Chebyshev polynomials, differences that keep digits."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
-from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.dtypes.finfo import finfo
 from tracebridge.core.runtime.arrays.array import Array
 
@@ -66,19 +63,3 @@ def exp_of_square(x: Array, factor: float) -> Any:
     rest = factor * rest
     rest = rest * (1.0 + rest * (0.5 + rest * (1 / 6 + rest * (1 / 24))))
     return tnp.where(tnp.isinf(large), large, large + large * rest)
-
-
-def widened(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function`` in float32 where operands have 16 bits; results have their dtype."""
-
-    @functools.wraps(function)
-    def run(*xs: Array) -> Any:
-        dtype = xs[0].aval.dtype
-        if is_complex(dtype) or finfo(dtype).bits >= 32:
-            return function(*xs)
-        out = function(*[lax.convert_dtype(x, np.dtype(np.float32)) for x in xs])
-        if isinstance(out, tuple | list):
-            return [lax.convert_dtype(v, dtype) for v in out]
-        return lax.convert_dtype(out, dtype)
-
-    return run

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
+from tracebridge.core.dtypes.finfo import finfo
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.special import bessel
 from tracebridge.scipy._special import formulas as f
@@ -53,14 +55,25 @@ def _log1p_of_square(y: Array) -> Any:
     return tnp.where(large, log, tnp.log1p(small * small))
 
 
-def _power_of_size(y: Array, b: Array) -> Any:
-    """``abs(y) ** b``; its slope at 0, where powers below 1 have two, is 0."""
-    middle = y == 0
-    return tnp.where(middle, 0, tnp.abs(tnp.where(middle, 1, y)) ** b)
+def _slope_of_power(power: Array, y: Array, by: Callable[[Any], Any]) -> Any:
+    """The power times a factor of the size; 0 at 0, where powers below 1 have two slopes.
+
+    And 0 where it is about to overflow: nothing is left there of what falls with the power.
+    """
+    none = (y == 0) | (power > 1e-4 * float(finfo(power.dtype).max))
+    return tnp.where(none, 0, power * by(tnp.where(none, 1, y)))
+
+
+# ``abs(y) ** b``.
+_power_of_size = with_slopes(
+    lambda y, b: tnp.abs(y) ** b,
+    lambda power, y, b: _slope_of_power(power, y, lambda y: b / y),
+    lambda power, y, b: _slope_of_power(power, y, lambda y: tnp.log(tnp.abs(y))),
+)
 
 
 def _gennorm_below(y: Array, b: Array) -> Any:
-    power = tnp.abs(tnp.where(y == 0, 1, y)) ** b
+    power = _power_of_size(y, b)
     middle = (y == 0) | (power == 0)
     tail = 0.5 * f.gammaincc(1 / b, tnp.where(middle, 1, power))
     # In the middle the value is known and the slope is the density.
@@ -295,7 +308,8 @@ UNIFORM = Distribution(
 )  # fmt: skip
 VONMISES = Distribution(
     "vonmises", "angles around a direction", ("kappa",),
-    lambda y, k: k * (tnp.cos(y) - 1) - _LOG_2_PI - tnp.log(bessel.bessel_i0e(k)),
+    # One less the cosine, without its cancellation.
+    lambda y, k: -2 * k * tnp.sin(y / 2) ** 2 - _LOG_2_PI - tnp.log(bessel.bessel_i0e(k)),
     lambda k: k >= 0, placed=(),
 )  # fmt: skip
 WRAPCAUCHY = Distribution(

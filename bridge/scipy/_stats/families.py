@@ -13,7 +13,6 @@ from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import strong_array
 from tracebridge.scipy._special.elementwise import floats, with_slopes
-from tracebridge.scipy._special.series import widened
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.value import Value
@@ -67,8 +66,7 @@ class Distribution:
     def function(self, kind: str) -> Callable[..., Array]:
         """The public function of this kind."""
         first = self.quantile if kind in ("ppf", "isf") else "k" if self.discrete else "x"
-        formula = widened(self._formula(kind))
-        staged = floats(f"{self.name}.{kind}", formula, full=self.repeats)
+        staged = floats(f"{self.name}.{kind}", self._formula(kind), full=self.repeats)
         return _public(self, kind, first, staged)
 
     def _formula(self, kind: str) -> Formula:

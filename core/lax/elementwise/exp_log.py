@@ -10,15 +10,14 @@ __all__ = [
 import math
 from typing import TYPE_CHECKING, Any, final
 
-import numpy as np
-
 import tracebridge.core.lax as lax
-from tracebridge.core.dtypes.dtypes import is_float, itemsize_bits
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.elementwise.accuracy import accuracy_params
 from tracebridge.core.lax.families import InexactUnary
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tracebridge.core._jaxlib.mlir import IrValue
     from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.rule_contexts import LoweringContext
@@ -26,18 +25,6 @@ if TYPE_CHECKING:
 
 
 _LOG_2 = math.log(2.0)
-
-
-def _wide(aval: ShapedArray) -> ShapedArray:
-    """``aval``, in float32 where its dtype is a narrower float."""
-    dtype = aval.dtype
-    narrow = is_float(dtype) and itemsize_bits(dtype) < 32
-    return aval.update(dtype=np.dtype(np.float32)) if narrow else aval
-
-
-def _converted(ctx: LoweringContext, x: IrValue, aval: ShapedArray) -> IrValue:
-    """``x`` in the dtype of ``aval``; as it is where the result is no narrow float."""
-    return x if _wide(ctx.aval_out) is ctx.aval_out else ctx.convert(x, aval)
 
 
 @final
@@ -52,16 +39,18 @@ class Exp(InexactUnary):
 @final
 class Exp2(InexactUnary):
     name = "exp2"
+    hlo = "stablehlo.exponential"
+    # The product's rounding is an error of the result as large as the exponent.
+    by_float32 = True
 
-    def lower_full(self, ctx: LoweringContext, *xs: IrValue, **params: Any) -> Any:
-        # The product's rounding is an error of the result as large as the exponent.
-        aval = _wide(ctx.aval_out)
-        x = _converted(ctx, xs[0], aval)
-        scaled = ctx.op1("stablehlo.multiply", [x, ctx.splat(_LOG_2, aval)], aval)
-        power = ctx.op1(
-            "stablehlo.exponential", [scaled], aval, self.attributes(*ctx.avals_in, **params)
-        )
-        return _converted(ctx, power, ctx.aval_out)
+    def recipe(self, *avals: ShapedArray, **params: Any) -> None:
+        return None
+
+    def lower_wide(
+        self, ctx: LoweringContext, xs: Sequence[IrValue], aval: ShapedArray, **params: Any
+    ) -> Any:
+        scaled = ctx.op1("stablehlo.multiply", [xs[0], ctx.splat(_LOG_2, aval)], aval)
+        return super().lower_wide(ctx, [scaled], aval, **params)
 
     def derivative(self, x: Value, ans: Value, **params: object) -> Any:
         return lax.mul(ans, _LOG_2)
@@ -71,6 +60,7 @@ class Exp2(InexactUnary):
 class Expm1(InexactUnary):
     name = "expm1"
     hlo = "stablehlo.exponential_minus_one"
+    by_float32 = True
 
     def derivative(self, x: Value, ans: Value, **params: object) -> Any:
         # Far below 0 nothing of the slope is left in the value.
@@ -99,17 +89,8 @@ class Log1p(InexactUnary):
 class Logistic(InexactUnary):
     name = "logistic"
     hlo = "stablehlo.logistic"
-
-    def recipe(self, *avals: ShapedArray, **params: Any) -> Any:
-        """One operation, unless the operand is narrow."""
-        return None if _wide(avals[0]) is not avals[0] else super().recipe(*avals, **params)
-
-    def lower_full(self, ctx: LoweringContext, *xs: IrValue, **params: Any) -> Any:
-        # Of float16 the exponential, by which it is computed, overflows before the result is 0.
-        aval = _wide(ctx.aval_out)
-        x = _converted(ctx, xs[0], aval)
-        gate = ctx.op1(self.hlo, [x], aval, self.attributes(*ctx.avals_in, **params))
-        return _converted(ctx, gate, ctx.aval_out)
+    # Of float16 the exponential, by which it is computed, overflows before the result is 0.
+    by_float32 = True
 
     def derivative(self, x: Value, ans: Value, **params: object) -> Any:
         return lax.mul(ans, lax.sub(1.0, ans))

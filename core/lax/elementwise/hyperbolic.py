@@ -53,6 +53,7 @@ class Tanh(InexactUnary):
 class Asinh(InexactUnary):
     name = "asinh"
     hlo = "chlo.asinh"
+    by_float32 = True
 
     def derivative(self, x: Value, ans: Value, **params: object) -> Any:
         if is_complex(x.aval.dtype):
@@ -69,6 +70,7 @@ class Asinh(InexactUnary):
 class Acosh(InexactUnary):
     name = "acosh"
     hlo = "chlo.acosh"
+    by_float32 = True
 
     def derivative(self, x: Value, ans: Value, **params: object) -> Any:
         # One root of the product would be on the wrong branch in the left half plane, have a value
@@ -82,6 +84,7 @@ class Acosh(InexactUnary):
 class Atanh(InexactUnary):
     name = "atanh"
     hlo = "chlo.atanh"
+    by_float32 = True
 
     def tangent(self, t: Any, x: Value, ans: Value, **params: object) -> Any:
         return lax.div(t, one_less_square(x))

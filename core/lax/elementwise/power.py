@@ -177,7 +177,8 @@ class Rsqrt(InexactUnary):
     hlo = "stablehlo.rsqrt"
 
     def derivative(self, x: Value, ans: Value, **params: object) -> Any:
-        return lax.mul(lax.div(ans, x), -0.5)
+        # The product first: of float16 the quotient overflows before the slope does.
+        return lax.div(lax.mul(ans, -0.5), x)
 
 
 @final

@@ -72,6 +72,7 @@ class Asin(InexactUnary):
     name = "asin"
     cost = Cost.COMPOSED
     hlo = "chlo.asin"
+    by_float32 = True
 
     def derivative(self, x: Value, ans: Value, **params: object) -> Any:
         if is_complex(x.aval.dtype):
@@ -84,6 +85,7 @@ class Acos(InexactUnary):
     name = "acos"
     cost = Cost.COMPOSED
     hlo = "chlo.acos"
+    by_float32 = True
 
     def derivative(self, x: Value, ans: Value, **params: object) -> Any:
         if is_complex(x.aval.dtype):

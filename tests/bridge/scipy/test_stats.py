@@ -255,6 +255,17 @@ def test_densities_in_single_precision() -> None:
     found = module("wrapcauchy").pdf(np.array([0.0, 1e-3], np.float32), c)
     expected = stats.wrapcauchy.pdf(np.array([0.0, 1e-3], np.float32).astype(float), float(c))
     np.testing.assert_allclose(found, expected, 1e-6)
+    x, kappa = np.array([1e-3, -0.1, 88.0], np.float32), np.float32(1000.0)
+    expected = stats.vonmises.pdf(x.astype(float), 1000.0)
+    np.testing.assert_allclose(module("vonmises").pdf(x, kappa), expected, 2e-6)
+
+
+def test_slopes_of_generalized_normal_numbers_whose_powers_overflow() -> None:
+    """Nothing is left of the density there, and nothing of its slopes."""
+    x, shape = np.float32(1e30), np.float32(5.0)
+    for kind in ("pdf", "cdf"):
+        slopes = tb.grad(getattr(module("gennorm"), kind), (0, 1))(x, shape)
+        assert (0.0, 0.0) == tuple(map(float, slopes))
 
 
 def test_slopes_at_the_ends_of_the_support_are_those_from_inside() -> None:
