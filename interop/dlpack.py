@@ -21,18 +21,18 @@ from tracebridge.core.errors.exchange_errors import (
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.transfer import check_host_dtype
-from tracebridge.interop.devices import CPU, placement_of
-from tracebridge.interop.dtypes import DLPACK
+from tracebridge.interop.devices import placement_of
+from tracebridge.interop.dtypes import DISGUISED, DLPACK
 from tracebridge.interop.layout import copy_of_read_only
 from tracebridge.interop.ownership import copied, exportable, placed, take_buffer, take_host
 
 
 def import_dlpack(x: Any, *, device: object = None, copy: bool | None = None) -> Array:
     """An Array of an object with ``__dlpack__`` and ``__dlpack_device__``."""
-    kind, ordinal = x.__dlpack_device__()
-    where = placement_of(int(kind), int(ordinal))
-    if int(kind) == CPU:
-        producer = _Producer(x, (int(kind), int(ordinal)))
+    kind, ordinal = _device_of(x)
+    where = placement_of(kind, ordinal)
+    if where.device.platform == "cpu":
+        producer = _Producer(x, (kind, ordinal))
         view = x if isinstance(x, np.ndarray) else _host_view(producer)
         if view is not None:
             check_host_dtype(view.dtype)
@@ -43,41 +43,75 @@ def import_dlpack(x: Any, *, device: object = None, copy: bool | None = None) ->
     return placed(_import_capsule(x, where, copy), device, copy)
 
 
+def _device_of(x: Any) -> tuple[int, int]:
+    given = x.__dlpack_device__()
+    try:
+        kind, ordinal = given
+        return int(kind), int(ordinal)
+    except (TypeError, ValueError) as error:
+        msg = f"__dlpack_device__ of a {type(x).__name__} gave {given!r}"
+        raise ExchangeError(msg, expected="a tuple (device type, device id)") from error
+
+
 @final
 class _Producer:
-    """What NumPy asks for a capsule: it takes old ones, which say nothing, for read-only too."""
+    """What NumPy asks for a capsule: it takes old ones, which say nothing, for read-only too.
 
-    __slots__ = ("_device", "says_read_only", "x")
+    Tensors of dtypes that NumPy does not know come to it as integers of their width.
+    """
+
+    __slots__ = ("_device", "dtype", "gave", "says_read_only", "x")
 
     def __init__(self, x: Any, device: tuple[int, int]) -> None:
         self.x = x
         self._device = device
         self.says_read_only = False
+        self.dtype: np.dtype[Any] | None = None  # of the elements, if NumPy is told another one
+        self.gave = False  # whether there is a capsule
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self._device
 
     def __dlpack__(self, **options: Any) -> Any:
         capsule = self.x.__dlpack__(**options)
+        self.gave = True
+        places = door.managed(capsule)
+        if places is None:
+            return capsule  # NumPy says what is wrong with it
         self.says_read_only = door.is_read_only(capsule)
+        tensor = _Tensor.from_address(places.tensor)
+        sizes = [tensor.shape[i] for i in range(tensor.ndim)]
+        if not tensor.data and all(sizes):
+            # An address that nobody may read: what fake tensors have.
+            msg = f"__dlpack__ of a {type(self.x).__name__} gave a tensor without memory"
+            raise ExchangeError(msg, expected="a dense tensor with values")
+        name = _DTYPES.get((tensor.code, tensor.bits)) if tensor.lanes == 1 else None
+        if name in DISGUISED:
+            self.dtype = DISGUISED[name]
+            # Whoever has the capsule owns the structure in it.
+            tensor.code = _UINT
         return capsule
 
 
 def _host_view(producer: _Producer) -> np.ndarray[Any, Any] | None:
-    """A NumPy view of a tensor on the CPU; None for dtypes that NumPy does not import."""
+    """A NumPy view of a tensor on the CPU; None for dtypes that do not exist."""
     try:
-        return np.from_dlpack(producer)
+        view = np.from_dlpack(producer)
     except RuntimeError:
-        # NumPy's answer to bfloat16 and float8; jaxlib knows them.
         return None
-    except ValueError as error:
+    except (ValueError, BufferError) as error:
+        if isinstance(error, ExchangeError) or (
+            isinstance(error, BufferError) and not producer.gave
+        ):
+            raise  # the producer's own answer
         kind = type(producer.x).__name__
         msg = f"__dlpack__ of a {kind} gave no capsule that can be used: {error}"
         raise ExchangeError(msg, expected="a DLPack capsule that nobody has used") from error
+    return view if producer.dtype is None else view.view(producer.dtype)
 
 
 def _import_capsule(x: Any, where: Any, copy: bool | None) -> Array:
-    """Import through jaxlib: dtypes that NumPy has not, and memory of other devices."""
+    """Import through jaxlib: memory of other devices. On the CPU it names what is wrong."""
     stream = None
     if where.device.platform != "cpu":
         # The producer makes this stream wait for its writes.
@@ -116,6 +150,7 @@ class _Tensor(ctypes.Structure):
     )
 
 
+_UINT = 1
 _DTYPES = {
     **{(0, bits): f"int{bits}" for bits in (8, 16, 32, 64)},
     **{(1, bits): f"uint{bits}" for bits in (8, 16, 32, 64)},

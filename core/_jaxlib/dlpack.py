@@ -61,8 +61,10 @@ def is_read_only(capsule: Any) -> bool:
 _TENSOR_BYTES = 48
 
 
-def carried(capsule: Any, owner: Any) -> Any:
+def carried(capsule: Any, owner: Any, flags: int | None = None) -> Any:
     """A capsule over the memory of an unused one; ``owner`` dies when the memory is given back.
+
+    With ``flags`` it is a versioned capsule that has these, where NumPy makes such.
 
     ``owner`` is an object of ctypes, and holds the first capsule. The second one is NumPy's, of an
     empty array over ``owner``, with another tensor in it: NumPy gives up the array whoever drops
@@ -74,17 +76,29 @@ def carried(capsule: Any, owner: Any) -> Any:
         msg = f"{capsule!r} is no capsule that can be used"
         raise TypeError(msg)
     empty: np.ndarray[Any, Any] = np.ndarray((0,), np.uint8, owner)
+    if flags is None and source.flags is not None:
+        flags = ctypes.c_uint64.from_address(source.flags).value
     # NumPy before 2.1 has no versioned capsules. Each consumer takes both.
-    versioned = source.flags is not None and _NUMPY_GIVES_VERSIONED
+    versioned = flags is not None and _NUMPY_GIVES_VERSIONED
     result = empty.__dlpack__(max_version=(1, 0)) if versioned else empty.__dlpack__()
     target = managed(result)
     assert target is not None
     ctypes.memmove(target.tensor, source.tensor, _TENSOR_BYTES)
-    if source.flags is not None and target.flags is not None:
-        ctypes.memmove(target.flags, source.flags, 8)
+    if flags is not None and target.flags is not None:
+        ctypes.c_uint64.from_address(target.flags).value = flags
     return result
 
 
+@final
+class _Holder(ctypes.c_char * 1):
+    """Holds a capsule for another one over the same memory."""
+
+    def __init__(self, capsule: Any) -> None:
+        super().__init__()
+        self.capsule = capsule
+
+
+_IS_COPIED = 2
 _NUMPY_GIVES_VERSIONED = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
 
 
@@ -98,11 +112,15 @@ def to_capsule(
     """Return a DLPack capsule over the memory of a single-device `ArrayImpl`.
 
     `max_version` is what the consumer understands. Without support in jaxlib the capsule is the
-    unversioned one, which every consumer must accept. `copied` sets the flag of a versioned
-    capsule that says that the memory belongs to the consumer alone.
+    unversioned one, which every consumer must accept, but for copies. `copied` sets the flag of a
+    versioned capsule that says that the memory belongs to the consumer alone.
     """
     if not SUPPORTS_VERSIONED or max_version is None:
-        return _jax.buffer_to_dlpack_managed_tensor(buf, stream=stream)
+        capsule = _jax.buffer_to_dlpack_managed_tensor(buf, stream=stream)
+        if copied and max_version is not None and max_version >= (1, 0):
+            # NumPy takes what an unversioned capsule holds for read-only.
+            return carried(capsule, _Holder(capsule), _IS_COPIED)
+        return capsule
     return _jax.buffer_to_dlpack_managed_tensor(
         buf, stream=stream, max_version=max_version, copied=copied
     )

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
 import enum
+import gc
+import weakref
 
 import numpy as np
 import pytest
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
+from tracebridge.core._jaxlib import dlpack as door
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.transfer import put_numpy
@@ -50,6 +54,46 @@ class OldProducer(Producer):
 
     def __dlpack__(self, stream=None):
         return self.host.__dlpack__(stream=stream)
+
+
+class CodedProducer(Producer):
+    """Says something else of its tensor than NumPy does."""
+
+    def __init__(self, host, device=(1, 0), *, data=None, dtype=None, major=1):
+        super().__init__(host, device)
+        self.data = data
+        self.dtype = dtype
+        self.major = major
+
+    def __dlpack__(self, **options):
+        given = {**options, "dl_device": None}
+        if self.major > 1:
+            given["max_version"] = (1, 0)
+        capsule = self.host.__dlpack__(**given)
+        places = door.managed(capsule)
+        assert places is not None
+        if self.data is not None:
+            ctypes.c_void_p.from_address(places.tensor).value = self.data
+        ctypes.c_int32.from_address(places.tensor + 8).value = self.device[0]
+        if self.dtype is not None:
+            ctypes.c_uint8.from_address(places.tensor + 20).value = self.dtype
+        if self.major > 1:
+            ctypes.c_uint32.from_address(places.tensor - 32).value = self.major
+        return capsule
+
+
+CODES = {"bfloat16": 4, "float8_e4m3fn": 10, "float8_e5m2": 12, "float8_e8m0fnu": 14}
+
+
+class BitsProducer(CodedProducer):
+    """A tensor of a dtype that NumPy cannot export."""
+
+    def __init__(self, host, versioned):
+        super().__init__(host.view(f"u{host.itemsize}"), dtype=CODES[str(host.dtype)])
+        self.versioned = versioned
+
+    def __dlpack__(self, **options):
+        return super().__dlpack__(**{**options, "max_version": (1, 0) if self.versioned else None})
 
 
 def aligned(shape, dtype="float32", offset=0):
@@ -337,3 +381,72 @@ def test_placement():
     assert array.device == tb.devices()[0]
     assert not array.committed
     assert placed.committed
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu"])
+@pytest.mark.parametrize("versioned", [False, True])
+def test_dtypes_that_numpy_lacks(dtype: str, versioned: bool):
+    """They come in from any producer, with any strides and address, as other dtypes do."""
+    whole = aligned((4, 6), dtype)
+    whole[...] = np.arange(1, 25).reshape(4, 6)
+    strided = whole.T, whole[::2, 1:5:3], whole[::-1]
+    for view in (whole, *strided, whole[1:], whole[0, 0, ...], whole[:0]):
+        array = from_dlpack(BitsProducer(view, versioned))
+
+        assert (str(array.dtype), array.shape) == (dtype, view.shape)
+        np.testing.assert_array_equal(np.asarray(array), view)
+    assert address(from_dlpack(BitsProducer(whole, versioned))) == whole.ctypes.data
+    with pytest.raises(LayoutError, match="copy=False forbids a copy"):
+        from_dlpack(BitsProducer(whole.T, versioned), copy=False)
+
+
+def test_memory_of_the_host_that_a_gpu_reads():
+    """Pinned memory is memory of the host."""
+    host = aligned((300,))
+    for kind in (3, 11):
+        assert address(from_dlpack(CodedProducer(host, device=(kind, 0)))) == host.ctypes.data
+
+
+def test_producers_that_answer_nonsense():
+    """One error, whatever is wrong with the answer; a refusal of the producer stays as it is."""
+    host = aligned((300,))
+    with pytest.raises(ExchangeError, match="__dlpack_device__ of a Producer gave 5"):
+        from_dlpack(Producer(host, device=5))
+    with pytest.raises(ExchangeError, match="gave a tensor without memory"):
+        from_dlpack(CodedProducer(host, data=0))
+    with pytest.raises(ExchangeError, match="no capsule that can be used"):
+        from_dlpack(CodedProducer(host, major=2))
+
+    class Refuses(Producer):
+        def __dlpack__(self, **options):
+            raise BufferError("not today")
+
+    with pytest.raises(BufferError, match=r"^not today$"):
+        from_dlpack(Refuses(host))
+
+
+def test_borrowed_memory_comes_back():
+    """Who lends memory to an Array that is gone has it back when Python collects garbage."""
+    host = aligned((5000,))
+    lent = weakref.ref(host)
+    array = from_dlpack(Producer(host))
+    assert address(array) == host.ctypes.data
+
+    del array, host
+    gc.collect()
+
+    assert lent() is None
+
+
+def test_copies_may_be_written_to():
+    """A consumer that asks for a copy owns it."""
+    array = tnp.arange(6.0).reshape(2, 3)
+
+    view = np.from_dlpack(array, copy=True)
+    view[0] = 7.0
+
+    assert [0.0, 1.0, 2.0] == array[0].tolist()
+    assert [7.0, 7.0, 7.0, 3.0, 4.0, 5.0] == view.ravel().tolist()
+    del array
+    gc.collect()
+    assert 7.0 == view[0, 0]

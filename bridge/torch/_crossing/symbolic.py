@@ -66,12 +66,21 @@ def least_size(xs: Sequence[torch.Tensor]) -> int:
 class Sizes:
     """The sizes of the tensors of one call as dimensions; ``value`` goes back.
 
-    With ``merge`` sizes that are equal in torch's example are assumed to be equal always; torch
-    notes that as a guard of the graph. Sizes are at least ``least``.
+    With ``merge`` sizes that are equal in torch's example are assumed to be equal always, with
+    ``settle`` also those that are equal to a size that is known; torch notes that as a guard of
+    the graph. Sizes are at least ``least``.
     """
 
-    def __init__(self, xs: Sequence[torch.Tensor], *, merge: bool = False, least: int = 1) -> None:
+    def __init__(
+        self,
+        xs: Sequence[torch.Tensor],
+        *,
+        merge: bool = False,
+        settle: bool = False,
+        least: int = 1,
+    ) -> None:
         self.merge = merge
+        self.known = {d for x in xs for d in x.shape if type(d) is int} if settle else set[int]()
         self.scope = _SCOPES[least]
         self.variables: dict[Any, Any] = {}  # torch's expression -> our variable
         self.env: dict[str, torch.SymInt] = {}  # name of our variable -> size
@@ -84,6 +93,10 @@ class Sizes:
     def _variable(self, size: torch.SymInt) -> Any:
         key = size.node.expr
         found = self.variables.get(key)
+        if found is None and self.known and size.node.has_hint():
+            value = size.node.hint
+            if value in self.known and bool(size == value):
+                found = self.variables[key] = value
         if found is None and self.merge:
             for name, other in self.env.items():
                 known = size.node.has_hint() and other.node.has_hint()

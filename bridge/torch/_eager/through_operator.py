@@ -45,13 +45,16 @@ def captured(family: Family, xs: Sequence[torch.Tensor]) -> tuple[str, str]:
 
 def avals_for_trace(family: Family, xs: Sequence[torch.Tensor]) -> tuple[Avals, Sizes | None]:
     """At which avals a graph's call is traced: for all sizes if the function lets it."""
-    tries: list[tuple[bool, int]] = []
+    # Which equalities of the example are taken for granted, and what sizes are at least.
+    tries: list[tuple[bool, bool, int]] = []
     if has_symbolic(xs):
         known = least_size(xs)
-        tries = [(False, known), (True, known)] if known else [(False, 0), (False, 1), (True, 1)]
-    for merge, least in tries:
+        least = known or 1
+        tries = [(False, False, known)] if known else [(False, False, 0), (False, False, 1)]
+        tries += [(True, False, least), (True, True, least)]
+    for merge, settle, least in tries:
         try:
-            sizes = Sizes(xs, merge=merge, least=least)
+            sizes = Sizes(xs, merge=merge, settle=settle, least=least)
             avals = tuple([sizes.aval(x) for x in xs])
             for a in family.program(avals).out_avals:
                 for d in a.shape:
@@ -60,7 +63,7 @@ def avals_for_trace(family: Family, xs: Sequence[torch.Tensor]) -> tuple[Avals, 
             raise  # at no sizes there is one
         except Exception:  # noqa: BLE001, S112 - it needs to know more about the sizes
             continue
-        if tries[0][1] < least:
+        if tries[0][2] < least:
             sizes.require(least)
         return avals, sizes
     # Asking torch for the values of sizes makes the graph a graph for these values only.

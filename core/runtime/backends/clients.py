@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import sys
 import threading
@@ -12,7 +13,7 @@ from typing import Any, final
 import numpy as np
 
 from tracebridge.core._jaxlib import plugins
-from tracebridge.core._jaxlib.xla import make_cpu_client
+from tracebridge.core._jaxlib.xla import collect_garbage, make_cpu_client
 from tracebridge.core.config.values import (
     before_global_change,
     on_global_change,
@@ -67,6 +68,8 @@ def _after_fork() -> None:
     global _forked  # noqa: PLW0603 - the one fact about this process that a fork changes
     if _BACKENDS:
         _forked = True
+        while _give_back in gc.callbacks:
+            gc.callbacks.remove(_give_back)  # a thread of the parent may have been inside
         for listener in _FORK_LISTENERS:
             listener()
 
@@ -153,8 +156,17 @@ def _keep_freed_memory() -> None:
     np.empty(_TAUGHT_BYTES, np.uint8)
 
 
+def _give_back(phase: str, info: dict[str, int]) -> None:
+    """Let go of memory that Arrays had borrowed, for which jaxlib waits for the next call."""
+    del info
+    if phase == "stop":
+        collect_garbage()
+
+
 def _make_cpu() -> Backend:
     _keep_freed_memory()
+    if _give_back not in gc.callbacks:
+        gc.callbacks.append(_give_back)
     client = make_cpu_client(
         num_devices=read_environment_again("num_cpu_devices"),
         asynchronous=option("cpu_async_dispatch"),

@@ -71,6 +71,26 @@ def test_questions_that_bounds_decide():
     assert graphs_of(wrap(lambda x: x if x.shape[0] == 3 else x * 2), (2, 3, 4)) == 3
 
 
+def test_a_size_that_is_known_elsewhere():
+    """A size that varies for torch, and must be the known one of another tensor, is that one."""
+    product = wrap(lambda x, w: tnp.tanh(x @ w))
+    graphs = []
+
+    def backend(graph, example_inputs):
+        graphs.append(graph)
+        return graph
+
+    g = compiled(lambda x, w: product(x, w) + 1, backend, dynamic=None)
+    w = torch.randn(3, 2)
+    torch._dynamo.mark_dynamic(w, 1)
+    torch._dynamo.maybe_mark_dynamic(w, 0)
+    for n in (5, 6, 7, 8):
+        x = torch.randn(n, 3)
+        torch.testing.assert_close(torch.tanh(x @ w) + 1, g(x, w))
+
+    assert len(graphs) == 2  # for 5 rows, and for any number of them
+
+
 def test_two_sizes_that_are_equal():
     """The graph is for equal sizes then, whatever they are."""
     f = wrap(lambda x, y: {"same": x + y} if x.shape == y.shape else {"outer": x[:, None] * y})
