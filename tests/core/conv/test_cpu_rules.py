@@ -192,3 +192,30 @@ def test_gradients_of_kernels_by_the_library(
     g = geometry_of(left, right, equation.outvars[0].aval.shape, equation.params)
 
     assert (form_of(g, F32, library=True) is library_forms.features_last) is by_library
+
+
+@pytest.mark.parametrize(
+    ("strides", "dilation", "padding"),
+    [((1, 1), (1, 1), "SAME"), ((2, 1), (1, 2), "VALID"), ((1, 3), (2, 1), ((3, 4), (0, 5)))],
+)
+def test_large_windows_of_one_feature_are_added_up_row_by_row(
+    strides: Any, dilation: Any, padding: Any
+) -> None:
+    """A window of 11 by 11 gives the sums of the plain operation, in a text of its rows only."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((2, 40, 36, 1)).astype("f")
+    w = rng.standard_normal((11, 11, 1, 1)).astype("f")
+
+    def convolve(x: Any, w: Any) -> Any:
+        return tb.lax.conv_general_dilated(
+            x, w, strides, padding, rhs_dilation=dilation,
+            dimension_numbers=("NHWC", "HWIO", "NHWC"),
+        )  # fmt: skip
+
+    text = tb.jit(convolve).lower(x, w).as_text()
+    with scope("platform_rules", False):
+        plain = tb.jit(convolve)(x, w)
+
+    assert "stablehlo.while" in text
+    assert text.count("stablehlo.multiply") < 40
+    np.testing.assert_allclose(np.asarray(tb.jit(convolve)(x, w)), np.asarray(plain), atol=1e-4)

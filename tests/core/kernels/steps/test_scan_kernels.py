@@ -280,3 +280,24 @@ def test_costs_are_counted() -> None:
     args = array(10, 4, 8), array(24, 8), array(24, 6), array(24)
     costs = tb.jit(lstm).lower(*args).compile().cost_analysis()
     assert costs["flops"] >= 10 * 2 * 4 * 24 * (8 + 6)
+
+
+@pytest.mark.parametrize("n", range(1, 10))
+def test_states_of_a_few_numbers(n: int) -> None:
+    """Parts written one by one and read together give the numbers of NumPy, for each size."""
+    start = np.linspace(0.1, 0.9, n).astype("f")
+
+    def step(s: Any, _: None) -> Any:
+        turned = tnp.stack([s[(i + 1) % n] - 0.3 * s[i] for i in range(n)])
+        s = s + 0.01 * (tnp.concatenate([turned[n // 2 :], turned[: n // 2]]) + tnp.tanh(s))
+        return s, s
+
+    expected, rows = start.astype(np.float64), []
+    for _ in range(20):
+        turned = np.roll(expected, -1) - 0.3 * expected
+        expected = expected + 0.01 * (np.roll(turned, -(n // 2)) + np.tanh(expected))
+        rows.append(expected)
+
+    found = tb.jit(lambda s: tb.lax.scan(step, s, None, length=20)[1])(start)
+
+    np.testing.assert_allclose(np.asarray(found), rows, rtol=1e-5)
