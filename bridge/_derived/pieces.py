@@ -68,6 +68,8 @@ def split_pieces(jaxpr: Jaxpr, n_saved: int, freed: Collection[int]) -> Pieces |
     program = inline_calls(jaxpr)
     if not all([type(d) is int for a in program.variable_avals() for d in a.shape]):
         return None
+    if not any([_is_long(app) for app, _ in program.equations]):
+        return None  # passes over elements and rows, which are fused
     order = _Order(program, n_saved)
     if any([not order.is_made(out) for out in program.outs]):
         return None  # a gradient that is an input or a constant: nothing large
@@ -77,6 +79,13 @@ def split_pieces(jaxpr: Jaxpr, n_saved: int, freed: Collection[int]) -> Pieces |
 
 def _size(aval: ShapedArray) -> int:
     return aval.size * aval.dtype.itemsize
+
+
+def _is_long(app: Application) -> bool:
+    """Whether an equation is a contraction or a loop, with which nothing is fused."""
+    return app.primitive.cost is Cost.CONTRACTION or any(
+        [isinstance(value, Jaxpr) for value in app.params.values()]
+    )
 
 
 def _copies(app: Application) -> int:
@@ -156,19 +165,23 @@ class _Order:
 
     def _place(self, k: int, placed: set[int]) -> None:
         """Append an equation to ``main``, after those that it needs."""
+        self.main += [e for e in self.with_needs(k, placed) if e not in self.repeated]
+
+    def with_needs(self, k: int, done: set[int], among: Collection[int] | None = None) -> list[int]:
+        """An equation after those that it needs, ``among`` some, without those ``done``."""
+        found: list[int] = []
         waiting = [(k, False)]
         while waiting:
             equation, is_ready = waiting.pop()
             if is_ready:
-                if equation not in self.repeated:
-                    self.main.append(equation)
-                continue
-            if equation in placed:
-                continue
-            placed.add(equation)
-            waiting.append((equation, True))
-            operands = self.jaxpr.equations[equation][1]
-            waiting += [(self.maker[v], False) for v in operands if v >= self.n_fixed]
+                found.append(equation)
+            elif equation not in done:
+                done.add(equation)
+                waiting.append((equation, True))
+                operands = self.jaxpr.equations[equation][1]
+                makers = [self.maker[v] for v in operands if v >= self.n_fixed]
+                waiting += [(m, False) for m in makers if among is None or m in among]
+        return found
 
     def viewed(self, v: int) -> int:
         """The value that ``v`` is another view of."""
@@ -377,7 +390,9 @@ def _cut(order: _Order, cuts: Sequence[int]) -> Pieces:
         here = set(made)
         inputs = sorted([v for v in read if v in place and v not in here])
         outs = [v for v in made if v in jaxpr.outs or wanted.get(v, -1) > n]
-        program = order.program(_in_order(order, equations, again), inputs, outs)
+        done: set[int] = set()
+        whole = [e for k in equations for e in order.with_needs(k, done, again)]
+        program = order.program(whole, inputs, outs)
         for v in outs:
             place[v] = n_values
             n_values += 1
@@ -386,28 +401,3 @@ def _cut(order: _Order, cuts: Sequence[int]) -> Pieces:
         for v in [v for v in place if v not in jaxpr.outs and wanted.get(v, n) == n]:
             del place[v]
     return Pieces(tuple(pieces), tuple([place[v] for v in jaxpr.outs]))
-
-
-def _in_order(order: _Order, equations: Sequence[int], again: Collection[int]) -> list[int]:
-    """Equations of a piece and those it repeats, each after those that it needs."""
-    found: list[int] = []
-    done: set[int] = set()
-
-    def add(k: int) -> None:
-        waiting = [(k, False)]
-        while waiting:
-            equation, is_ready = waiting.pop()
-            if is_ready:
-                found.append(equation)
-                continue
-            if equation in done:
-                continue
-            done.add(equation)
-            waiting.append((equation, True))
-            operands = order.jaxpr.equations[equation][1]
-            makers = [order.maker[v] for v in operands if v >= order.n_fixed]
-            waiting += [(m, False) for m in makers if m in again]
-
-    for k in equations:
-        add(k)
-    return found

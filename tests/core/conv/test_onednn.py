@@ -281,3 +281,26 @@ def test_calls_leave_no_memory_behind(at_any_size: None) -> None:
     for _ in range(200):
         f(x, y).block_until_ready()
     assert resident() - before < 32 << 20  # a result has a megabyte
+
+
+def test_gradients_of_kernels_take_large_cotangents_in_halves():
+    """Two calls over half of the outputs each give the gradient, and need less between them."""
+    x, g = array(1, (8, 16, 64, 64)), array(2, (8, 64, 64, 64))
+    kernel = jnp.zeros((64, 16, 3, 3), np.float32)
+
+    def convolved(kernel):
+        numbers = ("NCHW", "OIHW", "NCHW")
+        return lax.conv_general_dilated(x, kernel, (1, 1), [(1, 1)] * 2, dimension_numbers=numbers)
+
+    compiled = tb.jit(lambda kernel, g: tb.vjp(convolved, kernel)[1](g)[0]).lower(kernel, g)
+    padded = np.pad(np.asarray(x), [(0, 0), (0, 0), (1, 1), (1, 1)])
+    expected = np.empty((64, 16, 3, 3), np.float32)
+    for i in range(3):
+        for j in range(3):
+            window = padded[:, :, i : i + 64, j : j + 64]
+            expected[:, :, i, j] = np.tensordot(g, window, ([0, 2, 3], [0, 2, 3]))
+    program = compiled.compile()
+
+    assert program.as_text().count(f'custom_call_target="{CONVOLUTION}"') == 2
+    assert program.memory_analysis().temp_size_in_bytes < g.nbytes + x.nbytes
+    np.testing.assert_allclose(program(kernel, g), expected, rtol=1e-3, atol=2e-2)

@@ -131,6 +131,17 @@ def test_small_programs_stay_whole():
     assert split_pieces(jaxpr, n_saved, range(n_saved)) is None
 
 
+def test_passes_over_rows_stay_whole():
+    """Without contractions and loops there is nothing between which a program can be cut."""
+
+    def rows(x, *ws):
+        return tb.nn.log_softmax(tb.nn.softmax(x * ws[0][0]) + ws[1][0])
+
+    jaxpr, _, n_saved = pullback(rows, *arguments())
+
+    assert split_pieces(jaxpr, n_saved, range(n_saved)) is None
+
+
 def test_effects_stay_in_one_program():
     """What is printed comes in the order of the program."""
 
