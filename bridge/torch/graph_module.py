@@ -173,9 +173,11 @@ class _Writing:
                     value = b.call(operator.getitem, value, at)
             tensors.append(value)
         if any([type(n) is not int for a in avals for n in a.shape]):
+            # torch.vmap has no rule for the operator that says a size.
+            shapes = [b.call(getattr, x, "shape") for x in tensors]
             sizes = {
-                size_name(i, axis): b.call(aten.sym_size.int, x, axis)
-                for i, (x, a) in enumerate(zip(tensors, avals, strict=True))
+                size_name(i, axis): b.call(operator.getitem, shapes[i], axis)
+                for i, a in enumerate(avals)
                 for axis in range(a.ndim)
             }
             solution = solve_dim_variables([a.shape for a in avals])

@@ -11,14 +11,12 @@ import torch
 
 from tracebridge._api.args.argnums import check_callable, resolve
 from tracebridge._api.args.statics import Splitter, bind_statics, static_key
-from tracebridge._api.args.values import short_repr
 from tracebridge._derived.families import free_handle
 from tracebridge._derived.names import WRAPPED, by_import_path, register
 from tracebridge.core.config.state import state
 from tracebridge.core.config.values import fast_path_allowed, option, tracing_key
 from tracebridge.core.config.wide import at_least
 from tracebridge.core.control.calls.traced_call import argument_names
-from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.ir.debug_info import name_of
 from tracebridge.core.ir.tracer import Tracer
@@ -31,10 +29,13 @@ from tracebridge.torch._casting import Cast, LastCalls, cast, cast_of, is_channe
 from tracebridge.torch._crossing.dense import on_one_device, ready
 from tracebridge.torch._crossing.in_graphs import constant_in_graphs
 from tracebridge.torch._crossing.numbers import (
+    LARGEST,
+    LEAST,
     converted,
     host_tensors,
     leaf_avals,
     number_tensors,
+    unusable,
     width,
     width_beside,
 )
@@ -400,6 +401,7 @@ class Wrapped(Binding):
 
         Raises:
             UnsupportedDtypeError: names the argument that is neither.
+            IntegerRangeError: 64 bits do not hold an integer.
         """
         kinds: list[str] = []
         result: list[Any] = []
@@ -408,27 +410,21 @@ class Wrapped(Binding):
             kind, value = _NUMBERS.get(type(leaf), TENSOR), leaf
             if kind == TENSOR and not isinstance(leaf, torch.Tensor):
                 kind, value = converted(leaf)
-                if not kind:
-                    raise self.unusable(leaf, i, key)
                 hosts = hosts or value is leaf
+            if not kind or (kind == INT and not LEAST <= value <= LARGEST):
+                raise self.unusable(leaf, i, key)
             kinds.append(kind)
             result.append(value)
         return host_tensors(result) if hosts else result, kinds
 
-    def unusable(self, leaf: Any, index: int, key: Any) -> UnsupportedDtypeError:
-        """The error for a leaf that is neither tensor nor number."""
+    def unusable(self, leaf: Any, index: int, key: Any) -> Exception:
+        """The error for a leaf that is neither tensor nor number of 64 bits."""
         tree, statics = key
         # Without static arguments all positional ones are in the tree.
         n = statics[0] if statics else len(tree.children()[0].children())
         parameters = self.splitter.parameters.only(self.splitter.layout(n)[1])
         name = argument_names(tree, parameters)[index]
-        msg = (
-            f"wrap({self.__name__}): argument {name} is {short_repr(leaf)} of type "
-            f"{type(leaf).__name__}; arguments are tensors, arrays, numbers, and trees of them"
-        )
-        return UnsupportedDtypeError(
-            msg, hint="mark it static (static_argnums, static_argnames) if it is a constant"
-        )
+        return unusable(self.__name__, name, leaf)
 
     def family(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], key: Any, kinds: tuple[str, ...]

@@ -13,9 +13,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from tracebridge._api.args.values import short_repr
 from tracebridge.core.config.values import option
 from tracebridge.core.config.wide import INTEGERS, Width, at_least
 from tracebridge.core.dtypes.canonicalize import canonicalize
+from tracebridge.core.errors.argument_errors import IntegerRangeError
+from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.transfer import put_numpy
@@ -23,6 +26,7 @@ from tracebridge.interop.torch_adapter import DTYPES, ROWS, torch_adapter
 from tracebridge.torch._crossing.in_graphs import constant_in_graphs
 from tracebridge.torch._crossing.structure import BOOL, COMPLEX, FLOAT, INT, TENSOR
 
+LEAST, LARGEST = -(2**63), 2**63 - 1  # of the integers that may be arguments
 _INT32_MIN, _INT32_MAX = -(2**31), 2**31 - 1
 _WIDE = (torch.float64, torch.complex128)
 _NARROWED = {torch.float64: torch.float32, torch.complex128: torch.complex64}
@@ -149,6 +153,18 @@ def converted(leaf: Any) -> tuple[str, Any]:
     if isinstance(leaf, complex):
         return COMPLEX, complex(leaf)
     return "", leaf
+
+
+def unusable(function: str, argument: str, leaf: object) -> Exception:
+    """The error for an argument that is neither tensor nor number, or is beyond 64 bits."""
+    what = f"wrap({function}): argument {argument} is"
+    if isinstance(leaf, int):
+        return IntegerRangeError(f"{what} {leaf}", expected="an integer of 64 bits, or a float")
+    return UnsupportedDtypeError(
+        f"{what} {short_repr(leaf)} of type {type(leaf).__name__}; arguments are tensors, arrays, "
+        "numbers, and trees of them",
+        hint="mark it static (static_argnums, static_argnames) if it is a constant",
+    )
 
 
 def aval_of(x: torch.Tensor) -> ShapedArray:

@@ -220,6 +220,18 @@ def test_torch_func() -> None:
     same(func.jvp(module, (X[0],), (X[1],))[1], func.jvp(wrap(fun), (X[0],), (X[1],))[1], 1e-5)
 
 
+def test_torch_func_at_any_size() -> None:
+    """The same for a module whose sizes vary."""
+
+    def fun(x: Any) -> Any:
+        return tnp.cumsum(x) * x.shape[0] + tnp.ones(2 * x.shape[0])[1::2]
+
+    module = to_graph_module(fun, (X[0],), dynamic_shapes=("n",))
+    for x in (X, X[:, :3]):
+        same(func.vmap(module)(x), wrap(tb.vmap(fun))(x), 1e-5)
+        same(func.jacrev(module)(x[0]), wrap(tb.jacrev(fun))(x[0]), 1e-5)
+
+
 @pytest.mark.parametrize("spec", ["b, _", {0: "b"}, {0: torch.export.Dim("b")}])
 def test_sizes_that_vary(spec: Any) -> None:
     """One module for all sizes, also where a loop needs them, and through torch.export."""

@@ -14,7 +14,7 @@ import torch
 import tracebridge as tb
 import tracebridge.numpy as tnp
 from tracebridge.core.config.option_scopes import debug_nans, disable_jit, enable_x64
-from tracebridge.errors import ExchangeError, UnsupportedDtypeError
+from tracebridge.errors import ExchangeError, IntegerRangeError, UnsupportedDtypeError
 from tracebridge.experimental import sparse
 from tracebridge.torch import wrap
 from tracebridge.torch._crossing import execute
@@ -244,6 +244,8 @@ def test_other_leaves_are_refused_by_name():
     """A leaf that is neither tensor nor number is named in the message."""
     with pytest.raises(UnsupportedDtypeError, match=r"options\['mode'\] is 'fast' of type str"):
         wrap(lambda x, options: x)(torch.ones(1), {"mode": "fast"})
+    with pytest.raises(IntegerRangeError, match=r"options\['n'\] is 1180591620717411303424"):
+        wrap(lambda x, options: x)(torch.ones(1), {"n": 2**70})
 
 
 def test_no_tensor_arguments():
