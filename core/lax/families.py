@@ -424,27 +424,6 @@ class Constraint(Linear):
         return self.bind(x, **(params if d is None else self.with_axis(ctx, d, params))), d
 
 
-class Sink(Primitive):
-    """Takes values and gives none; an effect keeps it from being dropped as dead code."""
-
-    cost = Cost.OTHER
-    multiple_results: ClassVar[bool] = True
-
-    def abstract_eval(self, *avals: ShapedArray, **params: object) -> list[ShapedArray]:
-        return []
-
-    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
-        return self.bind(*primals, **params), []
-
-    def transpose(self, ct: Value, *args: Value, **params: Any) -> list[Any]:
-        return [None] * len(args)
-
-    def batch(
-        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
-    ) -> tuple[Any, Any]:
-        return self.bind(*args, **params), []
-
-
 class Structural(Linear):
     """Moves elements about: linear in the first operand, works on every dtype.
 

@@ -5,17 +5,40 @@ from __future__ import annotations
 __all__ = ["dce_sink", "dce_sink_p"]
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.effects import Effect, Effects
+from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
-from tracebridge.core.lax.families import Sink
 from tracebridge.core.tree import tree
 
 if TYPE_CHECKING:
     from tracebridge.core._jaxlib.mlir import IrValue
-    from tracebridge.core.ir.rule_contexts import LoweringContext
+    from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
+    from tracebridge.core.ir.value import Value
+
+
+class Sink(Primitive):
+    """Takes values and gives none; an effect keeps it from being dropped as dead code."""
+
+    cost = Cost.OTHER
+    multiple_results: ClassVar[bool] = True
+
+    def abstract_eval(self, *avals: ShapedArray, **params: object) -> list[ShapedArray]:
+        return []
+
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
+        return self.bind(*primals, **params), []
+
+    def transpose(self, ct: Value, *args: Value, **params: Any) -> list[Any]:
+        return [None] * len(args)
+
+    def batch(
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
+    ) -> tuple[Any, Any]:
+        return self.bind(*args, **params), []
 
 
 @final

@@ -13,7 +13,7 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.effects import DebugEffect, Effects
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.typeof import as_value
-from tracebridge.core.lax.families import Sink
+from tracebridge.core.lax.sink import Sink
 from tracebridge.core.tree.tree import leaves
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import Any
 from tracebridge.core.config.values import tracing_key
 from tracebridge.core.ir.content import content_of
 from tracebridge.core.ir.jaxpr import Jaxpr
-from tracebridge.core.ir.name_stack import NamedSource, names_of
+from tracebridge.core.ir.name_stack import NamedSource, in_use, names_of
 from tracebridge.core.ir.traverse import holds_functions
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lowering.rewrites.plain_calls import without_rules
@@ -52,7 +52,7 @@ def _places_of(jaxpr: Jaxpr) -> Hashable:
     if sources is None:
         return False
     located: Hashable = tuple([s is not None for s in sources])
-    names = names_of(jaxpr)
+    names = names_of(jaxpr) if in_use[0] else None
     return located, None if names is None else tuple(names)
 
 
