@@ -28,7 +28,8 @@ from tracebridge.random.keys import split
 
 _AT_ONCE: Final = 1 << 20  # scores that are one block
 _BLOCK: Final = 1 << 18
-_IN_KERNELS: Final = 1 << 19  # of one head, where each thread has one
+_HEAD: Final = 1 << 19  # scores of one head that a kernel does as a whole, each thread another one
+_PART_OF_HEAD: Final = 1 << 18  # where there are more, in three arrays at a time
 _ROWS: Final = 128  # queries in a block, if there are so many: fewer are no matrix worth the name
 _ON_ACCELERATORS: Final = 1 << 7  # times as many: these have memory, and wait for each step
 
@@ -102,8 +103,10 @@ def by_blocks(attend: Attend, layout: Layout, operands: Operands) -> tuple[Any, 
     n_scores = math.prod([sizes[c] for c in layout.scores])
     if n_scores <= _AT_ONCE * more or sizes["h"] == 0:
         return attend(layout, operands)
-    if _is_kernel(operands, sizes):
-        return _Blocks(attend, sizes, n_scores).again(layout, operands)
+    if _are_kernels(operands, sizes):
+        is_whole = sizes["g"] * sizes["t"] * sizes["s"] <= _HEAD
+        blocks = _Blocks(attend, sizes, _HEAD if is_whole else _PART_OF_HEAD, 1)
+        return blocks.over_queries(layout, operands)
     if sizes["g"] == 1:
         operands, layout = _without_groups(operands, layout), layout.without("g")
     if layout.query.startswith("bk"):
@@ -112,16 +115,16 @@ def by_blocks(attend: Attend, layout: Layout, operands: Operands) -> tuple[Any, 
     return tuple([tnp.reshape(y, (*shape, *y.shape[len(layout.query) - 1 :])) for y in outs])
 
 
-def _is_kernel(operands: Operands, sizes: dict[str, int]) -> bool:
-    """Whether all of it is one kernel, forward and backward, that has its own blocks."""
+def _are_kernels(operands: Operands, sizes: dict[str, int]) -> bool:
+    """Whether blocks of the queries of all heads are kernels, forward and backward."""
     arrays = [x for x in (*operands[:3], *operands.extras) if x is not None]
     if operands.key is not None or get_backend().platform != "cpu":
         return False
     if any([x.dtype not in (np.float32, np.bool_, np.int32) for x in arrays]):
         return False
-    each = sizes["g"] * sizes["t"] * sizes["s"]
-    most = _IN_KERNELS if sizes["b"] * sizes["k"] >= n_threads() else 0
-    return each <= most and bool(option("platform_rules")) and is_there()
+    if sizes["b"] * sizes["k"] < n_threads() or not option("platform_rules"):
+        return False
+    return is_there()
 
 
 def _without_groups(operands: Operands, layout: Layout) -> Operands:
@@ -154,8 +157,10 @@ def _as_one_batch(operands: Operands, sizes: dict[str, int]) -> tuple[Operands, 
 class _Blocks:
     """Loops over batches, heads and queries, as far as slices are larger than a block."""
 
-    def __init__(self, attend: Attend, sizes: dict[str, int], block: int) -> None:
-        self.attend, self.sizes, self.block = attend, sizes, block
+    def __init__(
+        self, attend: Attend, sizes: dict[str, int], block: int, rows: int = _ROWS
+    ) -> None:
+        self.attend, self.sizes, self.block, self.rows = attend, sizes, block, rows
 
     def over(self, letters: str, layout: Layout, operands: Operands) -> tuple[Any, ...]:
         """Slice by slice along the axes ``letters``, then over queries."""
@@ -180,7 +185,7 @@ class _Blocks:
     def over_queries(self, layout: Layout, operands: Operands) -> tuple[Any, ...]:
         """So many queries at a time that their scores are a block."""
         n, keys = self.sizes["t"], self.sizes["g"] * self.sizes["s"]
-        size = _even(n, max(_ROWS, self.block // keys))
+        size = _even(n, max(self.rows, self.block // keys))
         rounds = -(-n // size)
         if rounds == 1:
             return self.again(layout, operands)

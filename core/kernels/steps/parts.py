@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _LEAST = 75_000  # ns of work in a part: to wake a thread takes up to 60,000
 _FEWEST_ROWS = 4  # in a part: a matrix is read once for several rows
 _FEWEST_COLUMNS = 16  # in a part, where elements of the axis lie one after another
-_LEAST_ROWS = 16  # of a part of a matrix
+_LEAST_ROWS = 32  # of a part of a matrix
 _MOST_CACHED = 1 << 15  # elements of an array: a few of them are in the second cache
 _LEAST_SHARED = 0.8  # of the work: what has no part is done by each thread
 

@@ -20,6 +20,7 @@ from tracebridge.core.kernels.equations import exponent_of, is_handled
 from tracebridge.core.kernels.functions import is_easy_power
 from tracebridge.core.kernels.steps.contractions import CONTRACTIONS
 from tracebridge.core.kernels.steps.elementwise import Group, Node, copy_of
+from tracebridge.core.kernels.steps.memory import places
 from tracebridge.core.kernels.steps.moves import MOVES, split
 from tracebridge.core.kernels.steps.values import (
     Known,
@@ -61,6 +62,8 @@ class Plan:
         """Bytes of memory of its own."""
         self.places: dict[str, int] = {}
         """Names of arrays in it -> where they begin."""
+        self._sizes: dict[str, int] = {}
+        """Names of arrays in it -> how many bytes they have."""
         self.values: list[Known] = []
         self.fixed: list[bool] = []
         """Of each variable, whether no step changes it."""
@@ -78,6 +81,7 @@ class Plan:
         for app, args in body.equations:
             self._add(app, args)
         self._end()
+        self._place_all()
 
     # inputs and results
 
@@ -126,6 +130,11 @@ class Plan:
         for group in list(self._open.values()):
             self._close(group)
 
+    def _place_all(self) -> None:
+        """Find memory for all arrays."""
+        lasting = [*self.before, *[copy_of(c, c) for c in self.carries]]
+        self.places, self.scratch = places(self._sizes, lasting, [*self.step, *self.after])
+
     # memory
 
     def where(self, fixed: bool) -> list[Statement]:
@@ -133,12 +142,11 @@ class Plan:
         return self.before if fixed else self.step
 
     def _reserve(self, name: str, shape: tuple[int, ...], dtype: Any) -> None:
-        self.places[name] = self.scratch
-        self.scratch += -(-bytes_of(shape, dtype) // ALIGNED) * ALIGNED
+        self._sizes[name] = -(-bytes_of(shape, dtype) // ALIGNED) * ALIGNED
 
     def new(self, shape: tuple[int, ...], dtype: Any) -> View:
         """Memory for an array."""
-        name = f"%own{len(self.places)}"
+        name = f"%own{len(self._sizes)}"
         self._reserve(name, shape, dtype)
         return whole(name, shape, dtype)
 

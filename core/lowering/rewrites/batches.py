@@ -25,7 +25,7 @@ from tracebridge.core.kernels.steps.batch_kernel import batch_kernel, batch_kern
 from tracebridge.core.kernels.steps.contractions import is_written_product, is_written_reduction
 from tracebridge.core.kernels.steps.moves import MOVES, only_adds
 from tracebridge.core.kernels.steps.parts import cut_params, rows_of
-from tracebridge.core.kernels.steps.work import multiplications
+from tracebridge.core.kernels.steps.work import multiplications, work
 from tracebridge.core.lax.reduce.exp_sums import shifted_exp_sum_p
 from tracebridge.core.lowering.rewrites.flat import computed_by, flat, with_shifts
 from tracebridge.core.lowering.rewrites.groups import Groups, Kernel, WithKernels
@@ -48,6 +48,8 @@ _MOST_ELEMENTS_EACH = 1 << 19
 _LARGE_MATRIX = 1 << 14  # elements
 _MOST_SCRATCH = 1 << 24  # bytes, of each thread
 _MOST_LINES = 8192  # of the text
+# A product by itself: ns of work, and multiplications for one element of the batch.
+_LEAST_ALONE, _SMALLEST_ALONE, _LARGEST_ALONE = 50_000, 1 << 7, 1 << 24
 _MOST_EQUATIONS = 128
 _MOST_ARRAYS = 24
 _MOVED = frozenset({lax.broadcast_in_dim_p, lax.transpose_p})
@@ -64,8 +66,8 @@ def with_batch_kernels(jaxpr: Jaxpr) -> Jaxpr | None:
 
 
 def _has_products(jaxpr: Jaxpr) -> bool:
-    """Whether two products could begin a group, in called functions too."""
-    return _products(jaxpr) > 1
+    """Whether a product could begin a group, in called functions too."""
+    return _products(jaxpr) > 0
 
 
 def _sums(app: Application) -> bool:
@@ -237,16 +239,23 @@ class _Batches(Groups):
         return self.avals[variable].ndim > 0
 
     def _pays(self, members: Sequence[int]) -> bool:
-        """Whether there is more than one product, and most of the work is not to read matrices."""
+        """Whether products are worth a kernel, and most of their work is not to read matrices."""
         if len(members) > _MOST_EQUATIONS:
             return False
         apps = [self.jaxpr.equations[k][0] for k in members]
         products = [app for app in apps if app.primitive is lax.dot_general_p]
-        if len([app for app in products if _sums(app)]) < 2:
+        summing = [app for app in products if _sums(app)]
+        if not summing or (len(summing) == 1 and not self._pays_alone(*summing, members[0])):
             return False
         reading = [app for app in products if _reads_a_large_matrix(app)]
         total, read = [sum([multiplications(app) for app in some]) for some in (products, reading)]
         return 2 * read <= total
+
+    def _pays_alone(self, app: Application, member: int) -> bool:
+        """Whether one product is worth a kernel: XLA does it on one thread."""
+        n = math.prod(self.keys[self.group_of[member]])
+        each = multiplications(app) // n
+        return work(app) >= _LEAST_ALONE and _SMALLEST_ALONE <= each <= _LARGEST_ALONE
 
 
 class _Operand(NamedTuple):

@@ -119,16 +119,24 @@ BLOCKS = {
     "heads": (50, 1),
     "queries": (20, 2),
     "query": (10, 1),
+    "kernels of one query": (0, 1),
+    "kernels of some queries": (25, 1),
 }
 
 
 @pytest.fixture(params=BLOCKS)
 def by_blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of a few scores."""
-    block, rows = BLOCKS[request.param]
-    monkeypatch.setattr(_blocks, "_AT_ONCE", 0)
-    monkeypatch.setattr(_blocks, "_BLOCK", block)
-    monkeypatch.setattr(_blocks, "_ROWS", rows)
+    small_blocks(monkeypatch, *BLOCKS[request.param], kernels="kernels" in request.param)
+
+
+def small_blocks(patch: pytest.MonkeyPatch, block: int, rows: int, kernels: bool = False) -> None:
+    """Blocks of so many scores; ``kernels``: of the queries of all heads at a time."""
+    patch.setattr(_blocks, "_AT_ONCE", 0)
+    patch.setattr(_blocks, "_HEAD", 0)
+    patch.setattr(_blocks, "_PART_OF_HEAD" if kernels else "_BLOCK", block)
+    patch.setattr(_blocks, "_ROWS", rows)
+    patch.setattr(_blocks, "_are_kernels", lambda *_: kernels)
 
 
 @pytest.mark.usefixtures("by_blocks")
@@ -168,8 +176,11 @@ def attended(q: Any) -> Any:
     return (nn.dot_product_attention(q, q, q, is_causal=True) ** 2).sum()
 
 
+@pytest.mark.parametrize("kernels", [False, True])
 @pytest.mark.parametrize("block", [200, 50, 10])
-def test_second_derivatives_of_blocks(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+def test_second_derivatives_of_blocks(
+    monkeypatch: pytest.MonkeyPatch, block: int, kernels: bool
+) -> None:
     """Products with the Hessian, tangents and batches are those of all scores at once."""
     q = arrays()[0]
 
@@ -179,9 +190,7 @@ def test_second_derivatives_of_blocks(monkeypatch: pytest.MonkeyPatch, block: in
         return value, tangent, product, tb.vmap(attended)(q[:, None])
 
     wanted = tb.jit(both)(q, q[::-1])
-    monkeypatch.setattr(_blocks, "_AT_ONCE", 0)
-    monkeypatch.setattr(_blocks, "_BLOCK", block)
-    monkeypatch.setattr(_blocks, "_ROWS", 1)
+    small_blocks(monkeypatch, block, 1, kernels)
     found = tb.jit(lambda q, t: both(q, t))(q, q[::-1])
 
     for x, y in zip(found, wanted, strict=True):

@@ -33,17 +33,21 @@ CASES: dict[str, tuple[list[tuple[int, ...]], dict[str, Any]]] = {
     "two_axes": ([(T, 8), (S, 8), (S, 3)], {}),
     "one_batch": ([(3, 4, T, 8), (1, 4, S, 8), (1, 1, S, 8)], {}),
 }  # fmt: skip
-# How many scores are a block, and how few queries; None: there are none.
-BLOCKS = [None, (240, 1), (60, 1), (15, 2)]
+# How many scores are a block, how few queries, and whether blocks of all heads are kernels; None:
+# there are none.
+BLOCKS = [None, (240, 1, False), (60, 1, False), (15, 2, False), (15, 1, True)]
 
 
 @pytest.fixture(params=BLOCKS, ids=str)
 def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of a few scores."""
     if request.param is not None:
+        block, rows, kernels = request.param
         monkeypatch.setattr(_blocks, "_AT_ONCE", 0)
-        monkeypatch.setattr(_blocks, "_BLOCK", request.param[0])
-        monkeypatch.setattr(_blocks, "_ROWS", request.param[1])
+        monkeypatch.setattr(_blocks, "_HEAD", 0)
+        monkeypatch.setattr(_blocks, "_PART_OF_HEAD" if kernels else "_BLOCK", block)
+        monkeypatch.setattr(_blocks, "_ROWS", rows)
+        monkeypatch.setattr(_blocks, "_are_kernels", lambda *_: kernels)
 
 
 class Attention(torch.nn.Module):
