@@ -51,24 +51,22 @@ def with_slope(function: Callable[[Any], Any], slope: Callable[[Any], Any]) -> A
 
 
 def _squareplus_parts(x: Any, b: Any) -> tuple[Any, Any, Any, Any]:
-    """Whether it is below 0, the size, the root and the sum of both."""
+    """Whether it is below 0, the size, the bounded one and the root."""
     # A square overflows where b does not count any more.
     limit = float(tnp.finfo(x.dtype).max) ** 0.5 / 4
     below = x < 0
     size = tnp.where(below, -x, x)
     near = tnp.minimum(size, limit)
     root = tnp.sqrt(tnp.square(near) + b)
-    return below, size, root, near + root
+    return below, size, near, root
 
 
 @custom_jvp
 def squareplus_of_floats(x: Any, b: Any) -> Any:
     """``(x + sqrt(x**2 + b)) / 2``."""
-    below, size, root, _ = _squareplus_parts(x, b)
+    below, size, near, root = _squareplus_parts(x, b)
     # Below 0 the two terms cancel: their sum is b over their difference.
-    # Not half their sum: that may overflow.
-    larger = tnp.maximum(size, root)
-    mean = larger - 0.5 * tnp.where(larger > size, larger - size, 0.0)
+    mean = tnp.where(near < size, size, 0.5 * (near + root))
     below = below & (mean > 0)
     return tnp.where(below, 0.25 * b, mean) / tnp.where(below, mean, 1)
 
@@ -76,7 +74,8 @@ def squareplus_of_floats(x: Any, b: Any) -> Any:
 @squareplus_of_floats.defjvp
 def _squareplus_jvp(primals: Any, tangents: Any) -> Any:
     (x, b), (t, t_b) = primals, tangents
-    below, size, root, total = _squareplus_parts(x, b)
+    below, size, near, root = _squareplus_parts(x, b)
+    total = near + root
     below = below & (total > 0)
     slope = tnp.where(below, b, total) / (tnp.where(below, 2 * total, 2) * root)
     return squareplus_of_floats(x, b), t * slope + t_b * (0.25 / tnp.maximum(size, root))

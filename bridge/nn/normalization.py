@@ -23,7 +23,7 @@ from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.calls.remembered import one_program
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy import _exp_sums
-from tracebridge.numpy._promote import normalize_axes, normalize_axis
+from tracebridge.numpy._promote import normalize_axes, normalize_axis, widened
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.value import Value
@@ -73,9 +73,13 @@ def logmeanexp(
     >>> float(tb.nn.logmeanexp(tb.numpy.array([1000.0, 1000.0])))
     1000.0
     """
-    total = logsumexp(x, axis, keepdims=keepdims, where=where)
-    ones = tnp.ones_like(tnp.asarray(x), dtype=total.real.dtype)
-    return total - tnp.log(tnp.sum(ones, axis=axis, where=where, keepdims=keepdims))
+
+    def mean(x: Any) -> Any:
+        total = logsumexp(x, axis, keepdims=keepdims, where=where)
+        ones = tnp.ones_like(x, dtype=total.real.dtype)
+        return total - tnp.log(tnp.sum(ones, axis=axis, where=where, keepdims=keepdims))
+
+    return widened(mean)(tnp.asarray(x))
 
 
 def log_softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Array:
@@ -137,10 +141,14 @@ def _log_softmax_jvp(axis: Any, primals: Any, tangents: Any) -> Any:
 
 
 def _softmax(x: Value, axis: Any, where: Any) -> Any:
-    best = tnp.max(x, axis=axis, where=where, initial=-np.inf, keepdims=True)
-    shifted = tnp.exp((x if where is None else tnp.where(where, x, -np.inf)) - best)
-    result = shifted / tnp.sum(shifted, axis=axis, where=where, keepdims=True)
-    return result if where is None else tnp.where(where, result, 0)
+    def shares(x: Any) -> Any:
+        best = tnp.max(x, axis=axis, where=where, initial=-np.inf, keepdims=True)
+        shifted = tnp.exp((x if where is None else tnp.where(where, x, -np.inf)) - best)
+        result = shifted / tnp.sum(shifted, axis=axis, where=where, keepdims=True)
+        return result if where is None else tnp.where(where, result, 0)
+
+    # Of the differences in 16 bits the exponentials would have few digits.
+    return widened(shares)(x)
 
 
 _softmax_call = custom_jvp(_softmax, nondiff_argnums=(1,))

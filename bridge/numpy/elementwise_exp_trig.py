@@ -18,6 +18,7 @@ from typing import Any
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_complex
+from tracebridge.core.dtypes.finfo import finfo
 from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.numpy._promote import (
@@ -299,17 +300,22 @@ def _sin_pi(x: Value) -> Any:
     return lax.select_n(is_odd, sine, lax.neg(sine))
 
 
+# Of sin(t) / t in powers of t**2, highest first: below 1 the next term is less than 1e-19.
+_SINC = tuple([(-1) ** k / math.factorial(2 * k + 1) for k in range(9, -1, -1)])
+
+
 def _sinc(x: Value) -> Any:
     t = lax.mul(x, math.pi)
     # Near zero derivatives of the quotient lose their digits: there the first terms of the series
     # stand, with all derivatives that are ever asked for. Each form gets harmless values where the
     # other one is taken, so that no infinite derivative of it comes back.
-    small = lax.lt(lax.abs(t), 0.15)
+    small = lax.lt(lax.abs(t), 1.0)
     away = lax.select_n(small, x, full_of(x.aval, 0.5))
     near = lax.select_n(small, zeros_of(t.aval), t)
     z = lax.mul(near, near)
-    series = full_of(z.aval, -1.0 / 39916800.0)
-    for coefficient in (1.0 / 362880.0, -1.0 / 5040.0, 1.0 / 120.0, -1.0 / 6.0, 1.0):
+    first, *rest = _SINC if finfo(z.aval.dtype).eps < 1e-10 else _SINC[-7:]
+    series = full_of(z.aval, first)
+    for coefficient in rest:
         series = lax.add(lax.mul(series, z), coefficient)
     quotient = lax.div(_sin_pi(away), lax.mul(away, math.pi))
     return strong_array(lax.select_n(small, quotient, series))

@@ -31,6 +31,7 @@ from tracebridge.numpy._promote import (
     promote_dtypes,
     promote_inexact,
     promote_numeric,
+    widened,
 )
 from tracebridge.numpy._staging import concrete, static_dtype, value_of
 from tracebridge.numpy.editing import trim_zeros
@@ -164,7 +165,7 @@ def _convolve(a: Any, v: Any, mode: str, name: str, preferred: DType | None) -> 
     n, m = a.aval.shape[0], v.aval.shape[0]
     if name == "correlate":
         v = lax.rev(lax.conj(v) if is_complex(v.aval.dtype) else v, (0,))
-    out = _full_convolution(a, v)
+    out = widened(_full_convolution)(a, v)
     if mode == "same":
         start, size = (min(n, m) - 1) // 2, max(n, m)
         if name == "correlate" and n < m and min(n, m) % 2 == 0:

@@ -11,6 +11,7 @@ import tracebridge.numpy as tnp
 from tracebridge.core.errors.argument_errors import ArgumentValueError, size_of
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.lax.ad_util import full_of
+from tracebridge.core.lax.families import is_narrow
 from tracebridge.core.lax.reduce.extremes import largest, smallest
 from tracebridge.core.lax.shape.axes import surely_less
 from tracebridge.core.runtime.arrays.array import Array
@@ -183,6 +184,10 @@ def _segments(
     row_shape = x.shape[1:]
     if is_empty(count):
         return tnp.zeros((0, *row_shape), x.dtype)
+    dtype = x.dtype
+    if kind in ("sum", "prod") and is_narrow(dtype):
+        # Not rounded after each row: a sum in bfloat16 stops growing at 256 ones.
+        x = x.astype(tnp.float32)
     start = _identity(kind, x.dtype)
     rows = (count, *row_shape)
     index = ids[:, None]
@@ -211,4 +216,6 @@ def _segments(
     )
     if bucket_size is not None:
         out = _REDUCTIONS[kind](out, (0,))
+    if out.dtype != dtype:
+        out = out.astype(dtype)
     return out if out_sharding is None else lax.with_sharding_constraint(out, out_sharding)

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from mpmath import mp
 from scipy import special
 
 import tracebridge as tb
@@ -36,3 +37,14 @@ def test_curvature_near_zero(x: float) -> None:
 def test_derivatives_far_away_are_finite(x: float) -> None:
     """The series near zero overflows there, and is not asked."""
     assert abs(float(tb.grad(tnp.sinc)(x))) < 1e-15
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["f32", "f64"])
+def test_slopes_close_to_zero_have_digits(dtype: type) -> None:
+    """The difference, which the slope of the quotient is, does not cancel."""
+    x = np.array([1e-4, 0.047, 0.0539, 0.1, 0.25, 0.318, 0.319, 0.4, 0.9], dtype)
+    with tb.enable_x64(True), mp.workdps(40):
+        found = np.asarray(tb.vmap(tb.grad(tnp.sinc))(x))
+        turns = [mp.pi * mp.mpf(float(v)) for v in x]
+        exact = [float(mp.pi * (t * mp.cos(t) - mp.sin(t)) / t**2) for t in turns]
+    np.testing.assert_allclose(found, exact, 8 * np.finfo(dtype).eps)

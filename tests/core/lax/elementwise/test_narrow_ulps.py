@@ -114,3 +114,32 @@ def test_slopes(name: str, dtype: Any) -> None:
         wanted = np.asarray(exact(x.astype(np.float64)))
     got = tb.vmap(tb.grad(fun))(x)
     assert [] == _wrong(got, wanted, x, 2.0)
+
+
+def _sums(x: Host) -> dict[str, tuple[Any, Host]]:
+    """What is a sum of many elements, and what it is in float64."""
+    wide, many = x.astype(np.float64), np.zeros(len(x[0]), np.int32)
+    powers = np.exp(wide)
+    return {
+        "softmax": (nn.softmax(x), powers / powers.sum(-1, keepdims=True)),
+        "logmeanexp": (nn.logmeanexp(x, 1), np.log(powers.mean(-1))),
+        "segment_sum": (
+            tb.ops.segment_sum(abs(x[0]), many, 1),
+            abs(wide[0]).sum(keepdims=True),
+        ),
+        "convolve": (
+            tnp.convolve(abs(x[0]), abs(x[1][:20]), "valid"),
+            np.convolve(abs(wide[0]), abs(wide[1][:20]), "valid"),
+        ),
+    }
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16], ids=["f16", "bf16"])
+def test_sums_are_rounded_once(dtype: Any) -> None:
+    """Not after each term: in bfloat16 a sum of ones would stop at 256."""
+    x = np.random.default_rng(0).normal(size=(3, 3000)).astype(dtype)
+
+    for name, (got, wanted) in _sums(x).items():
+        assert np.asarray(got).dtype == dtype, name
+        units = _units(np.asarray(got).astype(np.float64), wanted, dtype)
+        assert units.max() <= 1.01, name
