@@ -120,6 +120,10 @@ class Traced(Stage):
         self._jitted = jitted
 
     @property
+    def _options_of_results(self) -> Any:
+        return self._jitted.options.shardings
+
+    @property
     def jaxpr(self) -> ClosedJaxpr:
         """The traced program."""
         return ClosedJaxpr(self._traced.whole)
@@ -211,6 +215,10 @@ class Lowered(Stage):
         self._placement = placement
         self._committed = committed
         self._platform = platform
+
+    @property
+    def _options_of_results(self) -> Any:
+        return self._options.shardings
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
         """The program as text.
@@ -358,12 +366,17 @@ class Compiled(Stage):
     6.0
     """
 
-    __slots__ = ("_entry", "_program")
+    __slots__ = ("_entry", "_program", "_shardings")
 
     def __init__(self, lowered: Stage, program: Program[Any], entry: CallEntry) -> None:
         super().__init__(lowered._name, lowered._args, lowered._avals, lowered._traced)
         self._program = program
         self._entry = entry
+        self._shardings = lowered._options_of_results
+
+    @property
+    def _options_of_results(self) -> Any:
+        return self._shardings
 
     @api_boundary
     def __call__(self, *args: object, **kwargs: object) -> Any:
