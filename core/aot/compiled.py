@@ -46,12 +46,17 @@ class Compiled(Stage):
     6.0
     """
 
-    __slots__ = ("_entry", "_program")
+    __slots__ = ("_entry", "_program", "_shardings")
 
     def __init__(self, lowered: Stage, program: Program[Any], entry: CallEntry) -> None:
         super().__init__(*lowered.parts)
         self._program = program
         self._entry = entry
+        self._shardings = lowered._options_of_results
+
+    @property
+    def _options_of_results(self) -> Any:
+        return self._shardings
 
     @api_boundary
     def __call__(self, *args: object, **kwargs: object) -> Any:

@@ -89,8 +89,20 @@ class Stage:
 
     @property
     def out_info(self) -> Any:
-        """Tree of ``ShapeDtypeStruct`` of the result."""
-        return self.out_tree.unflatten([struct_of(a) for a in self._results])
+        """Tree of ``ShapeDtypeStruct`` of the result, with the shardings that the options name."""
+        results, shardings = self._results, self._options_of_results
+        places = (
+            None if shardings is None else shardings.places_of_results(self._name, self.out_tree)
+        )
+        if not places:
+            return self.out_tree.unflatten([struct_of(a) for a in results])
+        structs = [struct_of(a, place) for a, place in zip(results, places, strict=True)]
+        return self.out_tree.unflatten(structs)
+
+    @property
+    def _options_of_results(self) -> Any:
+        """The options ``in_shardings`` and ``out_shardings`` of the function, or None."""
+        return None
 
     @property
     def _results(self) -> Sequence[ShapedArray]:

@@ -108,6 +108,10 @@ class Traced(Stage):
         self._jitted = jitted
 
     @property
+    def _options_of_results(self) -> Any:
+        return self._jitted.options.shardings
+
+    @property
     def jaxpr(self) -> ClosedJaxpr:
         """The traced program."""
         return ClosedJaxpr(self._traced.whole)
@@ -200,6 +204,10 @@ class Lowered(Stage):
         self._placement = placement
         self._committed = committed
         self._platform = platform
+
+    @property
+    def _options_of_results(self) -> Any:
+        return self._options.shardings
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
         """The program as text.

@@ -176,10 +176,13 @@ def value_text(value: object) -> str:
     if isinstance(value, np.dtype):
         return value.name
     if isinstance(value, enum.Enum):
-        return value.name
+        return f"{type(value).__name__}.{value.name}"
     if isinstance(value, tuple) and type(value) is tuple:
         return tuple_text([value_text(v) for v in value])
     if callable(value) and hasattr(value, "__name__"):
         return value.__name__
+    if type(value).__repr__ is object.__repr__ and type(value).__str__ is object.__str__:
+        # The address in memory is another one in each run.
+        return type(value).__name__
     text = str(value).replace("\n", " ")
     return text if len(text) <= _MAX_VALUE else f"{text[: _MAX_VALUE - 3]}..."

@@ -198,6 +198,22 @@ class ShardingTrees:
             return []
         return _spread(name, tree, self._outs, "out_shardings", "the result")
 
+    def places_of_results(self, name: str, tree: PyTreeDef) -> list[Any]:
+        """The sharding that the option names for each result, or None; none without the option.
+
+        Raises:
+            TreeMismatchError: ``out_shardings`` is no prefix of the result.
+        """
+        wanted, option = self._wanted_outputs(name, tree), f"jit({name}): out_shardings"
+        if self._named:
+            return _resolved(option, wanted)
+        return [
+            None
+            if w is None or w is UNSPECIFIED
+            else SingleDeviceSharding(single_device(option, w))
+            for w in wanted
+        ]
+
     def wishes(
         self,
         name: str,

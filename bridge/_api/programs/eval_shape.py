@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tracebridge._api.args.argnums import check_callable
+from tracebridge._api.programs.jit import places_results
 from tracebridge._api.programs.make_jaxpr import trace_to_jaxpr
 from tracebridge.core.aot.abstract import avals_of
 from tracebridge.core.config.state import axis_env
@@ -39,7 +40,8 @@ def eval_shape(fun: Callable[..., object], *args: object, **kwargs: object) -> A
 
     Returns:
         A tree like the result of ``fun`` with ``ShapeDtypeStruct`` as leaves; ``fun`` itself may
-        return some, and they stay what they are.
+        return some, and they stay what they are. If ``fun`` is a jitted function, they have the
+        shardings of its option ``out_shardings``.
 
     >>> import tracebridge as tb
     >>> import tracebridge.numpy as tnp
@@ -47,8 +49,8 @@ def eval_shape(fun: Callable[..., object], *args: object, **kwargs: object) -> A
     ShapeDtypeStruct(shape=(2, 4), dtype=float32)
     """
     check_callable("eval_shape", fun)
-    if has_statics(fun):
-        # It knows which arguments these are.
+    if has_statics(fun) or places_results(fun):
+        # It knows which arguments these are, and where its results go.
         return fun.eval_shape(*args, **kwargs)  # type: ignore[attr-defined]  # jit makes it
     leaves, structure = flatten((args, kwargs))
     structs: dict[int, ShapeDtypeStruct] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType, MethodType
 from typing import Any, ParamSpec, TypeVar, overload
@@ -225,10 +226,19 @@ def compiled_function(fun: Callable[..., object], options: JitOptions) -> Callab
     function.trace = api_boundary(trace)
     function.lower = api_boundary(lower)
     function.eval_shape = api_boundary(eval_shape)
+    if options.shardings is not None:
+        # Wrappers that copy the attributes of a function are not this function.
+        function._placed = weakref.ref(function)  # noqa: SLF001 - what places_results asks for
     function.clear_cache = jitted.clear
     function.cache_info = jitted.cache_info
     function.cache_size = function._cache_size = jitted.runs.__len__  # noqa: SLF001 - a name that callers of other engines know
     return call
+
+
+def places_results(fun: object) -> bool:
+    """Whether ``fun`` is a jitted function whose options say where its results are."""
+    placed = getattr(fun, "_placed", None)
+    return isinstance(placed, weakref.ref) and placed() is fun
 
 
 def clear_caches() -> None:

@@ -108,6 +108,9 @@ class VmapRule:
         self._out_tree = out_tree
         self._known: dict[Any, Batched] = {}
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._call.name})"
+
     def batched(self, size: object, flags: Flags) -> Batched:
         """(consts, arguments) -> results."""
         return self.for_size(size, flags) if any(flags) else _unchanged(self._jaxpr)

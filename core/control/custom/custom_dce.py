@@ -119,6 +119,9 @@ class DceRule:
         self._out_tree = out_tree
         self._known: dict[Flags, Jaxpr] = {}
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._call.name})"
+
     def reduced(self, used: Flags) -> Jaxpr:
         """(consts, arguments) -> used results; without a call of the rule if all are used."""
         if all(used):

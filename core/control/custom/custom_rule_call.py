@@ -56,6 +56,9 @@ class TracedRule:
         # Whether there is no other trace than that for all tangents.
         self._traced_for_all = False
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._call.name})"
+
 
 class CustomRuleCall(HigherOrderPrimitive):
     """A call of ``call_jaxpr``, a function with a derivative ``rule`` of its own.

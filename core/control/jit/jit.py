@@ -117,8 +117,9 @@ class JitOptions:
         # XLA flags by name.
         self.compiler_options = compiler_options
         # Checks of arguments and results against option ``in_shardings`` and ``out_shardings``:
-        # has ``check_inputs(name, call, signatures)``, ``check_outputs(name, tree)``, and
-        # ``wishes`` that give what they say about a mesh; or None.
+        # has ``check_inputs(name, call, signatures)``, ``check_outputs(name, tree)``,
+        # ``places_of_results(name, tree)``, and ``wishes`` that give what they say about a mesh;
+        # or None.
         self.shardings = shardings
         # Function (name, call, avals) to the avals with named sizes and the sizes, or None.
         self.abstracted_axes = abstracted_axes

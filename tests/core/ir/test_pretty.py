@@ -13,6 +13,7 @@ import tracebridge.numpy as tnp
 from tracebridge import lax
 from tracebridge.core.ir.pretty import literal_text, name_of_variable, tuple_text, value_text
 from tracebridge.core.ir.values import literal
+from tracebridge.experimental.custom_dce import custom_dce
 
 
 def text(f: Any, *args: Any) -> str:
@@ -132,7 +133,9 @@ def test_names_of_variables(number: int, name: str) -> None:
         (np.dtype("float32"), "float32"),
         ((1, (2,), ()), "(1, (2,), ())"),
         (tnp.sin, "sin"),
-        (enum.Enum("Mode", "FAST").FAST, "FAST"),
+        (enum.Enum("Mode", "FAST").FAST, "Mode.FAST"),
+        (object(), "object"),
+        ((object(),), "(object,)"),
         ("a\nb", "a b"),
         ("x" * 300, "x" * 197 + "..."),
         (None, "None"),
@@ -141,6 +144,51 @@ def test_names_of_variables(number: int, name: str) -> None:
 def test_values_of_parameters(value: Any, expected: str) -> None:
     """One line, not too long."""
     assert expected == value_text(value)
+
+
+@pytest.mark.parametrize("transform", [lambda f: f, tb.vmap, lambda f: lambda x: f(x)[0]])
+@pytest.mark.parametrize("kind", ["jvp", "vjp", "vmap", "dce"])
+def test_texts_of_custom_rules_are_the_same_in_each_run(kind: str, transform: Any) -> None:
+    """Rules are shown by the name of their function, not by their address in memory."""
+
+    def program() -> str:
+        def twice(x: Any) -> Any:
+            return lax.sin(x), lax.sin(x)
+
+        f: Any
+        if kind == "jvp":
+            f = tb.custom_jvp(twice)
+            f.defjvp(lambda p, t: (twice(*p), twice(*t)))
+        elif kind == "vjp":
+            f = tb.custom_vjp(twice)
+            f.defvjp(lambda x: (twice(x), x), lambda r, cts: (r * cts[0],))
+        elif kind == "vmap":
+            f = tb.custom_batching.custom_vmap(twice)
+            f.def_vmap(lambda size, batched, x: (twice(x), (True, True)))
+        else:
+            f = custom_dce(twice)
+            f.def_dce(lambda used, x: (lax.sin(x), lax.sin(x)))
+        return text(transform(f), np.ones(2, np.float32))
+
+    first = program()
+
+    assert first == program()
+    assert " object at " not in first
+
+
+def test_texts_of_rules_name_their_function() -> None:
+    """A call of a function with an own derivative says whose it is."""
+    f = tb.custom_jvp(lax.sin)
+    f.defjvp(lambda p, t: (lax.sin(*p), t[0]))
+
+    assert "JvpRule(sin)" in text(f, 1.0)
+
+
+def test_precisions_are_shown_as_they_are_written() -> None:
+    """Members of enumerations stand with their class."""
+    shown = text(lambda x: tnp.dot(x, x, precision="high"), np.ones(3, np.float32))
+
+    assert "precision=(Precision.HIGH, Precision.HIGH)" in shown
 
 
 def test_literals_and_tuples() -> None:

@@ -199,6 +199,34 @@ def test_forms_of_decoration() -> None:
     assert isinstance(f, tb.stages.Wrapped)
 
 
+def test_shapes_of_results_have_the_shardings_of_the_options() -> None:
+    """What ``out_shardings`` names stands in the shapes; the rest is open."""
+    mesh = tb.make_mesh((1,), ("x",))
+    over_mesh = tb.NamedSharding(mesh, tb.P("x"))
+    here = tb.sharding.SingleDeviceSharding(tb.devices()[0])
+    x = np.arange(8.0, dtype=np.float32)
+    for wanted in (over_mesh, here):
+        f = tb.jit(lambda x: (x * 2, x), out_shardings=(wanted, None))
+        lowered = f.lower(x)
+        for shapes in (
+            f.eval_shape(x),
+            tb.eval_shape(f, x),
+            f.trace(x).out_info,
+            lowered.out_info,
+            lowered.compile().out_info,
+        ):
+            assert [wanted, None] == [s.sharding for s in shapes]
+
+    @functools.wraps(f)
+    def wrapper(x: object) -> object:
+        return f(x)[0]
+
+    assert (None, (8,)) == (tb.eval_shape(wrapper, x).sharding, tb.eval_shape(wrapper, x).shape)
+    with tb.set_mesh(mesh):
+        named = tb.jit(lambda x: x, out_shardings=tb.P("x"))
+        assert over_mesh == tb.eval_shape(named, x).sharding
+
+
 def test_attributes_of_compiled_functions() -> None:
     """Shapes without running, and forgetting."""
     f = Counter(lambda x: {"y": x @ x})
