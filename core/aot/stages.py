@@ -385,8 +385,9 @@ class Compiled(Stage):
         if tree != self._args.tree:
             raise self._wrong_structure(tree)
         refs = self._traced.refs
-        whole = self._traced.whole
-        if is_high_jaxpr(whole):
+        # That of pmap is not made of a traced call, and has arrays only.
+        whole = self._traced.whole if type(self._traced) is TracedCall else None
+        if whole is not None and is_high_jaxpr(whole):
             arrays = low_values(self._checked(leaves), self._avals)
             outs = self._run([to_array(a) for a in arrays])
             return self.out_tree.unflatten(high_values(outs, whole.out_avals))
