@@ -7,6 +7,9 @@ arrays, whose derivatives and batches are what their methods say.
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from tracebridge.core.compat.ad import Zero, instantiate_zeros
 from tracebridge.core.compat.ad import is_linear_input as is_undefined_primal
 from tracebridge.core.compat.hijax.mutable import (
@@ -50,3 +53,8 @@ __all__ = [
 ]
 
 _shield(globals(), __name__)
+
+if not TYPE_CHECKING:  # a type checker knows the names above
+
+    def __getattr__(name: str) -> Any:
+        raise importlib.import_module("tracebridge._api.programs.missing").missing(__name__, name)

@@ -8,7 +8,7 @@ from typing import Any, final
 from tracebridge.core.aot.ref_stages import call_with_references
 from tracebridge.core.aot.stage import Stage
 from tracebridge.core.control.calls.entry import CallEntry
-from tracebridge.core.control.calls.traced_call import argument_names
+from tracebridge.core.control.calls.traced_call import TracedCall, argument_names
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.runtime_errors import (
     ArgumentMismatchError,
@@ -52,10 +52,10 @@ class Compiled(Stage):
         super().__init__(*lowered.parts)
         self._program = program
         self._entry = entry
-        self._shardings = lowered._options_of_results
+        self._shardings = lowered.options_of_results
 
     @property
-    def _options_of_results(self) -> Any:
+    def options_of_results(self) -> Any:
         return self._shardings
 
     @api_boundary
@@ -73,8 +73,9 @@ class Compiled(Stage):
         if tree != self._args.tree:
             raise self._wrong_structure(tree)
         refs = self._traced.refs
-        whole = self._traced.whole
-        if is_high_jaxpr(whole):
+        # That of pmap is not made of a traced call, and has arrays only.
+        whole = self._traced.whole if type(self._traced) is TracedCall else None
+        if whole is not None and is_high_jaxpr(whole):
             arrays = low_values(self._checked(leaves), self._avals)
             outs = self._run([to_array(a) for a in arrays])
             return self.out_tree.unflatten(high_values(outs, whole.out_avals))

@@ -90,7 +90,7 @@ class Stage:
     @property
     def out_info(self) -> Any:
         """Tree of ``ShapeDtypeStruct`` of the result, with the shardings that the options name."""
-        results, shardings = self._results, self._options_of_results
+        results, shardings = self._results, self.options_of_results
         places = (
             None if shardings is None else shardings.places_of_results(self._name, self.out_tree)
         )
@@ -100,7 +100,7 @@ class Stage:
         return self.out_tree.unflatten(structs)
 
     @property
-    def _options_of_results(self) -> Any:
+    def options_of_results(self) -> Any:
         """The options ``in_shardings`` and ``out_shardings`` of the function, or None."""
         return None
 

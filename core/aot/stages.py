@@ -108,7 +108,7 @@ class Traced(Stage):
         self._jitted = jitted
 
     @property
-    def _options_of_results(self) -> Any:
+    def options_of_results(self) -> Any:
         return self._jitted.options.shardings
 
     @property
@@ -206,7 +206,7 @@ class Lowered(Stage):
         self._platform = platform
 
     @property
-    def _options_of_results(self) -> Any:
+    def options_of_results(self) -> Any:
         return self._options.shardings
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:

@@ -39,6 +39,10 @@ _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
         ("source_mapper", "tracebridge.jit: f.lower(...).as_text(debug_info=True)"),
         ("transfer", "tracebridge.distributed.initialize, then tracebridge.device_put"),
     ),
+    "tracebridge.experimental.hijax": (
+        ("HiPspec", "tracebridge.shard_map of the arrays that a value consists of"),
+        ("TransformedRef", "tracebridge.ref.Ref: a view of a reference is a reference"),
+    ),
     "tracebridge.experimental.array_serialization": (
         ("serialization tensorstore_impl", f"{_FOLDERS}.pytree_serialization"),
     ),
