@@ -39,7 +39,8 @@ def described(plan: Plan, *more: object, by_steps: bool) -> str:
         for k, carry in enumerate(plan.carries)
     ]
     parts = [
-        (plan.n_consts, plan.n_carry, n_in, n_out, plan.scratch, arrays.counts[1:], more),
+        (plan.n_consts, plan.n_carry, n_in, n_out, plan.scratch, more),
+        (arrays.counts[1:], arrays.by_rows),
         [arrays.operand_steps(i) for i in range(n_in)],
         [arrays.result_steps(k) for k in range(n_out)],
         [bytes_of(a.shape, a.dtype) for a in slices] if by_steps else None,
