@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tracebridge.core.errors.transform_errors import MissingRuleError
 from tracebridge.core.ir.aval import NOWHERE, ShapedArray
 from tracebridge.core.ir.typeof import as_value
 
@@ -30,19 +31,19 @@ class UserType:
 
     def lo_ty(self) -> list[Any]:
         """The types of the arrays that a value consists of."""
-        raise NotImplementedError(_missing(self, "lowering", "lo_ty"))
+        raise _missing(self, "lowering", "lo_ty")
 
     def lower_val(self, hi_val: Any, /) -> list[Any]:
         """The arrays of a value."""
-        raise NotImplementedError(_missing(self, "lowering", "lower_val"))
+        raise _missing(self, "lowering", "lower_val")
 
     def raise_val(self, *lo_vals: Any) -> Any:
         """The value of these arrays, which may be traced."""
-        raise NotImplementedError(_missing(self, "lowering", "raise_val"))
+        raise _missing(self, "lowering", "raise_val")
 
     def to_tangent_aval(self) -> Any:
         """The type of tangents."""
-        raise NotImplementedError(_missing(self, "differentiation", "to_tangent_aval"))
+        raise _missing(self, "differentiation", "to_tangent_aval")
 
     def to_ct_aval(self) -> Any:
         """The type of cotangents; by default that of tangents."""
@@ -50,23 +51,23 @@ class UserType:
 
     def vspace_zero(self) -> Any:
         """The zero of a type of tangents."""
-        raise NotImplementedError(_missing(self, "differentiation", "vspace_zero"))
+        raise _missing(self, "differentiation", "vspace_zero")
 
     def vspace_add(self, x: Any, y: Any, /) -> Any:
         """The sum of two values of a type of tangents."""
-        raise NotImplementedError(_missing(self, "differentiation", "vspace_add"))
+        raise _missing(self, "differentiation", "vspace_add")
 
     def dec_rank(self, size: Any, spec: Any, /) -> Any:
         """The type of one of ``size`` elements; ``spec`` says how they lie side by side."""
-        raise NotImplementedError(_missing(self, "vmap", "dec_rank"))
+        raise _missing(self, "vmap", "dec_rank")
 
     def inc_rank(self, size: Any, spec: Any, /) -> Any:
         """The type of ``size`` elements side by side, as ``spec`` says."""
-        raise NotImplementedError(_missing(self, "vmap", "inc_rank"))
+        raise _missing(self, "vmap", "inc_rank")
 
     def leading_axis_spec(self) -> Any:
         """How the slices of a loop lie side by side."""
-        raise NotImplementedError(_missing(self, "scan", "leading_axis_spec"))
+        raise _missing(self, "scan", "leading_axis_spec")
 
     @property
     def tangent(self) -> Any:
@@ -110,8 +111,10 @@ class UserType:
         return repr(self)
 
 
-def _missing(ty: UserType, what: str, method: str) -> str:
-    return f"{what} requires {type(ty).__name__} to implement the `{method}` method"
+def _missing(ty: UserType, what: str, method: str) -> MissingRuleError:
+    kind = type(ty).__name__
+    message = f"{what} asks the type {kind} for its method {method}, which it does not have"
+    return MissingRuleError(kind, method, message=message, hint=f"define {method} in {kind}")
 
 
 # Classes whose objects are values of such types; objects of others need not be looked at.

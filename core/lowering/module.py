@@ -118,15 +118,12 @@ def lower_module(
 
     ``donated`` are inputs whose memory results may reuse. With ``embed_constants`` no constant
     becomes an argument. With several ``platforms`` main has a leading ``i32`` argument, the number
-    of the one that it runs on. With symbolic dimensions all
-    inputs stay, and ``names`` are what messages about their sizes call them. ``axis_env`` are named
-    axes, outermost first, whose elements are replicas of the program. ``mesh`` is what XLA is
-    to split the program over; ``manual``: it is split already. With ``located`` operations and
-    arguments have locations, and results the attributes ``result_names``.
+    of the one that it runs on. With symbolic dimensions all inputs stay, and ``names`` are what
+    messages about their sizes call them. ``axis_env`` are named axes, outermost first, of replicas
+    of the program. ``mesh`` is what XLA is to split the program over; ``manual``: it is split
+    already. With ``located`` operations have locations, results the attributes ``result_names``.
     """
-    jaxpr = low_jaxpr(jaxpr)
-    if wants_dce(jaxpr):
-        jaxpr, _ = dce_jaxpr(jaxpr, (True,) * len(jaxpr.outs), keep_in=True)
+    jaxpr = _needed(low_jaxpr(jaxpr))
     symbolic = has_symbolic_dims(jaxpr.in_avals)
     kept = _kept_inputs(jaxpr, keep_unused or symbolic)
     hoisted = () if embed_constants else tuple(_large_constants(jaxpr))
@@ -196,6 +193,13 @@ def _largest(jaxpr: Jaxpr) -> float:
                 return math.inf
             largest = max(largest, aval.size * itemsize_bits(aval.dtype) // 8)
     return largest
+
+
+def _needed(jaxpr: Jaxpr) -> Jaxpr:
+    """The program without equations that nothing needs, with all its inputs."""
+    if not wants_dce(jaxpr):
+        return jaxpr
+    return dce_jaxpr(jaxpr, (True,) * len(jaxpr.outs), keep_in=True)[0]
 
 
 def _main(

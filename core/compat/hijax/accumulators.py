@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from typing import Any
 
 from tracebridge.core.compat.ad import Zero, add_tangents
@@ -11,7 +12,7 @@ from tracebridge.core.util.public_path import public_path
 
 
 @public_path("tracebridge.interpreters.ad")
-class GradAccum:
+class GradAccum(abc.ABC):
     """The sum of the cotangents of one argument; ``aval`` is their type."""
 
     __slots__ = ("aval",)
@@ -19,13 +20,13 @@ class GradAccum:
     def __init__(self, aval: Any) -> None:
         self.aval = aval
 
+    @abc.abstractmethod
     def accum(self, x: Any) -> None:
         """Add a cotangent; None and a ``Zero`` add nothing."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def freeze(self) -> Any:
         """The sum, a ``Zero`` if nothing was added."""
-        raise NotImplementedError
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.aval.str_short()})"

@@ -106,12 +106,7 @@ def run_scan(
             raise ArgumentSpecError(msg, hint="run it without disable_jit")
         first = init_tree.unflatten(unchanged(init_values))
         return _python_loop(call, body, first, xs_values, xs_tree, steps, reverse)
-    slices = [
-        element_of_users(v.aval, steps, 0)
-        if is_user_type(v.aval)
-        else element_aval(_whole(call, v.aval))
-        for v in xs_values
-    ]
+    slices = [_slice(call, v.aval, steps) for v in xs_values]
     traced, init_values = _traced(call, f, apply, init_values, init_tree, slices, xs_tree)
     if traced.custom:
         if is_differentiated() and type(steps) is int and steps:
@@ -140,6 +135,13 @@ def run_scan(
         write_ref(ref, value)
     ys = results[len(init_values) :]
     return carry_tree.unflatten(results[:n_carry]), ys_tree.unflatten(ys)
+
+
+def _slice(call: str, aval: Any, steps: Any) -> Any:
+    """The type of what one step gets of the xs."""
+    if is_user_type(aval):
+        return element_of_users(aval, steps, 0)
+    return element_aval(_whole(call, aval))
 
 
 def _whole(call: str, aval: ShapedArray) -> ShapedArray:

@@ -245,7 +245,7 @@ class _Batches(Groups):
         apps = [self.jaxpr.equations[k][0] for k in members]
         products = [app for app in apps if app.primitive is lax.dot_general_p]
         summing = [app for app in products if _sums(app)]
-        if not summing or (len(summing) == 1 and not self._pays_alone(*summing, members[0])):
+        if not summing or (len(summing) == 1 and not self._pays_alone(summing[0], members[0])):
             return False
         reading = [app for app in products if _reads_a_large_matrix(app)]
         total, read = [sum([multiplications(app) for app in some]) for some in (products, reading)]
