@@ -142,10 +142,9 @@ class _Writer:
             self._vector(j, width)
             return ()
 
-        whole = n // width * width
-        if width == 1:
-            whole = 0
-        code.loop(whole, width, body)
+        whole = 0 if width == 1 else n // width * width
+        if whole:  # no element twice: it may be written over what it is made of
+            code.loop(whole, width, body)
         for j, rest in pieces(n - whole, width):
             self._vector(str(whole + j), rest)
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tracebridge.core.kernels.steps.elementwise import Group
 from tracebridge.core.kernels.steps.values import Statement
-from tracebridge.core.kernels.steps.views import View
+from tracebridge.core.kernels.steps.views import SIZES, View
 
 
 class Life(NamedTuple):
@@ -86,22 +86,30 @@ def _reads(statement: Statement) -> list[View]:
 def _written_over(
     name: str, statement: Statement, lives: Mapping[str, Life], sizes: Mapping[str, int]
 ) -> list[str]:
-    """The arrays that a new one can replace while it is written: each element is read before."""
+    """The arrays that a new one can replace while it is written: each element is read before.
+
+    Elements have the same number of bytes, or those that are written would cover later ones.
+    """
     if not isinstance(statement, Group):
         return []
     stores = [view for _, view in statement.stores if view.base == name]
     if len(stores) != 1:
         return []
     here, loads = lives[name].first, _reads(statement)
-    wanted = stores[0]._replace(base="", dtype=None)
+    wanted = _elements(stores[0])
     return [
         other
         for other in {v.base: None for v in loads}
         if other in sizes
         and sizes[other] == sizes[name]
         and lives[other].last == here
-        and all([v._replace(base="", dtype=None) == wanted for v in loads if v.base == other])
+        and all([_elements(v) == wanted for v in loads if v.base == other])
     ]
+
+
+def _elements(view: View) -> tuple[object, ...]:
+    """Which bytes of an array its elements are."""
+    return SIZES[view.kind], *view[1:4]
 
 
 def _is_free(at: int, size: int, busy: Sequence[tuple[int, int]]) -> bool:

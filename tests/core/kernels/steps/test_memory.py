@@ -92,3 +92,17 @@ def test_arrays_of_other_sizes_take_what_is_free() -> None:
     found, end = places(sizes, [], step)
     assert overlaps(found, sizes) == {(A.base, small[1].base), (A.base, small[2].base)}
     assert end == SIZE + SIZE // 4
+
+
+@pytest.mark.parametrize("kinds", [(np.bool_, np.float32), (np.float32, np.bool_)])
+def test_elements_of_other_sizes_are_not_written_over(kinds: tuple[type, type]) -> None:
+    """They lie elsewhere, though small arrays are rounded up to the same number of bytes."""
+    flags, out = [whole(f"%own{i}", (12,), np.dtype(kind)) for i, kind in enumerate(kinds)]
+    given = Group((12,))
+    given.store(given.load(whole("%in0", (12,), flags.dtype)), flags)
+    made = Group((12,))
+    converted = Node("convert_element_type", (made.load(flags),), out.dtype)
+    made.store(made.add(converted), out)
+    sizes = dict.fromkeys([flags.base, out.base], 64)
+    step: list[Statement] = [given, made, Reduction("sum", out, whole("%out0", (), FLOAT))]
+    assert overlaps(places(sizes, [], step)[0], sizes) == set()

@@ -9,7 +9,7 @@ import pytest
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
-from tests.core.kernels.plain_form import needs_kernels
+from tests.core.kernels.plain_form import is_as_plain, needs_kernels
 from tracebridge import lax
 from tracebridge.core._jaxlib.ffi import KERNEL
 from tracebridge.core.config.scopes import scope
@@ -113,3 +113,25 @@ def test_costs() -> None:
     assert costs["flops"] == 6 * (2 * 3 * 8 * 8 + 3 * 8)
     assert costs["transcendentals"] == 6 * 3 * 8
     assert costs["bytes accessed"] == 4 * (2 * 3 * 8 + 8 * 8 + 6 * 3 * 8)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 6, 7, 12])
+def test_small_arrays_that_are_written_over_others(n: int) -> None:
+    """Each element is computed once, from what was there; flags lie closer than numbers."""
+
+    def step(c: Any, x: Any) -> Any:
+        more = x > c.sum()
+        total = tnp.where(more, x, 0).sum()
+        y = more * total
+        mean = (c @ x) / 12
+        squares = (c * (y + total)).reshape(n, 1) @ tnp.ones((1, 1), np.float32)
+        for _ in range(2):
+            squares = (squares * 0.5 + mean) @ tnp.ones((1, 1), np.float32)
+        return 0.9 * c + lax.tanh(x) * mean, (y * c, squares, y.mean())
+
+    def run(xs: Any) -> Any:
+        return lax.scan(step, np.full(n, 0.1, np.float32), xs)
+
+    xs = np.random.default_rng(0).standard_normal((9, n)).astype(np.float32)
+    assert kernels_in(run, xs) == 1
+    is_as_plain(run, xs)
