@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -20,9 +20,36 @@ NAMES = {np.dtype(name): name for name in TYPES if name != "bfloat16"} | {bfloat
 """Of the dtypes that kernels read and write: to ask a dtype for its name takes a microsecond."""
 
 
+def number_of(value: Any, dtype: Any) -> float | int:
+    """A number of the program such that two that are written alike are one."""
+    return int(value) if NAMES[dtype] in ("bool", "int32") else float(value)
+
+
 def float_text(value: Any) -> str:
     """A float32 as LLVM writes it: the bits of the same float64."""
     return f"0x{struct.unpack('<Q', struct.pack('<d', float(np.float32(value))))[0]:016X}"
+
+
+def _whole_text(value: Any) -> str:
+    return str(int(value))
+
+
+def _half_text(value: Any) -> str:
+    return f"0xH{int(np.float16(value).view(np.uint16)):04X}"
+
+
+def _bfloat16_text(value: Any) -> str:
+    """An integer of the same bits."""
+    return str(int(np.asarray(value).astype(bfloat16).view(np.uint16)))
+
+
+_CONSTANTS: dict[str, Callable[[Any], str]] = {
+    "float": float_text,
+    "half": _half_text,
+    "i16": _bfloat16_text,
+    "i1": lambda value: "true" if value else "false",
+}
+"""The text of a number, by LLVM's type; of other types it is a whole one."""
 
 
 def type_of(dtype: Any) -> str:
@@ -57,10 +84,7 @@ class Text:
 
     def constant(self, value: Any, scalar: str = "float") -> str:
         """The text of a constant at every place."""
-        if scalar == "float":
-            text = float_text(value)
-        else:
-            text = ("true" if value else "false") if scalar == "i1" else str(int(value))
+        text = _CONSTANTS.get(scalar, _whole_text)(value)
         return f"<{', '.join([f'{scalar} {text}'] * self.width)}>" if self.width else text
 
     def op(self, name: str, x: str, y: str, scalar: str = "float") -> str:

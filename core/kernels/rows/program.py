@@ -20,7 +20,7 @@ from tracebridge.core import lax
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.kernels.equations import REDUCTIONS, exponent_of
 from tracebridge.core.kernels.functions import TRANSCENDENTAL
-from tracebridge.core.kernels.text import NAMES
+from tracebridge.core.kernels.text import NAMES, number_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,7 +55,7 @@ def _described(node: Node) -> object:
     """The parameters of a value. Numbers of other types, or the same one, are written alike."""
     if node.kind != "number":
         return node.params
-    return float(node.params) if node.dtype.kind == "f" else int(node.params)
+    return number_of(node.params, node.dtype)
 
 
 class Place(NamedTuple):

@@ -12,7 +12,7 @@ from tracebridge.core.kernels.functions import TRANSCENDENTAL
 from tracebridge.core.kernels.steps.elementwise import Group, Node, floor_of_two, pieces
 from tracebridge.core.kernels.steps.products import Product, blocks
 from tracebridge.core.kernels.steps.views import View, bytes_of
-from tracebridge.core.kernels.text import NAMES
+from tracebridge.core.kernels.text import NAMES, number_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,7 +64,7 @@ def _node(node: Node) -> tuple[object, ...]:
     if node.kind == "load":
         params = _view(params)
     elif node.kind == "number":
-        params = float(params) if node.dtype.kind == "f" else int(params)
+        params = number_of(params, node.dtype)
     elif params:
         params = repr(params)
     return node.kind, node.args, NAMES[node.dtype], params

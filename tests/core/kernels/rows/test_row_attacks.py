@@ -12,8 +12,8 @@ import pytest
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
-from tests.core.kernels.plain_form import needs_kernels
-from tracebridge import nn
+from tests.core.kernels.plain_form import is_as_plain, kernels_in, needs_kernels
+from tracebridge import lax, nn
 from tracebridge.core.config.scopes import scope
 from tracebridge.experimental import io_callback
 
@@ -126,3 +126,21 @@ def test_long_programs_that_wait_for_a_kernel() -> None:
     start = time.process_time()
     traced.lower()
     assert time.process_time() - start < 3
+
+
+@pytest.mark.parametrize("dtype", [tnp.float16, tnp.bfloat16])
+@pytest.mark.parametrize("number", [1.5, 1.25, 0.1, -0.0, np.inf, np.nan])
+def test_numbers_of_16_bits(dtype: Any, number: float) -> None:
+    """They stand in kernels with their fractions, in numbers of their own."""
+    x = np.random.default_rng(0).standard_normal((64, 1024)).astype(np.float32)
+
+    def f(x: Any) -> Any:
+        centred = x - x.mean(-1, keepdims=True)
+        y = centred / tnp.abs(centred).max(-1, keepdims=True)
+        return lax.select(x > 0.3, y.astype(dtype), lax.full(y.shape, number, dtype))
+
+    assert kernels_in(f, x) == 1
+    is_as_plain(f, x, tolerance=1e-2, signs=True)
+    other = np.asarray(x <= 0.3)
+    found = np.asarray(tb.jit(f)(x).astype(tnp.float32))[other]
+    np.testing.assert_array_equal(found, np.float32(tnp.asarray(number, dtype)))
