@@ -26,9 +26,9 @@ from tracebridge.core.kernels.steps.contractions import is_written_product, is_w
 from tracebridge.core.kernels.steps.moves import MOVES, only_adds
 from tracebridge.core.kernels.steps.parts import cut_params, rows_of
 from tracebridge.core.kernels.steps.work import multiplications, work
-from tracebridge.core.lax.reduce.exp_sums import shifted_exp_sum_p
 from tracebridge.core.lowering.rewrites.flat import computed_by, flat, with_shifts
 from tracebridge.core.lowering.rewrites.groups import Groups, Kernel, WithKernels
+from tracebridge.core.lowering.rewrites.inlined import inlined
 from tracebridge.core.lowering.rewrites.producers import GIVEN
 
 if TYPE_CHECKING:
@@ -88,25 +88,7 @@ def _products(jaxpr: Jaxpr) -> int:
 
 def _meaning(app: Application) -> Jaxpr | None:
     """What a call computes, and a sum of shifted exponentials with the largest one as the shift."""
-    if app.primitive.inlinable and _is_plain(app.params["jaxpr"]):
-        return app.params["jaxpr"]
-    return with_shifts(app)
-
-
-def _is_plain(called: Jaxpr) -> bool:
-    """Whether a function is part of a kernel: others have products, and kernels of their own."""
-    if "is plain" not in called.cache:
-        called.cache["is plain"] = all([_is_plain_equation(app) for app, _ in called.equations])
-    return called.cache["is plain"]
-
-
-def _is_plain_equation(app: Application) -> bool:
-    if app.primitive in MOVES or app.primitive in REDUCTIONS or is_handled(app):
-        return True
-    if app.primitive is lax.pow_p or app.primitive is shifted_exp_sum_p:
-        return True
-    called = app.params["jaxpr"] if app.primitive.inlinable else computed_by(app)
-    return called is not None and _is_plain(called)
+    return inlined(app) or with_shifts(app)
 
 
 def _batch_of(app: Application) -> tuple[int, ...] | None:

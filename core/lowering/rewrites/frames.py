@@ -1,4 +1,8 @@
-"""The frames of a program: shapes of large arrays of which rows are reduced."""
+"""The frames of a program: shapes of large arrays of which rows are reduced.
+
+Arrays of which costly functions are computed have frames too, of any rows: kernels compute these
+faster, and share the work among threads that are awake.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,12 @@ from typing import TYPE_CHECKING, final
 import numpy as np
 
 from tracebridge.core import lax
-from tracebridge.core.kernels.equations import REDUCTIONS
+from tracebridge.core.kernels.equations import REDUCTIONS, is_handled
 from tracebridge.core.kernels.rows.frame import Frame, Shape, fit_together, frame_over
 from tracebridge.core.kernels.rows.program import RESHAPES
 from tracebridge.core.lax.reduce.exp_sums import shifted_exp_sum_p
 from tracebridge.core.lowering.rewrites.flat import computed_by, with_shifts
+from tracebridge.core.lowering.rewrites.inlined import inlined
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +31,11 @@ SHORTEST = 16  # elements of a row that lie one after another
 _SHORTEST_PART = 32  # that lie one after another, of rows which do not as a whole
 _LONGEST = 1 << 17  # rows: half a megabyte, which the second cache has
 
+_LEAST_COSTLY = 1 << 16  # elements of which functions are computed
+_WANTED = 256  # elements of a row where any will do
+_MOST_WANTED = 1 << 13
+
+_COSTLY = frozenset({"exp", "expm1", "log", "log1p", "logistic", "tanh", "sin", "cos"})
 _FLOAT = np.dtype(np.float32)
 
 Rows = tuple[Shape, Shape]
@@ -33,18 +43,29 @@ Rows = tuple[Shape, Shape]
 
 
 def has_rows(jaxpr: Jaxpr) -> bool:
-    """Whether rows of large arrays are reduced, in called functions too."""
+    """Whether large arrays may have frames, in called functions too."""
     for app, _ in jaxpr.equations:
-        called = computed_by(app)
-        if has_rows(called) if called is not None else _rows_of(app) is not None:
+        called = inlined(app) or computed_by(app)
+        if called is not None:
+            if has_rows(called):
+                return True
+        elif is_costly(app) or _rows_of(app) is not None:
             return True
     return False
 
 
+def is_costly(app: Application) -> bool:
+    """Whether an equation computes a function of each element of a large array."""
+    if app.primitive.name not in _COSTLY or not is_handled(app):
+        return False
+    shape = app.out.shape
+    return all([type(n) is int for n in shape]) and math.prod(shape) >= _LEAST_COSTLY
+
+
 def meaning(app: Application) -> Jaxpr | None:
-    """What a call computes, and a sum of shifted exponentials with the largest one as the shift."""
+    """What a call is or computes; sums of shifted exponentials have the largest one as shift."""
     is_other = app.primitive is shifted_exp_sum_p and _rows_of(app) is None
-    return None if is_other else with_shifts(app)
+    return None if is_other else (inlined(app) or with_shifts(app))
 
 
 def _rows_of(app: Application) -> Rows | None:
@@ -91,6 +112,19 @@ class Frames:
             frame = frame_over(shape, axes, every)
             for s in frame.shapes:
                 frames.setdefault(s, frame)
+        return frames or self._of_functions(jaxpr)
+
+    def _of_functions(self, jaxpr: Jaxpr) -> dict[Shape, Frame]:
+        """The frames of arrays of which only functions of each element are computed."""
+        frames: dict[Shape, Frame] = {}
+        for shape in dict.fromkeys([a.out.shape for a, _ in jaxpr.equations if is_costly(a)]):
+            rows = _any_rows(shape)
+            if rows is None or (shape, ()) in self.tried or shape in frames:
+                continue
+            self.tried.add((shape, ()))
+            frame = frame_over(rows, (len(rows) - 1,), (shape,))
+            for s in frame.shapes:
+                frames.setdefault(s, frame)
         return frames
 
     def _found(self, jaxpr: Jaxpr) -> list[Rows]:
@@ -100,6 +134,24 @@ class Frames:
         used = _used_again(jaxpr, several - self.tried)
         first = [rows for rows in found if rows in used]
         return list(dict.fromkeys([*first, *[r for r in found if r and _is_plain(r)]]))
+
+
+def _any_rows(shape: Shape) -> Shape | None:
+    """A shape of the same elements whose last axis is a good row; None if there is none."""
+    length, i = 1, len(shape)
+    while i and length < _WANTED:
+        i -= 1
+        length *= shape[i]
+    if length > _MOST_WANTED:
+        inner = length // shape[i]
+        length = max([inner * n for n in _divisors(shape[i]) if inner * n <= _MOST_WANTED])
+    total = math.prod(shape)
+    return (total // length, length) if _WANTED <= length < total else None
+
+
+def _divisors(n: int) -> list[int]:
+    small = [d for d in range(1, math.isqrt(n) + 1) if n % d == 0]
+    return [*small, *[n // d for d in small]]
 
 
 def _is_plain(rows: Rows) -> bool:

@@ -23,7 +23,13 @@ from tracebridge.core.kernels.machine import is_there
 from tracebridge.core.kernels.rows.program import RESHAPES, kind_of_sum
 from tracebridge.core.kernels.rows.row_kernel import row_kernel_p
 from tracebridge.core.lowering.rewrites.flat import flat
-from tracebridge.core.lowering.rewrites.frames import SHORTEST, Frames, has_rows, meaning
+from tracebridge.core.lowering.rewrites.frames import (
+    SHORTEST,
+    Frames,
+    has_rows,
+    is_costly,
+    meaning,
+)
 from tracebridge.core.lowering.rewrites.groups import Groups, Kernel, WithKernels
 
 if TYPE_CHECKING:
@@ -35,6 +41,7 @@ if TYPE_CHECKING:
     from tracebridge.core.kernels.rows.frame import Frame, Shape
 
 _MOST_EQUATIONS = 128
+_MOST_OF_FUNCTIONS = 3  # results of kernels that only compute functions
 _MOST_ARRAYS = 24  # that a kernel reads and writes at the same time
 
 _COPIES = RESHAPES | {lax.broadcast_in_dim_p, lax.iota_p}
@@ -156,9 +163,16 @@ class _Rows(Groups):
         return frame.tail(frame.steps((shape[axis],), (axis,), shape)) >= SHORTEST
 
     def _pays(self, members: Sequence[int]) -> bool:
-        """Whether a kernel saves passes over memory: a row is read again after a reduction."""
+        """Whether a kernel is worth it: it computes functions, or saves passes over memory."""
+        if len(members) > _MOST_EQUATIONS:
+            return False
+        costly = any([is_costly(self.jaxpr.equations[k][0]) for k in members])
+        return costly or self.saves_passes(members)
+
+    def saves_passes(self, members: Sequence[int]) -> bool:
+        """Whether a row is read again after a reduction."""
         reductions = [k for k in members if self.jaxpr.equations[k][0].primitive in REDUCTIONS]
-        if self.sums.issuperset(reductions) or len(members) > _MOST_EQUATIONS:
+        if self.sums.issuperset(reductions):
             return False
         inside = set(members)
         again = any(
@@ -195,8 +209,14 @@ class _RowKernel(Kernel):
 
     @property
     def is_small(self) -> bool:
-        """Whether there is anything to make, of few enough arrays."""
-        return bool(self.results) and len(self.operands) + len(self.results) <= _MOST_ARRAYS
+        """Whether there is anything to make, of few enough arrays.
+
+        What XLA would compute where it is read, and never write, is no reason to write it.
+        """
+        n = len(self.results)
+        if not n or len(self.operands) + n > _MOST_ARRAYS:
+            return False
+        return n <= _MOST_OF_FUNCTIONS or self.rows.saves_passes(self.members)
 
     def add_to(self, graph: Graph, operands: Sequence[int]) -> Sequence[int]:
         """Append the kernel, and what ends sums over parts of rows."""

@@ -1,0 +1,84 @@
+"""Large arrays of which costly functions are computed: one kernel, whatever the shape."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracebridge as tb
+import tracebridge.numpy as tnp
+from tests.core.kernels.plain_form import array, is_as_plain, kernels_in, needs_kernels
+from tracebridge import nn
+
+pytestmark = needs_kernels
+
+_SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e30, -1e30, 88.8, -104.0, 1e-30]
+
+
+def _sine_chain(x: Any) -> Any:
+    return tnp.sin(x) * tnp.cos(x) + tnp.exp(-x * x)
+
+
+_FUNCTIONS = [_sine_chain, nn.gelu, nn.silu, nn.softplus, nn.mish, nn.sigmoid, tnp.tanh, tnp.expm1]
+
+
+@pytest.mark.parametrize("shape", [(1 << 16,), (300, 1000), (64, 8, 16, 16), (1, 66000, 1)])
+def test_arrays_of_any_shape_have_one_kernel(shape: tuple[int, ...]) -> None:
+    x = array(*shape)
+    assert kernels_in(_sine_chain, x) == 1
+    is_as_plain(_sine_chain, x, tolerance=1e-6)
+
+
+@pytest.mark.parametrize("f", _FUNCTIONS)
+def test_functions_and_their_gradients_are_those_of_the_plain_form(f: Any) -> None:
+    x = 5 * array(256, 512)
+    is_as_plain(f, x, tolerance=2e-6)
+    grad = tb.grad(lambda x: tnp.sum(f(x) * x))
+    assert kernels_in(grad, x) == 1
+    is_as_plain(grad, x, tolerance=4e-6)
+
+
+@pytest.mark.parametrize("f", _FUNCTIONS)
+def test_numbers_without_neighbours(f: Any) -> None:
+    x = np.resize(np.array(_SPECIAL, np.float32), (256, 512))
+    is_as_plain(f, x, tolerance=2e-6)
+
+
+@pytest.mark.parametrize("n", [65_537, 2 * 65_537, (1 << 16) - 1])
+def test_no_kernel_where_no_rows_fit_or_little_is_done(n: int) -> None:
+    """65537 is a prime number."""
+    assert kernels_in(_sine_chain, array(n)) == 0
+
+
+def test_a_called_function_belongs_where_it_is_called() -> None:
+    """Residuals of an activation are not written between two kernels."""
+    x = array(256, 512)
+    text = tb.jit(tb.grad(lambda x: tnp.sum(nn.mish(x) * x))).lower(x).as_text()
+    assert "call @mish" not in text
+
+
+def test_many_results_are_none_of_a_kernel() -> None:
+    x = array(256, 512)
+
+    def results(x: Any) -> Any:
+        y = tnp.exp(x)
+        return y, y + 1, y * x, y - x
+
+    assert kernels_in(results, x) == 0
+    is_as_plain(results, x)
+
+
+@pytest.mark.parametrize("axes", [0, 1, (0, 1)])
+def test_sums_of_functions(axes: Any) -> None:
+    x, b = array(256, 512), array(512)
+    is_as_plain(lambda x, b: tnp.sum(tnp.tanh(x + b), axes), x, b, tolerance=1e-5)
+
+
+def test_functions_of_batches_and_broadcasts() -> None:
+    x, b, c = array(128, 1024), array(1024), array(128)
+    f = lambda x, b, c: nn.silu(x * c[:, None] + b)
+    assert kernels_in(f, x, b, c) == 1
+    is_as_plain(f, x, b, c)
+    is_as_plain(tb.vmap(f, (1, None, None), 1), array(128, 4, 1024), b, c)
