@@ -268,7 +268,7 @@ def test_what_is_no_gain_is_left(f: Any) -> None:
 )
 def test_other_arrays_are_left(x: Any) -> None:
     """What is too small, of another dtype, too short or too long."""
-    assert kernels_in(nn.softmax, x) == 0
+    assert kernels_in(lambda x: x - x.max(-1, keepdims=True), x) == 0
 
 
 @pytest.mark.usefixtures("own_rewrites")

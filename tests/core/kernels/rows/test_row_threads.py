@@ -32,7 +32,7 @@ def seats() -> list[int]:
 
 def all_seats_are_free() -> bool:
     """Whether soon nobody waits any more."""
-    for _ in range(20):
+    for _ in range(400):  # the system may let it wait
         if not any(seats()):
             return True
         time.sleep(0.005)
