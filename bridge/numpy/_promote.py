@@ -14,8 +14,9 @@ import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.config.values import option
-from tracebridge.core.dtypes.canonicalize import to_inexact
+from tracebridge.core.dtypes.canonicalize import default_int, to_inexact
 from tracebridge.core.dtypes.dtypes import is_bool, is_inexact
+from tracebridge.core.dtypes.finfo import iinfo
 from tracebridge.core.dtypes.promotion import promote
 from tracebridge.core.errors.argument_errors import (
     ArgumentValueError,
@@ -23,7 +24,7 @@ from tracebridge.core.errors.argument_errors import (
     index_of,
 )
 from tracebridge.core.errors.filtering import user_stacklevel
-from tracebridge.core.errors.shape_errors import AxisError, BroadcastError
+from tracebridge.core.errors.shape_errors import AxisError, BroadcastError, ShapeMismatchError
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.families import is_narrow
@@ -182,6 +183,21 @@ def _check_rank_promotion(name: str, shapes: Sequence[Sequence[Any]]) -> None:
     if mode == "raise":
         raise BroadcastError(msg, hint="add axes with x[None] or reshape")
     warnings.warn(msg, stacklevel=user_stacklevel())
+
+
+def dtype_of_positions(call: str, size: Any, narrow: DType | None = None) -> DType:
+    """The dtype of positions along an axis: the default integer, or ``narrow`` where it is enough.
+
+    Raises:
+        ShapeMismatchError: the axis has more elements than the default integer can count.
+    """
+    kind = default_int()
+    if narrow is not None and (type(size) is not int or size - 1 <= iinfo(narrow).max):
+        return narrow
+    if type(size) is int and size - 1 > iinfo(kind).max:
+        msg = f"{call}: positions along an axis with {size} elements do not fit {kind.name}"
+        raise ShapeMismatchError(msg, hint="enable 64-bit types, or take parts first")
+    return kind
 
 
 def normalize_axis(axis: Any, ndim: int, name: str = "") -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["array", "asarray", "astype", "copy"]
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -197,8 +198,8 @@ def _in_dtype(x: Value, dtype: DType | None) -> Any:
 
 def _of_scalar(x: Any, dtype: DType | None) -> Any:
     if dtype is not None:
-        if type(x) is int and is_integer(dtype):
-            _check_range(x, x, dtype)
+        if type(x) in (int, float) and is_integer(dtype):
+            _check_number(x, dtype)
         if type(x) is complex and not is_complex(dtype) and not is_bool(dtype):
             msg = f"array: a complex number does not fit {np.dtype(dtype).name}, got {x}"
             raise UnsupportedDtypeError(msg, hint="take its real part")
@@ -234,6 +235,10 @@ def _of_sequence(x: Sequence[object], dtype: DType | None) -> Any:
         host = _nested_numpy(x)
         if dtype is not None and all([type(leaf) is int for leaf in leaves]):
             _check_fits(host, dtype)
+        elif dtype is not None and is_integer(dtype) and host.dtype.kind == "f":
+            for leaf in leaves:
+                if type(leaf) is float:
+                    _check_number(leaf, dtype)
         if dtype is None and all([_has_dtype(leaf) for leaf in leaves]):
             # As in arithmetic: numbers of Python follow the others.
             dtype = promote(tuple({_pair_of(leaf): None for leaf in leaves}))[0]
@@ -263,6 +268,14 @@ def _pair_of(leaf: Any) -> tuple[Any, bool]:
 def _check_fits(host: np.ndarray[Any, Any], dtype: DType | None) -> None:
     if host.dtype.kind in "iuO" and host.size and is_integer(dtype):
         _check_range(host.min(), host.max(), dtype)
+
+
+def _check_number(x: float, dtype: Any) -> None:
+    """Raise if the whole part of a Python number is none of an integer dtype."""
+    if not math.isfinite(x):
+        msg = f"array: the Python float {x} does not fit {np.dtype(dtype).name}"
+        raise IntegerRangeError(msg, hint="use a floating dtype, or where(isfinite(x), x, 0)")
+    _check_range(int(x), int(x), dtype)
 
 
 def _check_range(low: Any, high: Any, dtype: Any) -> None:

@@ -27,6 +27,7 @@ from tracebridge.core.errors.argument_errors import (
     IntegerRangeError,
     index_of,
 )
+from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.errors.tracer_errors import ConcretizationTypeError
 from tracebridge.core.ir.aval import Shape, ShapedArray
 from tracebridge.core.ir.float0 import is_float0
@@ -67,7 +68,7 @@ def dimension(d: object, name: str) -> Any:
     size = index_of(d, name, "a size of the shape")
     if size < 0:
         msg = f"{name}: a size of the shape is {size}, expected no negative number"
-        raise ArgumentValueError(msg)
+        raise ShapeMismatchError(msg)
     return size
 
 

@@ -185,8 +185,8 @@ def trapezoid(
     return _trapezoid_staged((y, step), (index_of(axis, "trapezoid", "axis"), x is not None))
 
 
-def _gradient(f: Any, *spacing_and_statics: Value) -> list[Any]:
-    *spacing, axes = spacing_and_statics
+def _gradient(f: Any, *spacing_and_statics: Any) -> list[Any]:
+    *spacing, axes, order = spacing_and_statics
     f, *spacing = promote_inexact(f, *spacing)
     axes = [normalize_axis(a, f.aval.ndim, "gradient") for a in axes]
     if len(set(axes)) != len(axes):
@@ -197,14 +197,17 @@ def _gradient(f: Any, *spacing_and_statics: Value) -> list[Any]:
     if len(spacing) not in (0, len(axes)):
         msg = f"gradient: got {len(spacing)} spacings, expected none, one or {len(axes)}"
         raise ArgumentTypeError(msg)
-    return [_gradient_along(f, a, spacing[i] if spacing else None) for i, a in enumerate(axes)]
+    return [
+        _gradient_along(f, a, spacing[i] if spacing else None, order) for i, a in enumerate(axes)
+    ]
 
 
-def _gradient_along(f: Any, axis: int, h: Any) -> Any:
-    """Central differences inside, one-sided differences at both ends."""
+def _gradient_along(f: Any, axis: int, h: Any, order: int) -> Any:
+    """Central differences inside, one-sided differences of an order at both ends."""
     size = f.aval.shape[axis]
-    if type(size) is int and size < 2:
-        msg = f"gradient: axis {axis} of {f.aval.str_short()} has fewer than two elements"
+    if type(size) is int and size < order + 1:
+        few = "two" if order == 1 else "three"
+        msg = f"gradient: axis {axis} of {f.aval.str_short()} has fewer than {few} elements"
         raise ShapeMismatchError(msg)
 
     def part(start: ArrayLike, stop: ArrayLike) -> Any:
@@ -214,6 +217,12 @@ def _gradient_along(f: Any, axis: int, h: Any) -> Any:
     last = lax.sub(part(size - 1, size), part(size - 2, size - 1))
     if h is None or h.aval.ndim == 0:
         inner = lax.mul(lax.sub(part(2, size), part(0, size - 2)), 0.5)
+        if order == 2:
+            # Differences of neighbours, carried on in a straight line to the ends.
+            second = lax.sub(part(2, 3), part(1, 2))
+            before = lax.sub(part(size - 2, size - 1), part(size - 3, size - 2))
+            first = lax.sub(lax.mul(first, 1.5), lax.mul(second, 0.5))
+            last = lax.sub(lax.mul(last, 1.5), lax.mul(before, 0.5))
         whole = lax.concatenate([first, inner, last], axis)
         if h is None:
             return whole
@@ -229,7 +238,18 @@ def _gradient_along(f: Any, axis: int, h: Any) -> Any:
     total = lax.add(left, right)
     inner = lax.add(lax.mul(before, lax.div(right, total)), lax.mul(after, lax.div(left, total)))
     ends = [_along(lax.slice_in_dim(steps, i, i + 1), f, axis) for i in (0, size - 2)]
-    return lax.concatenate([lax.div(first, ends[0]), inner, lax.div(last, ends[1])], axis)
+    first, last = lax.div(first, ends[0]), lax.div(last, ends[1])
+    if order == 2:
+        # The slope of the parabola through three points: the mean slope of the outer step and
+        # the central one lie on a line.
+        first = _line(first, lax.slice_in_dim(inner, 0, 1, axis=axis))
+        last = _line(last, lax.slice_in_dim(inner, size - 3, size - 2, axis=axis))
+    return lax.concatenate([first, inner, last], axis)
+
+
+def _line(middle: Any, far: Any) -> Any:
+    """The value at an end of a step from those in its middle and at its other end."""
+    return lax.sub(lax.mul(middle, 2.0), far)
 
 
 def _along(v: Value, f: Any, axis: int) -> Any:
@@ -244,27 +264,28 @@ _gradient_staged = StagedFunction(_gradient, "gradient")
 
 @remembered
 def gradient(f: Any, *varargs: ArrayLike, axis: Axis = None, edge_order: int | None = None) -> Any:
-    """Derivatives of samples by second-order central differences, of first order at the ends.
+    """Derivatives of samples by second-order central differences, one-sided ones at the ends.
 
     Args:
         f: samples.
         *varargs: distances of neighbours: nothing (1), one number for all axes, or for each axis
             a number or the coordinates.
         axis: axis or axes (default: all).
-        edge_order: 1 or ``None``, the order of the differences at the ends.
+        edge_order: 1 or 2 (default: 1), the order of the differences at the ends; order 2 takes
+            three elements.
 
     Returns:
         An array for one axis, a list for several.
 
     Raises:
-        ArgumentValueError: ``edge_order`` is not 1.
+        ArgumentValueError: ``edge_order`` is not 1 or 2.
 
     >>> import tracebridge.numpy as tnp
     >>> tnp.gradient(tnp.array([1.0, 4.0, 9.0, 16.0])).tolist()
     [3.0, 4.0, 6.0, 7.0]
     """
-    if edge_order not in (None, 1):
-        msg = f"gradient: edge_order must be 1, got {edge_order}"
+    if edge_order not in (None, 1, 2):
+        msg = f"gradient: edge_order must be 1 or 2, got {edge_order}"
         raise ArgumentValueError(msg)
     f = value_of(f)
     axes = tuple(range(f.aval.ndim)) if axis is None else axis
@@ -275,7 +296,8 @@ def gradient(f: Any, *varargs: ArrayLike, axis: Axis = None, edge_order: int | N
         for v in varargs
     ]
     slopes = _gradient_staged(
-        (f, *spacing), (tuple([index_of(a, "gradient", "an axis") for a in chosen_axes]),)
+        (f, *spacing),
+        (tuple([index_of(a, "gradient", "an axis") for a in chosen_axes]), edge_order or 1),
     )
     return slopes[0] if len(chosen_axes) == 1 else slopes
 

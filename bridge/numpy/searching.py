@@ -31,6 +31,7 @@ from tracebridge.core.symbolic.compare import is_empty
 from tracebridge.numpy._promote import (
     broadcast_operands,
     check_no_out,
+    dtype_of_positions,
     normalize_axis,
     promote_dtypes,
 )
@@ -150,13 +151,14 @@ def _arg_extremum(x: Value, name: str, axis: int | None, keepdims: bool) -> Any:
 def _search(x: Value, name: str, axis: int) -> Any:
     """The first extremum or NaN; complex numbers are ordered by their real parts first."""
     biggest = name.endswith("max")
+    kind = dtype_of_positions(name, x.aval.shape[axis])
     if not is_complex(x.aval.dtype):
-        return (lax.argmax if biggest else lax.argmin)(x, axis, default_int())
+        return (lax.argmax if biggest else lax.argmin)(x, axis, kind)
     reduce = lax.reduce_max if biggest else lax.reduce_min
     best = lax.expand_dims(reduce(x, (axis,)), (axis,))
     best = lax.broadcast_in_dim(best, x.aval.shape, tuple(range(x.aval.ndim)))
     found = lax.bitwise_or(lax.eq(x, best), lax.ne(x, x))
-    return lax.argmax(found, axis, default_int())
+    return lax.argmax(found, axis, kind)
 
 
 _arg_staged = {

@@ -21,7 +21,7 @@ from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.calls.remembered import remembered
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
-from tracebridge.numpy._promote import normalize_axis
+from tracebridge.numpy._promote import dtype_of_positions, normalize_axis
 from tracebridge.numpy._staging import static_dtype, value_of
 from tracebridge.numpy.joining import array_sequence
 
@@ -44,11 +44,12 @@ def _sort(x: Value, axis: int | None, stable: bool, descending: bool) -> Any:
 
 
 def positions(x: Value, axis: int, descending: bool = False) -> Any:
-    """The int32 positions that sort ``x`` stably along ``axis`` (while staging)."""
+    """The positions that sort ``x`` stably along ``axis`` (while staging)."""
     if descending:
         # Sorted backwards twice: equal elements keep their order, NaNs come first.
         x = lax.rev(x, (axis,))
-    iota = lax.broadcasted_iota(_INT32, x.aval.shape, axis)
+    kind = dtype_of_positions("argsort", x.aval.shape[axis], _INT32)
+    iota = lax.broadcasted_iota(kind, x.aval.shape, axis)
     _, order = lax.sort_key_val(x, iota, axis, True)
     if not descending:
         return order
@@ -143,7 +144,8 @@ def _lexsort(*args: Value) -> Any:
     if first.ndim == 0:
         return zeros_of(first.strong.update(dtype=default_int()))
     axis = normalize_axis(axis, first.ndim, "lexsort")
-    iota = lax.broadcasted_iota(_INT32, first.shape, axis)
+    kind = dtype_of_positions("lexsort", first.shape[axis], _INT32)
+    iota = lax.broadcasted_iota(kind, first.shape, axis)
     *_, order = lax.sort([*reversed(keys), iota], axis, True, len(keys))
     return lax.convert_dtype(order, default_int())
 

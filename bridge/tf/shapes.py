@@ -64,7 +64,12 @@ def spread_specs(call: str, polymorphic_shapes: Any, tree: PyTreeDef) -> list[st
     if _is_spec(polymorphic_shapes):
         return [str(polymorphic_shapes)] * tree.num_leaves
     specs = flatten_axes(
-        call, tree, polymorphic_shapes, is_leaf=_is_spec, axes_name="polymorphic_shapes"
+        call,
+        tree,
+        polymorphic_shapes,
+        is_leaf=_is_spec,
+        axes_name="polymorphic_shapes",
+        of_arguments=True,
     )
     specs = [str(spec) if _is_spec(spec) else spec for spec in specs]
     for spec in specs:

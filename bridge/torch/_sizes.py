@@ -152,7 +152,12 @@ class SizedCalls:
             for i, child in zip(dynamic, positional.children(), strict=True):
                 is_leaf = lambda s: s is None or _is_by_axis(s)  # noqa: E731 (shorter than a def)
                 texts += flatten_axes(
-                    call, child, specs[i], is_leaf=is_leaf, axes_name=f"dynamic_shapes[{i}]"
+                    call,
+                    child,
+                    specs[i],
+                    is_leaf=is_leaf,
+                    axes_name=f"dynamic_shapes[{i}]",
+                    of_arguments=True,
                 )
             texts += [None] * keywords.num_leaves
             found = [_parsed(call, spec, n) for spec, n in zip(texts, ranks, strict=True)]

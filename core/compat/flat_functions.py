@@ -281,7 +281,7 @@ def flatten_axes(
         treedef: the structure of what is specified.
         axis_tree: the specification, a prefix of that structure; None counts as a value.
         kws: accepted; messages name the paths of trees with keywords as they are.
-        tupled_args: accepted; a list of arguments may always stand for a tuple.
+        tupled_args: the structure is that of a tuple of arguments, for which a list may stand.
 
     Raises:
         TreeMismatchError: the specification is no prefix.
@@ -291,8 +291,15 @@ def flatten_axes(
     >>> tb.api_util.flatten_axes("in_axes", tree, (0, None))
     [0, None, None]
     """
-    del kws, tupled_args
-    return spread_axes("flatten_axes", treedef, axis_tree, axes_name=name, full_name="the tree")
+    del kws
+    return spread_axes(
+        "flatten_axes",
+        treedef,
+        axis_tree,
+        axes_name=name,
+        full_name="the tree",
+        of_arguments=tupled_args,
+    )
 
 
 def shaped_abstractify(x: object) -> ShapedArray:

@@ -107,11 +107,15 @@ class Config:
 
     @property
     def values(self) -> dict[str, Any]:
-        """The global values by name, as a new dict."""
+        """The global values, as a new dict: by name, and by the name that the peer gives it."""
+        plain = self._by_name()
+        return plain | {f"{_PEER_PREFIX}{name}": value for name, value in plain.items()}
+
+    def _by_name(self) -> dict[str, Any]:
         return {name: values.global_value(name) for name in OPTIONS}
 
     def __repr__(self) -> str:
-        rows = "\n".join(f"  {name} = {value!r}" for name, value in self.values.items())
+        rows = "\n".join(f"  {name} = {value!r}" for name, value in self._by_name().items())
         return f"Config(\n{rows}\n)"
 
 

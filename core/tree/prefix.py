@@ -286,11 +286,11 @@ def flatten_axes(
     is_leaf: IsLeaf = None,
     axes_name: str = "in_axes",
     full_name: str = "the arguments",
+    of_arguments: bool = False,
 ) -> list[Any]:
     """A specification such as ``in_axes``, spread over the leaves of a tree definition.
 
-    None counts as a value of the specification. A tuple and a list may stand for each other at
-    the top, because users write argument lists either way.
+    None counts as a value of the specification.
 
     Args:
         call: the public function, for messages.
@@ -299,6 +299,8 @@ def flatten_axes(
         is_leaf: what besides None is one value of the specification.
         axes_name: what messages call the specification.
         full_name: what messages call the tree.
+        of_arguments: a list at the top may stand for the tuple of arguments, because users write
+            argument lists either way.
 
     Returns:
         One value for each leaf of ``treedef``.
@@ -310,7 +312,7 @@ def flatten_axes(
     def is_value(x: object) -> bool:
         return x is None or (is_leaf is not None and is_leaf(x))
 
-    if type(axes) is list and (treedef.node_data() or (None,))[0] is tuple:
+    if of_arguments and type(axes) is list and (treedef.node_data() or (None,))[0] is tuple:
         axes = tuple(axes)
     values, prefix = _flatten(axes, is_value)
     if prefix.node_data() is None:

@@ -48,6 +48,7 @@ class AbstractedAxes:
             is_leaf=_is_entry,
             axes_name="abstracted_axes",
             full_name="args",
+            of_arguments=True,
         )
         names = argument_names(call.tree, call.parameters)
         seen: dict[Hashable, tuple[int, str]] = {}

@@ -307,7 +307,14 @@ def _committed_elsewhere(
 
 
 def _spread(name: str, tree: PyTreeDef, spec: object, option: str, whole: str) -> list[Any]:
-    return flatten_axes(f"jit({name})", tree, spec, axes_name=option, full_name=whole)
+    return flatten_axes(
+        f"jit({name})",
+        tree,
+        spec,
+        axes_name=option,
+        full_name=whole,
+        of_arguments=option == "in_shardings",
+    )
 
 
 def sharding_trees(in_shardings: object, out_shardings: object) -> ShardingTrees | None:

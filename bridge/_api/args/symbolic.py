@@ -53,7 +53,12 @@ def symbolic_args_specs(
     symbolic_scope = SymbolicScope(constraints) if scope is None else scope
     leaves, tree = flatten(args)
     specs = flatten_axes(
-        "symbolic_args_specs", tree, shapes_specs, axes_name="shapes_specs", full_name="args"
+        "symbolic_args_specs",
+        tree,
+        shapes_specs,
+        axes_name="shapes_specs",
+        full_name="args",
+        of_arguments=True,
     )
     paths = [keystr(path) for path, _ in flatten_with_path(args)[0]]
     return tree.unflatten(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracebridge.core.dtypes.dtypes import float0, inexact, is_inexact
+from tracebridge.core.dtypes.dtypes import float0, inexact, is_complex, is_inexact
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.foreign import way_out_of
 from tracebridge.core.errors.shown import shown
@@ -99,10 +99,11 @@ def tangent_or_zeros(tangent: Value | None, aval: ShapedArray) -> Any:
 def fit_scalar(value: Value, aval: ShapedArray) -> Value:
     """A Python number given where a value of ``aval`` is expected, in its dtype.
 
-    Only Python floats change, so that a cotangent ``1.0`` fits a bfloat16 result.
+    Only Python floats change, so that a cotangent ``1.0`` fits a bfloat16 result. None fits a
+    complex one: whoever gives a real cotangent there has most likely taken it for another result.
     """
     if type(value) is not Literal or not value.aval.weak_type or aval.ndim:
         return value
-    if value.aval.dtype.kind != "f" or not is_inexact(aval.dtype):
+    if value.aval.dtype.kind != "f" or not is_inexact(aval.dtype) or is_complex(aval.dtype):
         return value
     return Literal(python_scalar(value.value, aval.dtype), aval)

@@ -82,6 +82,11 @@ def jvp(
                 expected="a tuple or list with one entry per argument",
                 hint="write jvp(f, (x,), (t,)) for a function of one argument",
             )
+    if isinstance(primals, list) != isinstance(tangents, list):
+        raise TreeMismatchError(
+            f"{call}: primals is a {type(primals).__name__}, tangents a {type(tangents).__name__}",
+            expected="two tuples or two lists",
+        )
     flat_primals, tree = flatten(tuple(primals))
     flat_tangents, tangent_tree = flatten(tuple(tangents))
     if tree != tangent_tree:

@@ -210,7 +210,7 @@ class _Specs:
         self.fun = fun
         self.parameters = parameter_names(fun)
         self.call = call
-        self.ins = tuple(ins) if isinstance(ins, list) else ins
+        self.ins = ins
         self.outs = outs
         self.mesh = mesh
         lone = isinstance(axis_names, str)

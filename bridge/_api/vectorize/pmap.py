@@ -202,6 +202,7 @@ class _Mapping:
             self.dynamic_axes(n_args),
             axes_name="in_axes",
             full_name="args",
+            of_arguments=True,
         )
         dims = [*dims, *[FIRST_AXIS] * keywords.num_leaves]
         axes: list[int | None] = []

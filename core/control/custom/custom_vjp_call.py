@@ -200,11 +200,10 @@ def _fits(got: ShapedArray, dtype: DTypeLike) -> bool:
     """Whether a cotangent may be converted to ``dtype``.
 
     Rules for low precision often compute in higher precision; a number may stand for an array.
+    Integers and booleans, as of a mask, are real numbers.
     """
-    if got.dtype == dtype:
+    if got.dtype == dtype or not is_inexact(got.dtype):
         return True
-    if not is_inexact(got.dtype):
-        return got.weak_type
     return is_complex(got.dtype) == is_complex(dtype) or (got.weak_type and is_complex(dtype))
 
 

@@ -7,6 +7,8 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 import tracebridge.core.lax as lax
 from tracebridge.core.config.values import option
 from tracebridge.core.control.calls.bodies import Body, flatten_values, leaf_paths, trace_body
@@ -317,7 +319,9 @@ def _as_length(call: str, length: Any) -> Any:
     if getattr(length, "is_symbolic_dim", False):
         return length
     try:
-        steps = operator.index(length)
+        floating = isinstance(length, float | np.floating)
+        number: Any = int(length) if floating and length.is_integer() else length
+        steps = operator.index(number)
     except TypeError:
         msg = f"{call}: length is {length!r}, expected an integer"
         raise ArgumentSpecError(msg) from None

@@ -12,7 +12,15 @@ import numpy as np
 
 from tracebridge.core._jaxlib import mlir
 from tracebridge.core.dtypes.canonicalize import canonicalize_explicit
-from tracebridge.core.dtypes.dtypes import int8, int32, is_bool, is_complex, is_float, is_integer
+from tracebridge.core.dtypes.dtypes import (
+    int8,
+    int32,
+    int64,
+    is_bool,
+    is_complex,
+    is_float,
+    is_integer,
+)
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray, element_aval
@@ -35,9 +43,7 @@ if TYPE_CHECKING:
 
 
 _BOOL = np.dtype(np.bool_)
-_I32 = ShapedArray((), int32)
 _FLAG = ShapedArray((), _BOOL)
-_NEVER = 2**31 - 1
 
 # Limits of the ways to lower on CPU, measured. From _TWO_PASSES elements on, two plain reductions
 # beat one of (value, position) pairs: the former are vectorised, the latter is not. From _LARGE
@@ -84,10 +90,11 @@ class _ArgExtremum(Primitive):
             # i1 is neither ordered nor vectorised.
             aval = aval.update(dtype=int8)
             x = ctx.convert(x, aval)
-        search = _Search(ctx, aval.dtype, maximum=self.maximum)
-        index = search.along(x, aval, axis)
         out = ctx.aval_out
-        return index if out.dtype == int32 else ctx.convert(index, out)
+        positions = int64 if _is_long(aval.shape[axis]) else int32
+        search = _Search(ctx, aval.dtype, positions, maximum=self.maximum)
+        index = search.along(x, aval, axis)
+        return index if out.dtype == positions else ctx.convert(index, out)
 
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         return self.bind(*primals, **params), None
@@ -103,12 +110,16 @@ class _ArgExtremum(Primitive):
 
 
 class _Search:
-    """Emits positions, in 32 bits: index_dtype may be narrower than positions on the way are."""
+    """Emits positions, in 32 bits or more: index_dtype may be narrower than those on the way."""
 
-    __slots__ = ("ctx", "maximum", "scalar", "worst")
+    __slots__ = ("ctx", "maximum", "never", "positions", "scalar", "worst")
 
-    def __init__(self, ctx: LoweringContext, dtype: DTypeLike, *, maximum: bool) -> None:
+    def __init__(
+        self, ctx: LoweringContext, dtype: DTypeLike, positions: DTypeLike, *, maximum: bool
+    ) -> None:
         self.ctx = ctx
+        self.positions = ShapedArray((), positions)
+        self.never = np.iinfo(self.positions.dtype).max
         self.maximum = maximum
         self.scalar = ShapedArray((), dtype)
         self.worst = ctx.splat(smallest(dtype) if maximum else largest(dtype), self.scalar)
@@ -145,15 +156,17 @@ class _Search:
         is_best = ctx.compare(x, ctx.broadcast_in_dim(best, aval, dims), flags, "EQ")
         if is_float(aval.dtype):
             is_best = ctx.op1("stablehlo.or", [is_best, ctx.compare(x, x, flags, "NE")], flags)
-        positions = aval.update(dtype=int32)
-        never = ctx.splat(_NEVER, positions)
+        positions = aval.update(dtype=self.positions.dtype)
+        never = ctx.splat(self.never, positions)
         candidates = ctx.select(is_best, ctx.iota(positions, axis), never, positions)
 
         def first(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
-            return [ctx.op1("stablehlo.minimum", [a[0], b[0]], _I32)]
+            return [ctx.op1("stablehlo.minimum", [a[0], b[0]], self.positions)]
 
-        index = out.update(dtype=int32)
-        return ctx.reduce([candidates], [ctx.splat(_NEVER, _I32)], [index], (axis,), first)[0]
+        index = out.update(dtype=self.positions.dtype)
+        return ctx.reduce(
+            [candidates], [ctx.splat(self.never, self.positions)], [index], (axis,), first
+        )[0]
 
     def in_one_pass(self, x: Any, aval: ShapedArray, axis: int) -> Any:
         """One reduction of pairs (value, position)."""
@@ -172,12 +185,14 @@ class _Search:
             # Neither wins, or both: equal numbers, or two NaNs.
             tie = ctx.compare(better, wins(y, x), _FLAG, "EQ")
             first = ctx.select(tie, ctx.compare(i, j, _FLAG, "LT"), better, _FLAG)
-            return [ctx.select(first, x, y, self.scalar), ctx.select(first, i, j, _I32)]
+            return [ctx.select(first, x, y, self.scalar), ctx.select(first, i, j, self.positions)]
 
-        iota = ctx.iota(aval.update(dtype=int32), axis)
+        iota = ctx.iota(aval.update(dtype=self.positions.dtype), axis)
         out = _without(aval, axis)
-        inits = [self.worst, ctx.splat(0, _I32)]
-        return ctx.reduce([x, iota], inits, [out, out.update(dtype=int32)], (axis,), body)[1]
+        inits = [self.worst, ctx.splat(0, self.positions)]
+        return ctx.reduce(
+            [x, iota], inits, [out, out.update(dtype=self.positions.dtype)], (axis,), body
+        )[1]
 
     def by_blocks(self, x: Any, aval: ShapedArray, axis: int, length: int) -> Any:
         """The block with the extreme element, then the position in that block."""
@@ -203,10 +218,10 @@ class _Search:
         best = ctx.op1("stablehlo.optimization_barrier", [best], per_block)
         which = self._small(best, per_block, 1)
         within = self._small(*self._block_at(x, blocks, which), 1)
-        index = aval.update(shape=(outer, inner), dtype=int32)
+        index = aval.update(shape=(outer, inner), dtype=self.positions.dtype)
         start = ctx.op1("stablehlo.multiply", [which, ctx.splat(length, index)], index)
         position = ctx.op1("stablehlo.add", [start, within], index)
-        return ctx.reshape(position, _without(aval, axis).update(dtype=int32))
+        return ctx.reshape(position, _without(aval, axis).update(dtype=self.positions.dtype))
 
     def _small(self, x: object, aval: ShapedArray, axis: int) -> Any:
         emit = self.in_two_passes if aval.shape[axis] >= _TWO_PASSES else self.in_one_pass
@@ -216,7 +231,7 @@ class _Search:
         """``x[o, which[o, i], :, i]``."""
         ctx = self.ctx
         outer, _, length, inner = aval.shape
-        column = aval.update(shape=(outer, inner, 1), dtype=int32)
+        column = aval.update(shape=(outer, inner, 1), dtype=self.positions.dtype)
         starts = ctx.op1(
             "stablehlo.concatenate",
             [ctx.iota(column, 0), ctx.reshape(which, column), ctx.iota(column, 1)],
@@ -238,6 +253,11 @@ class _Search:
         }
         out = aval.update(shape=(outer, length, inner))
         return ctx.op1("stablehlo.gather", [x, starts], out, attributes), out
+
+
+def _is_long(size: Any) -> bool:
+    """Whether positions along an axis need more than 32 bits."""
+    return type(size) is int and size > np.iinfo(int32).max
 
 
 def _without(aval: ShapedArray, axis: int) -> ShapedArray:

@@ -111,7 +111,7 @@ def test_errors() -> None:
     ("shape", "method", "error", "words"),
     [
         ((2.5, 3), "linear", ArgumentTypeError, "resize: a size of the shape is 2.5 of type float"),
-        ((-1, 3), "nearest", ArgumentValueError, "resize: a size of the shape is -1"),
+        ((-1, 3), "nearest", ShapeMismatchError, "resize: a size of the shape is -1"),
         ((2, 3), 1, ArgumentTypeError, "resize: method is 1 of type int"),
     ],
 )

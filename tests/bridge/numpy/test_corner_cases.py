@@ -478,3 +478,36 @@ def test_powers_that_are_whole_are_so_as_integers() -> None:
 def test_vectorized_functions_take_lists() -> None:
     """As NumPy's do."""
     assert [2, 3] == tnp.vectorize(lambda x: x + 1)([1, 2]).tolist()
+
+
+@pytest.mark.parametrize(
+    "sort", [tnp.argsort, lambda x: tnp.lexsort((x,)), tnp.argmax, tnp.argmin, tnp.nanargmax]
+)
+def test_positions_of_long_axes(sort: Any) -> None:
+    """Positions that int32 cannot count have 64 bits, or are refused."""
+    long = tb.ShapeDtypeStruct((2**31 + 1,), np.int8)
+
+    with pytest.raises(ValueError, match="do not fit int32"):
+        tb.eval_shape(sort, long)
+    with tb.enable_x64(True):
+        assert "i32" not in str(tb.make_jaxpr(sort)(long))
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("spacing", [None, 2.0, "coordinates"])
+def test_gradient_of_second_order_at_the_ends(spacing: Any, axis: int) -> None:
+    """As in NumPy, and exact for a parabola."""
+    rng = np.random.default_rng(0)
+    f = rng.normal(size=(3, 5)).astype("f4")
+    coordinates = np.cumsum(rng.uniform(0.5, 1.5, f.shape[axis])).astype("f4")
+    more = {"None": (), "2.0": (2.0,), "coordinates": (coordinates,)}[str(spacing)]
+
+    actual = tnp.gradient(f, *more, axis=axis, edge_order=2)
+
+    np.testing.assert_allclose(
+        np.gradient(f, *more, axis=axis, edge_order=2), actual, rtol=1e-4, atol=1e-5
+    )
+    parabola = tnp.gradient(coordinates**2, coordinates, edge_order=2)
+    np.testing.assert_allclose(2 * coordinates, parabola, rtol=1e-4)
+    with pytest.raises(ValueError, match="fewer than three"):
+        tnp.gradient(f[:, :2], axis=1, edge_order=2)

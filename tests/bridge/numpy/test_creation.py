@@ -85,3 +85,20 @@ def test_strings_are_numbers_where_a_dtype_is_given() -> None:
         tnp.asarray("3")
     with pytest.raises(ValueError, match="invalid literal"):
         tnp.int32("three")
+
+
+@pytest.mark.parametrize("make", [tnp.zeros, tnp.ones, tnp.empty, lambda n: tnp.full(n, 1)])
+def test_negative_sizes(make) -> None:
+    """They are wrong shapes: a TypeError, as for all shapes, and a ValueError, as in NumPy."""
+    for kind in (TypeError, ValueError):
+        with pytest.raises(kind, match="a size of the shape is -1"):
+            make((2, -1))
+
+
+@pytest.mark.parametrize("x", [float("nan"), float("inf"), -1e20, [1.0, float("nan")]], ids=repr)
+def test_floats_that_are_no_integers(x) -> None:
+    """A Python float that has no whole part in the dtype is refused, as in NumPy."""
+    for kind in (ValueError, OverflowError):
+        with pytest.raises(kind, match="does not fit int32"):
+            tnp.array(x, tnp.int32)
+    assert tnp.array([2.5, -2.5], tnp.int32).tolist() == [2, -2]

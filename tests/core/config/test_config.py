@@ -101,4 +101,10 @@ def test_dir_and_repr_list_all_options() -> None:
     """Completion and printing show what there is."""
     assert set(OPTIONS) <= set(dir(config))
     assert all(f"  {name} = " in repr(config) for name in OPTIONS)
-    assert set(config.values) == set(OPTIONS)
+    assert set(config.values) == {*OPTIONS, *[f"jax_{name}" for name in OPTIONS]}
+
+
+def test_values_have_both_names() -> None:
+    """The dict of global values is read under the peer's names too; the text shows each once."""
+    assert config.values["jax_enable_x64"] == config.values["enable_x64"]
+    assert "jax_enable_x64" not in repr(config)

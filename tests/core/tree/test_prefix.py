@@ -68,15 +68,23 @@ def test_broadcast_prefix_error():
     [
         (0, [0, 0, 0]),
         ((0, None), [0, None, None]),
-        ([0, None], [0, None, None]),
         ((None, {"a": 1, "b": 2}), [None, 1, 2]),
     ],
 )
 def test_flatten_axes(axes, expected):
-    """A specification is spread over leaves; None is a value and a list stands for a tuple."""
+    """A specification is spread over leaves; None is a value."""
     treedef = tree.structure((1, {"a": 2, "b": 3}))
 
     assert expected == prefix.flatten_axes("vmap", treedef, axes)
+
+
+def test_flatten_axes_with_a_list_for_a_tuple():
+    """A list stands for the tuple of arguments, and for no other tuple."""
+    treedef = tree.structure((1, {"a": 2, "b": 3}))
+
+    assert prefix.flatten_axes("jit", treedef, [0, None], of_arguments=True) == [0, None, None]
+    with pytest.raises(TreeMismatchError, match="is a list of 2"):
+        prefix.flatten_axes("vmap", treedef, [0, None])
 
 
 def test_flatten_axes_with_values_that_are_nodes():

@@ -219,3 +219,10 @@ def test_arguments_without_tangents_are_arrays(around: Any) -> None:
     zero = np.zeros((), tb.float0)
     assert (6.0, 2.0) == around(lambda x: tb.jvp(f, (x, 2), (1.0, zero)))(3.0)
     assert isinstance(seen[0], tb.Array)
+
+
+@pytest.mark.parametrize(("primals", "tangents"), [((1.0,), [1.0]), ([1.0], (1.0,))])
+def test_primals_and_tangents_are_both_tuples_or_both_lists(primals: Any, tangents: Any) -> None:
+    """They are trees of one structure."""
+    with pytest.raises(TypeError, match="expected: two tuples or two lists"):
+        tb.jvp(tnp.sin, primals, tangents)

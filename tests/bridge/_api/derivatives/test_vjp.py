@@ -330,3 +330,11 @@ def test_reduce_axes_of_a_transpose() -> None:
     own = tb.vmap(lambda x: transposed(x, x), axis_name="i")(xs)
 
     assert (3.0, [0.0, 1.0, 2.0]) == (float(shared), own.tolist())
+
+
+def test_a_real_number_is_no_cotangent_of_a_complex_result() -> None:
+    """Whoever gives one has taken it for another result."""
+    with pytest.raises(TypeError, match="dtype complex64"):
+        tb.linear_transpose(lambda x: 1j * x, 1.0)(1.0)
+    with pytest.raises(ValueError, match="dtype complex64"):
+        tb.vjp(lambda x: 1j * x, 1.0)[1](1.0)

@@ -68,7 +68,7 @@ def test_trees_of_specifications() -> None:
     f = tb.shard_map(
         lambda tree, w, nothing: {"sum": total(tree["a"]), "rest": (w, [tree["b"][0] * w[0]])},
         mesh=mesh(),
-        in_specs=[{"a": GRID, "b": P("x")}, None, None],
+        in_specs=({"a": GRID, "b": P("x")}, None, None),
         out_specs={"sum": P("x"), "rest": (None, P("x"))},
     )
     out = f({"a": X, "b": (X, X)}, X[0], None)
@@ -288,3 +288,11 @@ def test_calls_that_are_refused() -> None:
         tb.eval_shape(twice, X)
     with pytest.raises(AxisSpecError, match=r"axis_names: 'z' is no axis of AbstractMesh"):
         tb.eval_shape(tb.shard_map(total, mesh=MESH, out_specs=P(), axis_names={"z"}), X)
+
+
+def test_a_list_is_no_specification_of_a_tuple() -> None:
+    """Specifications have the types of containers of what they specify."""
+    with pytest.raises(ValueError, match="out_specs is a list"):
+        tb.shard_map(lambda x: (x, x), mesh=mesh(), in_specs=GRID, out_specs=[GRID, GRID])(X)
+    with pytest.raises(ValueError, match="in_specs is a list"):
+        tb.shard_map(lambda x: x, mesh=mesh(), in_specs=[GRID], out_specs=GRID)(X)

@@ -214,8 +214,8 @@ def test_backward_rules(bwd, expected, wrap):
             r"args\[0\] that does not fit it\n    got: f32\[2\]\n    expected: f32\[\]",
         ),
         (
-            lambda r, ct: (None, {"a": ct, "b": [tnp.int32(1)]}),
-            r"args\[1\]\['b'\]\[0\] that does not fit it\n    got: i32\[\]",
+            lambda r, ct: (None, {"a": ct, "b": [tnp.complex64(1)]}),
+            r"args\[1\]\['b'\]\[0\] that does not fit it\n    got: c64\[\]",
         ),
         (lambda r, ct: (ct * 1j, None), r"got: c64\[\]\n    expected: f32\[\]"),
     ],
@@ -438,3 +438,14 @@ def test_integer_results_of_any_size():
     ]
     assert seen[-1].dtype == tb.float0
     assert tb.grad(lambda x: best(x)[0].sum())(X).tolist() == [3.0] * X.size
+
+
+@pytest.mark.parametrize("ct", [tnp.int32(2), True, np.int8(-1)], ids=repr)
+def test_integers_and_masks_are_cotangents_of_floats(ct):
+    """They are real numbers, and get the dtype of the argument."""
+    f = tb.custom_vjp(lambda x: x * 3)
+    f.defvjp(lambda x: (x * 3, None), lambda _, __: (ct,))
+
+    for gradient in (tb.grad(f), tb.jit(tb.grad(f))):
+        out = gradient(np.float32(1))
+        assert (float(ct), "float32") == (float(out), out.dtype.name)

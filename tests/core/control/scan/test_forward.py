@@ -161,6 +161,14 @@ def test_wrong_arguments():
         scan(lambda c, x: (c, "x"), 0.0, THREE)
 
 
+@pytest.mark.parametrize("length", [2.0, np.float32(2)], ids=repr)
+def test_whole_floats_are_lengths(length):
+    """As from a quotient of two numbers of steps."""
+    carry, ys = scan(lambda c, _: (c + 1, c), 0, length=length)
+
+    assert (2, [0, 1]) == (int(carry), ys.tolist())
+
+
 def test_length_is_static():
     """A traced length is refused, with the way out."""
     with pytest.raises(ConcretizationTypeError, match="loop with fori_loop or while_loop"):

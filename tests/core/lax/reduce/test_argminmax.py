@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import ml_dtypes
@@ -155,3 +156,19 @@ def test_errors() -> None:
         lax.argmin(np.zeros(3, np.float32), 0, np.float32)
     with pytest.raises(UnsupportedDtypeError, match="argmax works on real numbers"):
         lax.argmax(np.zeros(3, np.complex64), 0, np.int32)
+
+
+@pytest.mark.parametrize("length", [5, 100, 4096])
+@pytest.mark.parametrize("name", PAIRS)
+def test_wide_positions(monkeypatch, name, length):
+    """Positions of 64 bits are found in the same ways."""
+    module = importlib.import_module("tracebridge.core.lax.reduce.argminmax")
+    monkeypatch.setattr(module, "_is_long", lambda size: True)
+    function, reference = PAIRS[name]
+    x = np.random.default_rng(0).integers(-99, 99, (16, length)).astype(np.int16)
+    with enable_x64():
+        text = tb.jit(lambda x: function(x, 1, "int64")).lower(x).as_text()
+        actual = tb.jit(lambda x: function(x, 1, "int64"))(x)
+
+    assert "xi32>" not in text
+    np.testing.assert_array_equal(reference(x, 1), actual)
