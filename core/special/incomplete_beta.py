@@ -63,7 +63,7 @@ def log_beta(a: Expression, b: Expression) -> Expression:
     )
 
 
-def _log_factor(a: Expression, b: Expression, x: Expression, y: Expression) -> Expression:
+def log_factor_of_beta(a: Expression, b: Expression, x: Expression, y: Expression) -> Expression:
     """``log(x**a y**b / beta(a, b))`` where ``y = 1 - x``."""
     large = (a >= STIRLING_FROM) & (b >= STIRLING_FROM)
     p, q = (where(large, v, STIRLING_FROM) for v in (a, b))
@@ -78,7 +78,7 @@ def _log_factor(a: Expression, b: Expression, x: Expression, y: Expression) -> E
 
 
 def _log_small_factor(a: Expression, b: Expression, x: Expression, y: Expression) -> Expression:
-    """``_log_factor`` where not both parameters are large."""
+    """``log_factor_of_beta`` where not both parameters are large."""
     # Of a number beside 1 the distance to it has the digits.
     logs = [where(v > 0.5, (-w).of(lax.log1p), v.of(lax.log)) for v, w in ((x, y), (y, x))]
     ordered = a <= b
@@ -217,7 +217,7 @@ def _betainc(a: Expression, b: Expression, x: Expression) -> Expression:
     p, q, z, y = _from_nearer_end(turned, a, b, x)
     inside = _is_inside(a, b, x)
     given = [where(inside, v, w) for v, w in ((p, 1.0), (q, 1.0), (z, 0.25), (y, 0.75))]
-    part = _log_factor(p, q, z, y).of(lax.exp) * (_fraction(*given) / p)
+    part = log_factor_of_beta(p, q, z, y).of(lax.exp) * (_fraction(*given) / p)
     close = turned & inside & (p < 1.0) & (p * 2.0 < q)
     tail = _tail(close, part, p, q, z)
     return first_of(
@@ -256,7 +256,7 @@ def _density(a: Expression, b: Expression, x: Expression) -> Expression:
     x_is_0, x_is_1 = x.is_equal(0.0), x.is_equal(1.0)
     edge = nowhere | x_is_0 | x_is_1
     p, q, z = where(edge, 1.0, a), where(edge, 1.0, b), where(edge, 0.5, x)
-    inner = (_log_factor(p, q, z, 1.0 - z) - (z * (1.0 - z)).of(lax.log)).of(lax.exp)
+    inner = (log_factor_of_beta(p, q, z, 1.0 - z) - (z * (1.0 - z)).of(lax.log)).of(lax.exp)
     # At an end: infinite below the power 0, the other parameter there, and 0 above.
     power, other = where(x_is_0, a, b), where(x_is_0, b, a)
     end = first_of([(power < 1.0, _INF), (power > 1.0, 0.0)], other)
@@ -276,7 +276,7 @@ class RegularizedIncompleteBeta(Smooth):
         return slopes[i].bind(*xs)
 
 
-def _rate(
+def rate_of_power(
     p: Expression, q: Expression, x: Expression, y: Expression, full: Expression
 ) -> Expression:
     """The derivative of ``log(x**p y**q / beta(p, q))`` in ``p``, where ``y = 1 - x``.
@@ -315,9 +315,9 @@ class _ParameterSlope(Smooth):
         given = [where(inside, v, w) for v, w in ((p, 1.0), (q, 1.0), (z, 0.25), (y, 0.75))]
         own = turned if self.index else ~turned
         value, slope = with_derivative(_fraction, given, [own, ~own, None, None])
-        part = _log_factor(p, q, z, y).of(lax.exp) * (value / p)
+        part = log_factor_of_beta(p, q, z, y).of(lax.exp) * (value / p)
         own, other, u, v = (a, b, x, 1.0 - x) if self.index == 0 else (b, a, 1.0 - x, x)
-        rate = _rate(own, other, u, v, turned if self.index == 0 else ~turned)
+        rate = rate_of_power(own, other, u, v, turned if self.index == 0 else ~turned)
         inner = where(part.is_equal(0.0), 0.0, part * (rate + slope / value))
         return first_of([(nowhere, math.nan), (known, 0.0)], where(turned, -inner, inner))
 

@@ -93,6 +93,32 @@ def _upper_slope(p: Point) -> Expression:
     return where(p.uniform, Uniform(p).slope_over_factor(), inner)
 
 
+def _log_of_share(p: Point) -> Expression:
+    """``log(x / a)`` of large shapes, where the quotient may underflow."""
+    x = where(p.is_large, p.x, p.large)
+    return where(p.share < 0.1, x.of(lax.log) - p.large.of(lax.log), p.share.of(lax.log))
+
+
+def rate_of_gamma_power(a: Expression, x: Expression) -> Expression:
+    """The derivative of ``log_power_of_gamma`` in ``a``."""
+    p = Point(a, x)
+    close = p.mu.of(lax.abs) < 0.5
+    log = where(close, where(close, p.mu, 0.0).of(lax.log1p), _log_of_share(p))
+    near = x.of(lax.log) - where(p.is_large, 1.0, a).of(lax.digamma)
+    return where(p.is_large, log - digamma_rest(p.large), near)
+
+
+def log_power_of_gamma(a: Expression, x: Expression) -> Expression:
+    """``log(x**a exp(-x) / gamma(a))`` of positive finite numbers."""
+    p = Point(a, x)
+    # Of large shapes by Stirling's series, around the maximum at x = a.
+    scale = (p.large * (0.5 / math.pi)).of(lax.log) * 0.5 - p.stirling
+    small = where(p.is_large, 1.0, a)
+    near = small * x.of(lax.log) - x - small.of(lax.lgamma)
+    decay = where(p.share < 0.1, _log_of_share(p) - p.mu, p.decay)
+    return where(p.is_large, p.large * decay + scale, near)
+
+
 def _lower_slope(a: Expression, x: Expression) -> Expression:
     # Close to 0 the derivative is what it is at 0, -E1(x).
     p = Point(where(a.is_equal(0.0), 1e-30, a), x)

@@ -11,6 +11,9 @@ import tracebridge.numpy as tnp
 from tracebridge.core.dtypes.finfo import finfo
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.special import bessel
+from tracebridge.core.special.incomplete_beta import beta_density_p
+from tracebridge.core.special.incomplete_gamma import gamma_density_p
+from tracebridge.scipy._special import far_tails as tails
 from tracebridge.scipy._special import formulas as f
 from tracebridge.scipy._special.elementwise import with_slopes
 from tracebridge.scipy._stats.families import Distribution
@@ -79,6 +82,15 @@ def _gennorm_below(y: Array, b: Array) -> Any:
     # In the middle the value is known and the slope is the density.
     half = 0.5 + y * tnp.exp(tnp.log(b / 2) - f.gammaln(1 / b))
     return tnp.where(middle, half, tnp.where(y < 0, tail, 1 - tail))
+
+
+def _log_gamma_density(y: Array, a: Array) -> Any:
+    return tails.log_gamma_density(y, a, f.xlogy(a - 1, y) - y - f.gammaln(a))
+
+
+def _log_beta_density(y: Array, a: Array, b: Array) -> Any:
+    plain = f.xlogy(a - 1, y) + f.xlog1py(b - 1, -y) - f.log_beta(a, b)
+    return tails.log_beta_density(y, a, b, plain)
 
 
 def _beta_above(y: Array, a: Array, b: Array) -> Any:
@@ -154,29 +166,44 @@ EXPON = Distribution(
 )  # fmt: skip
 GAMMA = Distribution(
     "gamma", "gamma numbers", ("a",),
-    lambda y, a: f.xlogy(a - 1, y) - y - f.gammaln(a), _positive, _zero,
-    functions={"cdf": lambda y, a: f.gammainc(a, y), "sf": lambda y, a: f.gammaincc(a, y)},
+    _log_gamma_density, _positive, _zero,
+    functions={
+        "cdf": lambda y, a: f.gammainc(a, y), "sf": lambda y, a: f.gammaincc(a, y),
+        "pdf": lambda y, a: gamma_density_p.bind(a, y),
+    },
     vanishes=lambda y, a: (y == 0) & (a > 1), closed=True,
+    far={
+        "logcdf": lambda y, a: tails.log_gamma_below(a, y),
+        "logsf": lambda y, a: tails.log_gamma_above(a, y),
+    },
 )  # fmt: skip
 CHI2 = Distribution(
     "chi2", "sums of squares of normal numbers", ("df",),
-    lambda y, n: f.xlogy(n / 2 - 1, y) - y / 2 - f.gammaln(n / 2) - n / 2 * math.log(2),
-    _positive, _zero,
+    lambda y, n: _log_gamma_density(y / 2, n / 2) - math.log(2), _positive, _zero,
     functions={
         "cdf": lambda y, n: f.gammainc(n / 2, y / 2), "sf": lambda y, n: f.gammaincc(n / 2, y / 2),
+        "pdf": lambda y, n: gamma_density_p.bind(n / 2, y / 2) / 2,
     },
     vanishes=lambda y, n: (y == 0) & (n > 2), closed=True,
+    far={
+        "logcdf": lambda y, n: tails.log_gamma_below(n / 2, y / 2),
+        "logsf": lambda y, n: tails.log_gamma_above(n / 2, y / 2),
+    },
 )  # fmt: skip
 BETA = Distribution(
     "beta", "beta numbers", ("a", "b"),
-    lambda y, a, b: f.xlogy(a - 1, y) + f.xlog1py(b - 1, -y) - f.log_beta(a, b),
-    _positive, _zero, lambda *s: 1.0,
+    _log_beta_density, _positive, _zero, lambda *s: 1.0,
     functions={
         "cdf": lambda y, a, b: f.incomplete_beta(a, b, y),
         "sf": _beta_above,
+        "pdf": lambda y, a, b: beta_density_p.bind(a, b, y),
     },
     vanishes=lambda y, a, b: ((y == 0) & (a > 1)) | ((y == 1) & (b > 1)), example="2.0, 3.0",
     closed=True,
+    far={
+        "logcdf": lambda y, a, b: tails.log_beta_below(a, b, y, 1 - y),
+        "logsf": lambda y, a, b: tails.log_beta_below(b, a, 1 - y, y),
+    },
 )  # fmt: skip
 GENNORM = Distribution(
     "gennorm", "generalized normal numbers", ("beta",),

@@ -13,6 +13,7 @@ from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import strong_array
 from tracebridge.scipy._special.elementwise import floats, with_slopes
+from tracebridge.scipy._special.far_tails import least_share
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.value import Value
@@ -39,7 +40,8 @@ class Distribution:
     ``log_density`` holds inside of ``[low, high]``; ``inner`` is a number there, for which
     formulas are computed where they do not hold. ``shapes`` are the names of parameters, ``valid``
     says for which values there is a distribution. ``functions`` are formulas of others of its
-    functions by name, ``discrete`` ones have probabilities of whole numbers.
+    functions by name, at location 0 and scale 1 too, ``discrete`` ones have probabilities of whole
+    numbers.
     """
 
     name: str
@@ -62,6 +64,8 @@ class Distribution:
     vanishes: Formula = lambda y, *shapes: False
     # Whether formulas of probabilities hold at the ends too, with the slopes from inside.
     closed: bool = False
+    # ``logcdf`` and ``logsf`` of probabilities that underflow, from the same arguments.
+    far: dict[str, Formula] = dataclasses.field(default_factory=dict)
 
     def function(self, kind: str) -> Callable[..., Array]:
         """The public function of this kind."""
@@ -97,7 +101,8 @@ class Distribution:
                 inside = inside & ~tnp.asarray(self.vanishes(y, *shapes))
             safe = tnp.where(inside, y, self.inner(*shapes))
             if kind in self.functions:
-                return tnp.where(inside, self.functions[kind](safe, *shapes), 0)
+                value = self.functions[kind](safe, *shapes)
+                return tnp.where(inside, value if self.discrete else value / scale, 0)
             log = self.log_density(safe, *shapes)
             if not self.discrete:
                 log = log - tnp.log(scale)
@@ -126,7 +131,13 @@ class Distribution:
                 return _log_or_end(share)
             # Of a share close to 1 the rest has the digits.
             left = tnp.where(share > 0.5, self._probability(rest, y, shapes), 0)
-            return _log_of_share(share, left)
+            if kind not in self.far:
+                return _log_of_share(share, left)
+            few = share < least_share(share)
+            for s in shapes:
+                few = few & tnp.isfinite(s)
+            log = self.far[kind](tnp.where(few, y, 0.5), *[tnp.where(few, s, 1) for s in shapes])
+            return tnp.where(few, log, _log_of_share(tnp.where(few, 1, share), left))
         return 1 - self._probability("cdf" if kind == "sf" else "sf", y, shapes)
 
     def _quantile(self, kind: str, q: Value, shapes: Any, loc: Any, scale: Any) -> Any:

@@ -67,3 +67,68 @@ def count_equations(jaxpr: Any) -> int:
         if hasattr(getattr(value, "jaxpr", value), "eqns")
     ]
     return len(jaxpr.eqns) + sum(count_equations(getattr(v, "jaxpr", v)) for v in inner)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_logarithms_of_tails_that_underflow(dtype: str) -> None:
+    """They go on as the closed forms do; slopes of all parameters are finite differences."""
+    stats = tb.scipy.stats
+    x, low = np.array([2e2, 3e3, 1e9], dtype), np.array([1e-2, 1e-5, 1e-30], dtype)
+    wide, small = x.astype("float64"), low.astype("float64")
+    root, rest = np.array([0.9, 0.5, 1e-20], dtype), np.array([0.1, 0.5, 0.999], dtype)
+    cases: list[tuple[Any, tuple[Any, ...], Any]] = [
+        (stats.gamma.logsf, (x, 1), -wide),
+        (stats.gamma.logsf, (x, 2), np.log1p(wide) - wide),
+        (stats.chi2.logsf, (x, 2, 0, 0.5), -wide),
+        (stats.gamma.logcdf, (low, 200), _log_lower(200.0, small)),
+        (stats.gamma.logcdf, (x[:1], 3000), _log_lower(3000.0, wide[:1])),
+        (stats.beta.logcdf, (root, 8000, 1), 8000 * np.log(root.astype("float64"))),
+        (stats.beta.logsf, (rest, 1, 8000), 8000 * np.log1p(-rest.astype("float64"))),
+    ]
+    for function, arguments, expected in cases:
+        with tb.enable_x64():
+            actual = np.asarray(function(*[np.asarray(v, dtype) for v in arguments]))
+
+        np.testing.assert_allclose(actual, expected, 16 * np.finfo(dtype).eps)
+
+
+def _log_lower(a: float, x: np.ndarray) -> np.ndarray:
+    n = np.arange(1, 400)[:, None]
+    total = 1 + np.exp(np.cumsum(np.log(x / (a + n)), 0)).sum(0)
+    return a * np.log(x) - x - special.gammaln(a + 1) + np.log(total)
+
+
+def test_slopes_of_tails_that_underflow() -> None:
+    """In every argument, those of the closed forms nearby."""
+    stats = tb.scipy.stats
+    for function, arguments in (
+        (stats.gamma.logsf, (5e3, 3.0)),
+        (stats.gamma.logcdf, (1e2, 2e3)),
+        (stats.beta.logcdf, (0.1, 900.0, 40.0)),
+        (stats.beta.logsf, (0.9, 40.0, 900.0)),
+    ):
+        with tb.enable_x64():
+            slopes = tb.grad(function, tuple(range(len(arguments))))(*arguments)
+            for i, slope in enumerate(slopes):
+                step = np.eye(len(arguments))[i] * (1e-6 * arguments[i])
+                ends = [float(function(*(np.array(arguments) + s))) for s in (step, -step)]
+                expected = (ends[0] - ends[1]) / (2e-6 * arguments[i])
+
+                np.testing.assert_allclose(float(slope), expected, 1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_densities_of_large_shapes(dtype: str) -> None:
+    """Large terms of the logarithm do not cancel."""
+    a = np.array([50, 300, 1e4], dtype)
+    x = a + np.sqrt(a)
+    wide = x.astype("float64")
+    logs = (a - 1.0) * np.log(wide) - wide - special.gammaln(a.astype("float64"))
+
+    with tb.enable_x64():
+        actual = np.asarray(tb.scipy.stats.gamma.pdf(x, a))
+        twice = 2 * np.asarray(tb.scipy.stats.chi2.pdf(2 * x, 2 * a))
+
+    rtol = 3e-6 if dtype == "float32" else 1e-10  # the reference cancels
+    np.testing.assert_allclose(actual, np.exp(logs), rtol)
+    np.testing.assert_allclose(twice, np.exp(logs), rtol)
