@@ -65,7 +65,10 @@ def operand(host: np.ndarray[Any, Any] | np.generic, taken: list[Room]) -> Array
         if made is None:
             return _put(host)
         room = made
-    room.memory[...] = host
+    try:
+        room.memory[...] = host
+    except OverflowError:  # NumPy refuses its numbers where it wraps arrays
+        room.memory[...] = np.asarray(host)
     taken.append(room)
     return room.array
 
