@@ -75,16 +75,8 @@ def _boundary(fn: Callable[..., Any], whole: bool, name: str) -> Callable[..., A
                 elif len(args) == 2:
                     a, b = args
                     run, n = table[
-                        a._sig
-                        if (t := type(a)) is Array
-                        else (t, a)
-                        if t is not tuple
-                        else _typed(a),
-                        b._sig
-                        if (t := type(b)) is Array
-                        else (t, b)
-                        if t is not tuple
-                        else _typed(b),
+                        a._sig if (kind := type(a)) is Array else _value(kind, a),
+                        b._sig if (kind := type(b)) is Array else _value(kind, b),
                     ]
                 else:
                     run, n = table[_kinds(args)]
@@ -136,17 +128,12 @@ def _without_boundary(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 def _kinds(args: tuple[Any, ...]) -> tuple[Any, ...]:
     """The key of a call without keywords of several arguments."""
-    return tuple(
-        [
-            a._sig if (t := type(a)) is Array else (t, a) if t is not tuple else _typed(a)
-            for a in args
-        ]
-    )  # fmt: skip
+    return tuple([a._sig if (kind := type(a)) is Array else _value(kind, a) for a in args])
 
 
-def _typed(a: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The key of a tuple: (1, 0) equals (True, 0.0)."""
-    return tuple, a, *map(type, a)
+def _value(kind: type, a: Any) -> tuple[Any, ...]:
+    """The key of an argument that is no array: (1, 0) equals (True, 0.0)."""
+    return (kind, a) if kind is not tuple else (kind, a, *map(type, a))
 
 
 def _key(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
