@@ -228,6 +228,7 @@ def test_remembered_calls_give_what_the_function_gives(name: str) -> None:
             np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("option", "value"), OPTIONS)
 def test_options_find_nothing_of_what_was_remembered_without_them(option: str, value: Any) -> None:
     """With an option for all threads, calls are as those after `clear_caches`."""
