@@ -6,7 +6,6 @@ These run while a function is staged, once per kind of argument, so they may be 
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -23,8 +22,8 @@ from tracebridge.core.errors.argument_errors import (
     UnsupportedArgumentError,
     index_of,
 )
-from tracebridge.core.errors.filtering import user_stacklevel
 from tracebridge.core.errors.shape_errors import AxisError, BroadcastError, ShapeMismatchError
+from tracebridge.core.errors.user_warnings import warn_user
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.families import is_narrow
@@ -182,7 +181,7 @@ def _check_rank_promotion(name: str, shapes: Sequence[Sequence[Any]]) -> None:
     msg = f"{name}: shapes {got} differ in rank, and option numpy_rank_promotion is {mode!r}"
     if mode == "raise":
         raise BroadcastError(msg, hint="add axes with x[None] or reshape")
-    warnings.warn(msg, stacklevel=user_stacklevel())
+    warn_user(msg)
 
 
 def dtype_of_positions(call: str, size: Any, narrow: DType | None = None) -> DType:

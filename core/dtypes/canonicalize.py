@@ -6,7 +6,6 @@ acts on arrays that exist: a float64 array from another framework stays float64.
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -19,7 +18,7 @@ from tracebridge.core.errors.dtype_errors import (
     ExplicitX64Warning,
     UnsupportedDtypeError,
 )
-from tracebridge.core.errors.filtering import user_stacklevel
+from tracebridge.core.errors.user_warnings import warn_user
 from tracebridge.core.util.caching import register_table
 
 if TYPE_CHECKING:
@@ -141,7 +140,7 @@ def canonicalize_explicit(dtype: Any, where: str) -> Any:
             hint=_WAYS_TO_64_BITS,
         )
     message = f"{where}: {requested} becomes {canonical}, because 64-bit dtypes are off; "
-    warnings.warn(ExplicitX64Warning(message + _WAYS_TO_64_BITS), stacklevel=user_stacklevel())
+    warn_user(message + _WAYS_TO_64_BITS, ExplicitX64Warning)
     return canonical
 
 

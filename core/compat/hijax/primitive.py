@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tracebridge.core.compat.ad import primitive_jvps, primitive_transposes
@@ -50,7 +51,7 @@ class HiPrimitive(Primitive):
     6.0 2.0
     """
 
-    _rules_of_users: ClassVar[dict[str, Callable[..., Any]]] = {}
+    _rules_of_users: ClassVar[Mapping[str, Callable[..., Any]]] = MappingProxyType({})
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

@@ -8,7 +8,6 @@ __all__ = [
 ]  # fmt: skip
 
 import math
-import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
 
@@ -29,6 +28,7 @@ from tracebridge.core.dtypes.finfo import iinfo
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.core.errors.user_warnings import warn_user
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
@@ -235,7 +235,7 @@ def convert_element_type(operand: Any, new_dtype: Any) -> Any:
     x = as_value(operand, "convert_element_type")
     if is_complex(x.aval.dtype) and not is_complex(dtype):
         message = "convert_element_type: complex to real discards the imaginary part"
-        warnings.warn(np.exceptions.ComplexWarning(message), stacklevel=2)
+        warn_user(message, np.exceptions.ComplexWarning)
     if x.aval.dtype == dtype and not x.aval.weak_type and type(x) is not Literal:
         return x
     return convert_element_type_p.bind(x, new_dtype=dtype, weak_type=False)

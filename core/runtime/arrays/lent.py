@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 LARGEST = 1 << 16  # bytes of a room; copies of more cost more than a new buffer does
 MOST_BYTES = 1 << 23  # of all rooms
+_OVERHEAD = 1 << 10  # bytes of the objects of a room, about
+_MOST_KINDS = 4096
 _ALIGNED = 64  # what XLA asks of memory that it takes as it is
 
 
@@ -65,7 +67,10 @@ def operand(host: np.ndarray[Any, Any] | np.generic, taken: list[Room]) -> Array
         if made is None:
             return _put(host)
         room = made
-    room.memory[...] = host
+    try:
+        room.memory[...] = host
+    except OverflowError:  # NumPy refuses its numbers where it wraps arrays
+        room.memory[...] = np.asarray(host)
     taken.append(room)
     return room.array
 
@@ -98,10 +103,15 @@ def _new_room(host: np.ndarray[Any, Any] | np.generic) -> Room | None:
     memory = raw[start : start + size].view(sample.dtype).reshape(host.shape)
     array = put_numpy(memory, borrow=True)
     if not size or array._buf.unsafe_buffer_pointer() != memory.ctypes.data:
+        if len(_REFUSED) >= _MOST_KINDS:
+            _REFUSED.clear()
         _REFUSED.add(kind)
         return None
-    if _held[0] + size > MOST_BYTES:
+    size += _OVERHEAD
+    if len(_ROOMS) >= _MOST_KINDS:
         _forget()
+    elif _held[0] + size > MOST_BYTES:
+        _empty()
     _held[0] += size
     # With the signature of what is copied: the memory is ours, and no donation comes here.
     array._sig = sample._sig
@@ -153,9 +163,16 @@ def run_on_loan(
         give_back(taken)
 
 
-def _forget() -> None:
-    _ROOMS.clear()
+def _empty() -> None:
+    """Let go of all free rooms. The lists stay, since calls know theirs."""
+    for free in list(_ROOMS.values()):
+        free.clear()
     _held[0] = 0
+
+
+def _forget() -> None:
+    _empty()
+    _ROOMS.clear()
 
 
 on_fork(_forget)

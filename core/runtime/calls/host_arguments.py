@@ -131,7 +131,7 @@ def _by_places(
                 taken.append(room)
                 room.memory[...] = args[i]
                 arrays[i] = room.array
-        except IndexError:  # other calls have them
+        except (IndexError, OverflowError):  # other calls have them, or a number wraps
             give_back(taken)
             return otherwise(args)
         left("converted")

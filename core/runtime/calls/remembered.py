@@ -18,6 +18,7 @@ from tracebridge.core._jaxlib.xla import XlaRuntimeError
 from tracebridge.core.config.state import state
 from tracebridge.core.config.values import on_global_change
 from tracebridge.core.errors.filtering import hide_internal_frames, hiding
+from tracebridge.core.errors.user_warnings import warned
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.backends.clients import on_fork
 from tracebridge.core.runtime.calls.dispatch import raise_for
@@ -33,6 +34,7 @@ MOST = 512  # calls that one function remembers
 # What an argument that is no array may be: a value that says all, and equal ones do.
 _SIMPLE = frozenset({bool, int, str, type(None), type, float})
 _TABLES: list[dict[Any, Any]] = []
+_options = [object()]  # another one after each change; calls remember none but those in force
 
 
 def remembered(fn: Callable[P, R]) -> Callable[P, R]:
@@ -73,12 +75,12 @@ def _boundary(fn: Callable[..., Any], whole: bool, name: str) -> Callable[..., A
                 elif len(args) == 2:
                     a, b = args
                     run, n = table[
-                        a._sig if type(a) is Array else (type(a), a),
-                        b._sig if type(b) is Array else (type(b), b),
+                        a._sig if (kind := type(a)) is Array else _value(kind, a),
+                        b._sig if (kind := type(b)) is Array else _value(kind, b),
                     ]
                 else:
                     run, n = table[_kinds(args)]
-            except (KeyError, TypeError):
+            except Exception:  # noqa: BLE001 - no such call, or what objects of users raise as keys
                 run, n = None, 0
             # Outside the handler, so that errors of the slow path have no KeyError as context.
             if run is None:
@@ -126,7 +128,12 @@ def _without_boundary(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 def _kinds(args: tuple[Any, ...]) -> tuple[Any, ...]:
     """The key of a call without keywords of several arguments."""
-    return tuple([a._sig if type(a) is Array else (type(a), a) for a in args])
+    return tuple([a._sig if (kind := type(a)) is Array else _value(kind, a) for a in args])
+
+
+def _value(kind: type, a: Any) -> tuple[Any, ...]:
+    """The key of an argument that is no array: (1, 0) equals (True, 0.0)."""
+    return (kind, a) if kind is not tuple else (kind, a, *map(type, a))
 
 
 def _key(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -146,12 +153,19 @@ def _remember(
     others = [a for a in (*args, *kwargs.values()) if type(a) is not Array]
     if not arrays or any([type(a) is Array for a in kwargs.values()]):
         return slow(*args, **kwargs)
-    if not all(map(_is_simple, others)):
+    # Which of two arguments a function has passed on is known if they are two objects.
+    if not all(map(_is_simple, others)) or len({id(a) for a in arrays}) < len(arrays):
         return slow(*args, **kwargs)
+    if any([type(a) is float for a in others]):
+        first = slow  # as a program it would be compiled for each number
+    warnings, options = warned[0], _options[0]
     with recording() as recorder:
         out = first(*args, **kwargs)
-    again = _again(recorder.calls[0], args, out) if len(recorder.calls) == 1 else None
-    if again is None:
+    again: Any = _again(recorder.calls[0], args, out) if len(recorder.calls) == 1 else None
+    if warned[0] is not warnings:
+        # Every call warns. A program is staged once, which is no way to do that.
+        again = None if first is slow else (lambda args: slow(*args, **kwargs), 0)
+    if again is None or options is not _options[0]:
         return out
     if len(table) >= MOST:
         table.clear()
@@ -183,9 +197,10 @@ def _again(
         )
         if pick < 0:
             return None
-    elif places == [*range(len(given))]:
+    elif given and places == [*range(len(given))]:
         return run, len(given)
-    rest = tuple(given)
+    # Of the arguments nothing is kept.
+    rest = [None if i >= 0 else g for i, g in zip(places, given, strict=True)]
 
     def run_again(args: tuple[Any, ...]) -> Any:
         values = [rest[k] if i < 0 else args[i] for k, i in enumerate(places)]
@@ -204,6 +219,7 @@ def _is_simple(x: Any) -> bool:
 
 
 def _forget() -> None:
+    _options[0] = object()
     for table in _TABLES:
         table.clear()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
-from tracebridge.core.runtime.arrays.lent import LARGEST
+from tracebridge.core.runtime.arrays.lent import LARGEST, MOST_BYTES, Room
 
 KINDS = [
     np.float32, np.float64, np.int8, np.int64, np.uint16, np.bool_, np.complex64,
@@ -135,3 +136,35 @@ def test_operators_with_ndarrays() -> None:
         assert a.tolist() == [n, n - 1, n - 2]
         assert b.tolist() == [0, n, 2 * n]
         assert c.tolist() == [n, n + 1, n + 2]
+
+
+@pytest.mark.parametrize("number", [np.int64(2**40 + 3), np.uint64(2**63 + 3), np.int64(-(2**33))])
+def test_numbers_of_numpy_wrap_in_each_call(number: Any) -> None:
+    """A number with too many bits becomes what an array of it becomes, not only at first."""
+    f = tb.jit(lambda x, y: (x, y))
+    expected = int(np.asarray(number).astype(tb.dtypes.canonicalize_dtype(number.dtype)))
+
+    results = [f(number, np.float32(n)) for n in range(4)]
+    alone = [tb.jit(lambda x: x)(number) for _ in range(3)]
+
+    assert [int(x) for x, _ in results] == [expected] * 4
+    assert [float(y) for _, y in results] == [0.0, 1.0, 2.0, 3.0]
+    assert [int(x) for x in alone] == [expected] * 3
+
+
+def test_memory_for_ndarrays_is_bounded_over_all_functions() -> None:
+    """Functions that have met ndarrays do not keep memory that was given up."""
+    functions = []
+    for n in range(2 * MOST_BYTES // LARGEST):
+        f = tb.jit(lambda x: x[0])
+        functions.append(f)
+        host = np.ones(LARGEST // 4 - n, np.float32)
+        for _ in range(3):
+            f(host)
+
+    rooms = [x for x in gc.get_objects() if type(x) is Room]
+
+    assert sum([room.memory.nbytes for room in rooms]) <= MOST_BYTES
+    assert all(
+        [float(f(np.ones(LARGEST // 4 - n, "f"))) == 1 for n, f in enumerate(functions[-3:])]
+    )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
+import warnings
+import weakref
 from typing import Any
 
 import numpy as np
@@ -11,6 +14,7 @@ import pytest
 import tracebridge as tb
 import tracebridge.numpy as tnp
 from tracebridge.core.runtime.calls import remembered as module
+from tracebridge.core.runtime.calls import staged_functions
 
 X = np.array([[1.0, 4.0, -2.0], [0.5, 3.0, 2.25]], np.float32)
 WITH_NAN = np.where(np.eye(2, 3) > 0, np.float32(np.nan), X)
@@ -103,3 +107,78 @@ def test_signature_and_name_are_those_of_the_function() -> None:
     assert tnp.diff.__name__ == "diff"
     assert tnp.diff.__module__ == "tracebridge.numpy"
     assert list(inspect.signature(tnp.diff).parameters) == ["a", "n", "axis", "prepend", "append"]
+
+
+def test_an_array_given_twice_stands_for_two_arguments() -> None:
+    """The next call may have two arrays of that kind."""
+    x, y = tnp.asarray(X), tnp.asarray(X + 1)
+    for _ in range(2):
+        assert bool(tnp.allclose(x, x))
+        assert not bool(tnp.allclose(x, y))
+        assert tnp.isclose(y, x).tolist() == np.isclose(X + 1, X).tolist()
+
+
+def test_calls_that_warn_do_so_each_time() -> None:
+    """A remembered call would say nothing; nor would a program that is staged once."""
+    x = tnp.asarray(X)
+    functions: list[Any] = [tnp.nanmean, tnp.trace, tnp.nansum]
+    for f in functions:
+        for _ in range(3):
+            with pytest.warns(UserWarning, match="64-bit"):
+                f(x, dtype="float64")
+    for _ in range(3):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            tnp.trace(x, dtype="float32")
+
+
+def test_tuples_are_told_apart_by_the_types_in_them() -> None:
+    """(0, 1) is a tuple of axes, (0.0, 1.0) is none."""
+    x = tnp.asarray(X)
+    tnp.flip(x, (0, 1))
+    tnp.roll(x, 1, axis=(0, 1))
+    wrong: Any = (0.0, 1.0)
+
+    with pytest.raises(TypeError):
+        tnp.flip(x, wrong)
+    with pytest.raises(TypeError):
+        tnp.roll(x, 1, axis=wrong)
+
+
+def test_arguments_that_raise_as_keys_are_refused_as_others_are() -> None:
+    """What an object raises when it is hashed does not reach the user."""
+    x = tnp.asarray(X)
+    wrong: Any = memoryview(bytearray(4))
+    for _ in range(2):
+        with pytest.raises(tb.errors.UnsupportedDtypeError, match="isclose"):
+            tnp.isclose(x, wrong)
+
+
+def test_the_memory_keeps_no_arrays() -> None:
+    """Arguments of the first call go with the caller's last name for them."""
+    tb.clear_caches()
+    given = [tnp.asarray(X[0]) + 0, tnp.asarray(X[1]) + 0]
+    kept = [weakref.ref(a) for a in given]
+    functions: list[Any] = [tnp.polyval, tnp.searchsorted, tnp.convolve, tnp.outer, tnp.kron]
+    for f in functions:
+        f(*given)
+    tnp.clip(given[0], None, given[1])
+    tnp.trapezoid(given[0], dx=2.0)
+    assert any(module._TABLES)
+
+    given.clear()
+    gc.collect()
+
+    assert [r() for r in kept] == [None, None]
+
+
+def test_a_number_that_changes_compiles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A function that runs as one program takes no float into the program."""
+    x = tnp.asarray(X)
+    expected = tb.nn.standardize(x, epsilon=0.5)
+    monkeypatch.setattr(staged_functions, "compile_jaxpr", None)
+
+    for n in range(1, 5):
+        tb.nn.standardize(x, epsilon=n / 16)
+
+    assert tb.nn.standardize(x, epsilon=0.5).tolist() == expected.tolist()
