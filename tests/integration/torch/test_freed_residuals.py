@@ -140,6 +140,18 @@ def test_who_holds_what_was_saved():
     assert len(filler) == 8
 
 
+def test_one_gradient_of_two_inputs():
+    """Who changes the gradient of one input does not change that of another one."""
+    x, y, ws = batch(), batch(2), matrices()
+
+    loss = wrap(lambda x, y, ws: network(x + y, ws))(x, y, ws).sum()
+    first, second = torch.autograd.grad(loss, [x, y])
+    first.mul_(2.0)
+
+    torch.testing.assert_close(first, 2.0 * second)
+    same([second], torch.autograd.grad(native(x + y, ws).sum(), [y]))
+
+
 def test_numbers_and_some_results():
     """Python numbers among the arguments, and results without a cotangent."""
     x, ws = batch(), matrices()

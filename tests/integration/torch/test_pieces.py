@@ -131,6 +131,23 @@ def test_small_programs_stay_whole():
     assert split_pieces(jaxpr, n_saved, range(n_saved)) is None
 
 
+def test_long_programs_stay_whole():
+    """What is written out a thousand times would take longer to model than to compile."""
+
+    def terms(x, *ws):
+        for k in range(n_terms):
+            x = x * 0.5 + tnp.maximum(x, float(k))
+        return layers(x, *ws)
+
+    n_terms = 4
+    jaxpr, _, n_saved = pullback(terms, *arguments())
+    assert split_pieces(jaxpr, n_saved, range(n_saved)) is not None
+
+    n_terms = 500
+    jaxpr, _, n_saved = pullback(terms, *arguments())
+    assert split_pieces(jaxpr, n_saved, range(n_saved)) is None
+
+
 def test_passes_over_rows_stay_whole():
     """Without contractions and loops there is nothing between which a program can be cut."""
 
