@@ -22,6 +22,7 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.trace import current_trace
+from tracebridge.core.lax.contract.dot import dot_general_p
 from tracebridge.core.lax.shape.reshape import reshape_p
 from tracebridge.core.lax.shape.transpose import transpose_p
 from tracebridge.interop.dtypes import is_exchanged
@@ -30,9 +31,9 @@ LEAST_FREED = 1 << 20
 """Bytes that were kept, of which fewer are not worth to be freed within a backward pass."""
 
 # A cut costs some 30 us, and the compiler another program.
-_LEAST_GAIN = 2 << 20  # bytes that one more cut has to save
+_LEAST_GAIN = 3 << 20  # bytes that one more cut has to save
 _LEAST_BYTES = 4 << 20  # of arguments: below, nothing is worth it
-_LEAST_PART = 0.04  # of the peak
+_LEAST_PART = 0.065  # of the peak
 _MOST_PIECES = 8
 _MOST_PLACES = 16  # that are tried as cuts
 _MOST_EQUATIONS = 2000  # of a program: to model a longer one takes seconds
@@ -91,6 +92,13 @@ def _is_long(app: Application) -> bool:
     return app.primitive.cost is Cost.CONTRACTION or any(
         [isinstance(value, Jaxpr) for value in app.params.values()]
     )
+
+
+def _is_copied(app: Application) -> bool:
+    """Whether the compiler copies for an equation: products of matrices need nothing of it."""
+    if app.primitive is dot_general_p:
+        return bool(app.params["dimension_numbers"][1][0])
+    return _is_long(app)
 
 
 def _copies(app: Application) -> int:
@@ -269,6 +277,7 @@ class _Memory:
         # Before each equation, how many are no pass.
         self.works = list(accumulate([not is_pass for is_pass in self.passes], initial=0))
         self.scratch = [_copies(app) for app in apps]
+        self.is_copied = any([_is_copied(app) for app in apps])
 
     def _stored(self) -> set[int]:
         """Values that stand in memory, since no pass over elements contains them.
@@ -360,7 +369,9 @@ class _Memory:
         leaving = [v for i in range(start, end) for v in self.makes[i] if self.until[v] >= end]
         fixed = self.there[start] + sum([self.sizes[v] for v in leaving])
         is_whole = not start and end == len(self.reads)
-        copies = _COPIES_OF_WHOLE if is_whole else _COPIES
+        copies = 1.0
+        if self.is_copied:
+            copies = _COPIES_OF_WHOLE if is_whole else _COPIES
         return fixed + int(copies * self._between(start, end, set(leaving)))
 
     def _between(self, start: int, end: int, leaving: Collection[int]) -> int:

@@ -10,6 +10,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 import tracebridge.numpy as tnp
+from tracebridge._derived import pieces
 from tracebridge.torch import wrap
 from tracebridge.torch._crossing import memory
 from tracebridge.torch._eager.stages import Stages
@@ -17,6 +18,13 @@ from tracebridge.torch._eager.stages import Stages
 pytestmark = pytest.mark.torch
 
 ROWS, WIDTH = 8192, 128  # such an array of float64 has 8 MB
+
+
+@pytest.fixture(autouse=True)
+def cut_often(monkeypatch):
+    """Programs are cut for less than what pays its time."""
+    monkeypatch.setattr(pieces, "_LEAST_PART", 0.01)
+    monkeypatch.setattr(pieces, "_LEAST_GAIN", 1 << 18)
 
 
 def network(x, ws, scale=1.0):

@@ -8,12 +8,20 @@ import pytest
 import tracebridge as tb
 import tracebridge.lax as lax
 import tracebridge.numpy as tnp
+from tracebridge._derived import pieces
 from tracebridge._derived.pieces import split_pieces
 from tracebridge._derived.residuals import split_for_backward
 
 pytestmark = pytest.mark.torch
 
 ROWS, WIDTH = 4096, 256  # such an array has 4 MB
+
+
+@pytest.fixture(autouse=True)
+def cut_often(monkeypatch):
+    """Programs are cut for less than what pays its time."""
+    monkeypatch.setattr(pieces, "_LEAST_PART", 0.01)
+    monkeypatch.setattr(pieces, "_LEAST_GAIN", 1 << 18)
 
 
 def normal(*shape, seed=0):
