@@ -9,7 +9,9 @@ depends on the kept values alone, element by element, each piece makes for itsel
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple, final
 
 from tracebridge.core.conv.primitive import conv_general_dilated_p
@@ -20,6 +22,7 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.trace import current_trace
+from tracebridge.core.lax.contract.dot import dot_general_p
 from tracebridge.core.lax.shape.reshape import reshape_p
 from tracebridge.core.lax.shape.transpose import transpose_p
 from tracebridge.interop.dtypes import is_exchanged
@@ -28,11 +31,12 @@ LEAST_FREED = 1 << 20
 """Bytes that were kept, of which fewer are not worth to be freed within a backward pass."""
 
 # A cut costs some 30 us, and the compiler another program.
-_LEAST_GAIN = 2 << 20  # bytes that one more cut has to save
+_LEAST_GAIN = 3 << 20  # bytes that one more cut has to save
 _LEAST_BYTES = 4 << 20  # of arguments: below, nothing is worth it
-_LEAST_PART = 0.04  # of the peak
+_LEAST_PART = 0.065  # of the peak
 _MOST_PIECES = 8
 _MOST_PLACES = 16  # that are tried as cuts
+_MOST_EQUATIONS = 2000  # of a program: to model a longer one takes seconds
 # The compiler makes copies for loops and orders of axes, and runs kernels of long programs in an
 # order that holds more than ours.
 _COPIES, _COPIES_OF_WHOLE = 1.5, 2.0
@@ -66,6 +70,8 @@ def split_pieces(jaxpr: Jaxpr, n_saved: int, freed: Collection[int]) -> Pieces |
     if jaxpr.effects or sum([_size(a) for a in jaxpr.in_avals]) < _LEAST_BYTES:
         return None
     program = inline_calls(jaxpr)
+    if len(program.equations) > _MOST_EQUATIONS:
+        return None
     if not all([type(d) is int for a in program.variable_avals() for d in a.shape]):
         return None
     if not any([_is_long(app) for app, _ in program.equations]):
@@ -86,6 +92,13 @@ def _is_long(app: Application) -> bool:
     return app.primitive.cost is Cost.CONTRACTION or any(
         [isinstance(value, Jaxpr) for value in app.params.values()]
     )
+
+
+def _is_copied(app: Application) -> bool:
+    """Whether the compiler copies for an equation: products of matrices need nothing of it."""
+    if app.primitive is dot_general_p:
+        return bool(app.params["dimension_numbers"][1][0])
+    return _is_long(app)
 
 
 def _copies(app: Application) -> int:
@@ -238,20 +251,33 @@ class _Memory:
     def __init__(self, order: _Order, freed: Collection[int]) -> None:
         self.order = order
         jaxpr, main = order.jaxpr, order.main
-        self.final = set(jaxpr.outs)
+        final = set(jaxpr.outs)
         reads = [order.needs([k]) for k in main]
         self.reads = [read for read, _ in reads]
-        self.again = [again for _, again in reads]
-        self.made = {v: i for i, k in enumerate(main) for v in order.outs_of[k]}
+        self.makes = [order.outs_of[k] for k in main]
+        made = [v for makes in self.makes for v in makes]
         self.last: dict[int, int] = {}
         for i, read in enumerate(self.reads):
             self.last |= dict.fromkeys(read, i)
-        self.freed = {v: _size(order.avals[v]) for v in freed}
-        self.sizes = {v: _size(order.avals[v]) for v in self.made}
+        # The last equation that a value is there for; gradients stay.
+        self.until = {v: len(main) if v in final else self.last.get(v, -1) for v in made}
+        self.sizes = {v: _size(order.avals[v]) for v in made}
+        self.there, self.stuck = self._between_equations(freed)
         self.stored = self._stored()
+        # What each equation repeats and stores, and what is expensive of what it repeats.
+        self.again = [
+            [v for k in again for v in order.outs_of[k] if v in self.stored] for _, again in reads
+        ]
+        expensive = {
+            k for k in order.repeated if jaxpr.equations[k][0].primitive.cost in _EXPENSIVE
+        }
+        self.expensive = [again & expensive for _, again in reads]
         apps = [jaxpr.equations[k][0] for k in main]
         self.passes = [app.primitive.cost in _ELEMENTWISE for app in apps]
+        # Before each equation, how many are no pass.
+        self.works = list(accumulate([not is_pass for is_pass in self.passes], initial=0))
         self.scratch = [_copies(app) for app in apps]
+        self.is_copied = any([_is_copied(app) for app in apps])
 
     def _stored(self) -> set[int]:
         """Values that stand in memory, since no pass over elements contains them.
@@ -269,16 +295,13 @@ class _Memory:
         return found
 
     def _shared(self, start: int, end: int) -> set[int]:
-        """What is repeated, is expensive, and is read before and after something else runs."""
-        order, first = self.order, dict[int, int]()
+        """Equations that are repeated, expensive, and read before and after something else."""
+        first: dict[int, int] = {}
         found: set[int] = set()
         for i in range(start, end):
-            for k in self.again[i]:
-                if order.jaxpr.equations[k][0].primitive.cost not in _EXPENSIVE:
-                    continue
-                since = first.setdefault(k, i)
-                if any([not self.passes[j] for j in range(since, i)]):
-                    found.update(order.outs_of[k])
+            for k in self.expensive[i]:
+                if self.works[i] > self.works[first.setdefault(k, i)]:
+                    found.add(k)
         return found
 
     def best_cuts(self) -> list[int]:
@@ -309,8 +332,8 @@ class _Memory:
 
     def _candidates(self) -> list[int]:
         """Where little has to be there: the least of all places with something large between."""
-        places = [p for p in range(1, len(self.reads)) if self._may_cut(p)]
-        there = [self._there(p) for p in places]
+        places = [p for p in range(1, len(self.reads)) if not self.stuck[p]]
+        there = [self.there[p] for p in places]
         # Of places with as much, the first one and the last one: the others are like these.
         found = [
             (n, p)
@@ -321,48 +344,52 @@ class _Memory:
         ]
         return sorted([p for _, p in sorted(found)[:_MOST_PLACES]])
 
-    def _there(self, place: int) -> int:
-        """Bytes of what is there between two equations."""
-        kept = [n for v, n in self.freed.items() if self.last.get(v, -1) >= place]
-        made = [self.sizes[v] for v, i in self.made.items() if i < place <= self._until(v)]
-        return sum(kept) + sum(made)
+    def _between_equations(self, freed: Collection[int]) -> tuple[list[int], list[int]]:
+        """Before each equation: bytes of what is there, and how many values no result can be.
 
-    def _may_cut(self, place: int) -> bool:
-        crossing = [v for v, i in self.made.items() if i < place <= self.last.get(v, -1)]
-        return all([is_exchanged(self.order.avals[v].dtype) for v in crossing])
+        In one pass over all values: programs of loops that are written out have ten thousands.
+        """
+        avals, n = self.order.avals, len(self.reads)
+        there, stuck = [0] * (n + 2), [0] * (n + 2)
+        for v in freed:
+            size = _size(avals[v])
+            there[0] += size
+            there[self.last.get(v, 0) + 1] -= size
+        for i, makes in enumerate(self.makes):
+            for v in makes:
+                there[i + 1] += self.sizes[v]
+                there[max(self.until[v], i) + 1] -= self.sizes[v]
+                if not is_exchanged(avals[v].dtype):
+                    stuck[i + 1] += 1
+                    stuck[max(self.last.get(v, i), i) + 1] -= 1
+        return list(accumulate(there)), list(accumulate(stuck))
 
     def piece(self, start: int, end: int) -> int:
         """The most memory while a piece runs from ``start`` to ``end``."""
-        kept = [n for v, n in self.freed.items() if not start or self.last.get(v, -1) >= start]
-        there = [v for v, i in self.made.items() if i < start <= self._until(v)]
-        leaving = [v for v, i in self.made.items() if start <= i < end <= self._until(v)]
-        fixed = sum(kept) + sum([self.sizes[v] for v in (*there, *leaving)])
+        leaving = [v for i in range(start, end) for v in self.makes[i] if self.until[v] >= end]
+        fixed = self.there[start] + sum([self.sizes[v] for v in leaving])
         is_whole = not start and end == len(self.reads)
-        copies = _COPIES_OF_WHOLE if is_whole else _COPIES
+        copies = 1.0
+        if self.is_copied:
+            copies = _COPIES_OF_WHOLE if is_whole else _COPIES
         return fixed + int(copies * self._between(start, end, set(leaving)))
-
-    def _until(self, v: int) -> int:
-        """The last equation that a value is there for; gradients stay."""
-        return len(self.reads) if v in self.final else self.last.get(v, -1)
 
     def _between(self, start: int, end: int, leaving: Collection[int]) -> int:
         """The most memory of values that a piece makes and does not give."""
-        order = self.order
-        stored = self.stored | self._shared(start, end)
-        until: dict[int, int] = {}
-        for i in range(start, end):
-            for v in {*self.reads[i], *[v for k in self.again[i] for v in order.outs_of[k]]}:
-                until[v] = i
+        outs_of, shared = self.order.outs_of, self._shared(start, end)
+        again = [
+            [*self.again[i], *[v for k in self.expensive[i] & shared for v in outs_of[k]]]
+            for i in range(start, end)
+        ]
+        until = {v: i for i, there in enumerate(again, start) for v in there}
         alive: dict[int, int] = {}
         most = 0
         for i in range(start, end):
-            k = order.main[i]
-            there = [v for a in self.again[i] for v in order.outs_of[a] if v in stored]
-            alive |= {v: _size(order.avals[v]) for v in there}
+            alive |= {v: _size(self.order.avals[v]) for v in again[i - start]}
             made = {
                 v: self.sizes[v]
-                for v in order.outs_of[k]
-                if v in stored and v not in leaving and v in until
+                for v in self.makes[i]
+                if v in self.stored and v not in leaving and v in self.last
             }
             ended = [v for v in alive if until[v] <= i]
             now = sum(alive.values()) + sum(made.values()) + self.scratch[i]
@@ -372,6 +399,7 @@ class _Memory:
             for v in ended:
                 del alive[v]
             alive |= made
+            until |= {v: self.last[v] for v in made}
         return most
 
 
@@ -381,7 +409,9 @@ def _cut(order: _Order, cuts: Sequence[int]) -> Pieces:
     bounds = list(zip([0, *cuts], [*cuts, len(main)], strict=True))
     reads = [order.needs([main[i] for i in range(*b)]) for b in bounds]
     wanted: Mapping[int, int] = {v: n for n, (read, _) in enumerate(reads) for v in read}
+    times = Counter(jaxpr.outs)
     place = {v: v for v in range(jaxpr.n_in)}
+    found: dict[int, list[int]] = {}
     n_values = jaxpr.n_in
     pieces: list[Piece] = []
     for n, (bound, (read, again)) in enumerate(zip(bounds, reads, strict=True)):
@@ -389,15 +419,16 @@ def _cut(order: _Order, cuts: Sequence[int]) -> Pieces:
         made = [v for k in equations for v in order.outs_of[k]]
         here = set(made)
         inputs = sorted([v for v in read if v in place and v not in here])
-        outs = [v for v in made if v in jaxpr.outs or wanted.get(v, -1) > n]
+        # Who gets a gradient may change it: one that two inputs have is given twice.
+        outs = [v for v in made for _ in range(times[v] or wanted.get(v, -1) > n)]
         done: set[int] = set()
         whole = [e for k in equations for e in order.with_needs(k, done, again)]
         program = order.program(whole, inputs, outs)
-        for v in outs:
-            place[v] = n_values
-            n_values += 1
-        last = [place[v] for v in place if v not in jaxpr.outs and wanted.get(v, n) == n]
-        pieces.append(Piece(program, tuple([place[v] for v in inputs]), tuple(last)))
-        for v in [v for v in place if v not in jaxpr.outs and wanted.get(v, n) == n]:
-            del place[v]
-    return Pieces(tuple(pieces), tuple([place[v] for v in jaxpr.outs]))
+        for p, v in enumerate(outs, n_values):
+            place[v] = p
+            found.setdefault(v, []).append(p)
+        n_values += len(outs)
+        ended = [v for v in place if not times[v] and wanted.get(v, n) == n]
+        places = tuple([place[v] for v in inputs])
+        pieces.append(Piece(program, places, tuple([place.pop(v) for v in ended])))
+    return Pieces(tuple(pieces), tuple([found[v].pop() for v in jaxpr.outs]))

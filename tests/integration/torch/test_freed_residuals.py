@@ -10,6 +10,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 import tracebridge.numpy as tnp
+from tracebridge._derived import pieces
 from tracebridge.torch import wrap
 from tracebridge.torch._crossing import memory
 from tracebridge.torch._eager.stages import Stages
@@ -17,6 +18,13 @@ from tracebridge.torch._eager.stages import Stages
 pytestmark = pytest.mark.torch
 
 ROWS, WIDTH = 8192, 128  # such an array of float64 has 8 MB
+
+
+@pytest.fixture(autouse=True)
+def cut_often(monkeypatch):
+    """Programs are cut for less than what pays its time."""
+    monkeypatch.setattr(pieces, "_LEAST_PART", 0.01)
+    monkeypatch.setattr(pieces, "_LEAST_GAIN", 1 << 18)
 
 
 def network(x, ws, scale=1.0):
@@ -138,6 +146,18 @@ def test_who_holds_what_was_saved():
 
     same([t.detach() for t in saved], before)
     assert len(filler) == 8
+
+
+def test_one_gradient_of_two_inputs():
+    """Who changes the gradient of one input does not change that of another one."""
+    x, y, ws = batch(), batch(2), matrices()
+
+    loss = wrap(lambda x, y, ws: network(x + y, ws))(x, y, ws).sum()
+    first, second = torch.autograd.grad(loss, [x, y])
+    first.mul_(2.0)
+
+    torch.testing.assert_close(first, 2.0 * second)
+    same([second], torch.autograd.grad(native(x + y, ws).sum(), [y]))
 
 
 def test_numbers_and_some_results():

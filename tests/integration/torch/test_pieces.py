@@ -8,12 +8,20 @@ import pytest
 import tracebridge as tb
 import tracebridge.lax as lax
 import tracebridge.numpy as tnp
+from tracebridge._derived import pieces
 from tracebridge._derived.pieces import split_pieces
 from tracebridge._derived.residuals import split_for_backward
 
 pytestmark = pytest.mark.torch
 
 ROWS, WIDTH = 4096, 256  # such an array has 4 MB
+
+
+@pytest.fixture(autouse=True)
+def cut_often(monkeypatch):
+    """Programs are cut for less than what pays its time."""
+    monkeypatch.setattr(pieces, "_LEAST_PART", 0.01)
+    monkeypatch.setattr(pieces, "_LEAST_GAIN", 1 << 18)
 
 
 def normal(*shape, seed=0):
@@ -128,6 +136,23 @@ def test_small_programs_stay_whole():
     args = [normal(8, WIDTH), *[normal(WIDTH, WIDTH, seed=i) / 16 for i in range(1, 5)]]
     jaxpr, _, n_saved = pullback(layers, *args)
 
+    assert split_pieces(jaxpr, n_saved, range(n_saved)) is None
+
+
+def test_long_programs_stay_whole():
+    """What is written out a thousand times would take longer to model than to compile."""
+
+    def terms(x, *ws):
+        for k in range(n_terms):
+            x = x * 0.5 + tnp.maximum(x, float(k))
+        return layers(x, *ws)
+
+    n_terms = 4
+    jaxpr, _, n_saved = pullback(terms, *arguments())
+    assert split_pieces(jaxpr, n_saved, range(n_saved)) is not None
+
+    n_terms = 500
+    jaxpr, _, n_saved = pullback(terms, *arguments())
     assert split_pieces(jaxpr, n_saved, range(n_saved)) is None
 
 
