@@ -10,7 +10,7 @@ import numpy as np
 from tracebridge.core import lax
 from tracebridge.core.ir.aval import ShapedArray, stored
 from tracebridge.core.lax.elementwise import complex_corrections, cpu_exponentials, cpu_lowerings
-from tracebridge.core.lax.families import is_narrow
+from tracebridge.core.lax.families import InexactUnary, is_narrow
 from tracebridge.core.lax.reduce import cpu_sums, exp_sums, positions
 from tracebridge.core.lax.shape.roll import emit_written
 from tracebridge.core.lax.special import cpu_erf, cpu_gamma, cpu_special
@@ -54,7 +54,7 @@ def composition_rule(
 
     Requests for an accuracy, the only parameters that these primitives have, stay with XLA.
     """
-    widens = getattr(primitive, "by_float32", False) and _F32 in dtypes
+    widens = isinstance(primitive, InexactUnary) and primitive.by_float32 and _F32 in dtypes
 
     def lower(ctx: LoweringContext, *operands: Any, **params: Any) -> Any:
         dtype = ctx.avals_in[0].dtype

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, final
 
 from tracebridge.core.compat.hijax.types import HiType
 from tracebridge.core.errors.argument_errors import ArgumentTypeError
+from tracebridge.core.errors.transform_errors import MissingRuleError
 from tracebridge.core.ir.effects import Effect
 from tracebridge.core.util.public_path import public_path
 
@@ -41,24 +42,25 @@ class MutableHiType(HiType):
         msg = f"{type(self).__name__} is the type of objects that change"
         raise ArgumentTypeError(msg, hint="ask lo_ty_qdd(object.cur_qdd())")
 
-    def lo_ty_qdd(self, state: Any, /) -> list[Any]:
+    def lo_ty_qdd(self, state: object, /) -> list[Any]:
         """The types of the arrays of a content."""
         raise self._missing("lo_ty_qdd")
 
-    def new_from_loval(self, state: Any, /, *vals: Any) -> Any:
+    def new_from_loval(self, state: object, /, *vals: object) -> Any:
         """A new object with the content that consists of these arrays."""
         raise self._missing("new_from_loval")
 
-    def read_loval(self, state: Any, val: Any, /) -> list[Any]:
+    def read_loval(self, state: object, val: object, /) -> list[Any]:
         """The arrays of the content of an object."""
         raise self._missing("read_loval")
 
-    def update_from_loval(self, state: Any, val: Any, /, *lo_vals: Any) -> None:
+    def update_from_loval(self, state: object, val: object, /, *lo_vals: object) -> None:
         """Replace the content of an object."""
         raise self._missing("update_from_loval")
 
-    def _missing(self, name: str) -> NotImplementedError:
-        return NotImplementedError(f"{type(self).__name__} does not define `{name}`")
+    def _missing(self, name: str) -> MissingRuleError:
+        kind = type(self).__name__
+        return MissingRuleError(kind, name, message=f"{kind} does not define `{name}`")
 
 
 @public_path(_PATH)

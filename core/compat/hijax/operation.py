@@ -8,7 +8,7 @@ from typing import Any, final
 from tracebridge.core.compat.ad import Zero
 from tracebridge.core.compat.hijax.accumulators import GradAccum, ValAccum
 from tracebridge.core.compat.hijax.call import apply_operation, flat_like
-from tracebridge.core.errors.transform_errors import AxisSpecError
+from tracebridge.core.errors.transform_errors import AxisSpecError, MissingRuleError
 from tracebridge.core.interpreters.batching import batch_flat
 from tracebridge.core.interpreters.staged_rules import SpmdAxis
 from tracebridge.core.ir.effects import Effect
@@ -93,17 +93,17 @@ class VJPHiPrimitive:
         flat = flat_like(self.in_tree, args, "an argument", self)
         return self.out_tree.unflatten(apply_operation(self, flat))
 
-    def check(self, *arg_tys: Any) -> None:
+    def check(self, *arg_tys: object) -> None:
         """Raise if arguments of these types are none for it; nothing by default."""
 
     def defines(self, name: str) -> bool:
         """Whether the class defines the rule ``name`` itself."""
         return getattr(type(self), name) is not getattr(VJPHiPrimitive, name)
 
-    def _missing(self, purpose: str, names: str) -> NotImplementedError:
-        return NotImplementedError(
-            f"{type(self).__name__}: for {purpose} the class has to define {names}"
-        )
+    def _missing(self, purpose: str, names: str) -> MissingRuleError:
+        kind = type(self).__name__
+        message = f"{kind}: for {purpose} the class has to define {names}"
+        return MissingRuleError(kind, purpose, message=message)
 
     def expand(self, *args: Any) -> Any:
         """The result, by other operations."""

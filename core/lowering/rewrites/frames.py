@@ -35,7 +35,18 @@ _LEAST_COSTLY = 1 << 16  # elements of which functions are computed
 _WANTED = 256  # elements of a row where any will do
 _MOST_WANTED = 1 << 13
 
-_COSTLY = frozenset({"exp", "expm1", "log", "log1p", "logistic", "tanh", "sin", "cos"})
+_COSTLY = frozenset(
+    {
+        lax.exp_p,
+        lax.expm1_p,
+        lax.log_p,
+        lax.log1p_p,
+        lax.logistic_p,
+        lax.tanh_p,
+        lax.sin_p,
+        lax.cos_p,
+    }
+)
 _FLOAT = np.dtype(np.float32)
 
 Rows = tuple[Shape, Shape]
@@ -56,7 +67,7 @@ def has_rows(jaxpr: Jaxpr) -> bool:
 
 def is_costly(app: Application) -> bool:
     """Whether an equation computes a function of each element of a large array."""
-    if app.primitive.name not in _COSTLY or not is_handled(app):
+    if app.primitive not in _COSTLY or not is_handled(app):
         return False
     shape = app.out.shape
     return all([type(n) is int for n in shape]) and math.prod(shape) >= _LEAST_COSTLY

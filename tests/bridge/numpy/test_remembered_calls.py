@@ -25,7 +25,7 @@ M = np.array([[4.0, 1.0, -0.5], [1.0, 3.0, 0.25], [-0.5, 0.25, 2.0]], np.float32
 N = np.array([[1.0, np.nan, 2.0], [0.0, 1.0, -3.0], [np.inf, 2.0, 1.0]], np.float32)
 V = np.array([0.5, 1.0, 2.5], np.float32)
 W = np.array([1.0, 3.0, -2.0], np.float32)
-I = np.array([2, 0, 1], np.int32)  # noqa: E741 - indices
+K = np.array([2, 0, 1], np.int32)
 
 
 def call(*args: Any, **kwargs: Any) -> Call:
@@ -71,15 +71,15 @@ CALLS: dict[str, list[Call]] = {
     "numpy.ptp": [call(M), call(M, 1), call(M, (0, 1)), call(M, axis=0, keepdims=True)],
     "numpy.ravel": [call(M), call(M, "F"), call(M, order="C")],
     "numpy.reshape": [call(M, -1), call(M, (9, 1)), call(M, shape=(1, 9), order="F")],
-    "numpy.roll": [call(M, 1), call(M, 1, 0), call(M, (1, 0), (0, 1)), call(M, I[:1], axis=1)],
+    "numpy.roll": [call(M, 1), call(M, 1, 0), call(M, (1, 0), (0, 1)), call(M, K[:1], axis=1)],
     "numpy.rot90": [call(M), call(M, 1), call(M, 2, (1, 0)), call(M, k=0)],
     "numpy.round": [call(M), call(M, 1), call(M, decimals=-1)],
-    "numpy.searchsorted": [call(V, W), call(V, 1), call(V, W, "right"), call(V, W, sorter=I)],
+    "numpy.searchsorted": [call(V, W), call(V, 1), call(V, W, "right"), call(V, W, sorter=K)],
     "numpy.sort": [call(M), call(M, 0), call(M, None), call(V, descending=True)],
     "numpy.squeeze": [call(M[None]), call(M[None], 0), call(M[None], axis=(0,))],
     "numpy.swapaxes": [call(M, 0, 1), call(M, 0, 0), call(M, axis1=1, axis2=0)],
-    "numpy.take": [call(M, I), call(M, I, 1), call(M, 1, axis=0), call(V, I, mode="clip")],
-    "numpy.take_along_axis": [call(V, I), call(M, I[None], 0), call(V, I, fill_value=1)],
+    "numpy.take": [call(M, K), call(M, K, 1), call(M, 1, axis=0), call(V, K, mode="clip")],
+    "numpy.take_along_axis": [call(V, K), call(M, K[None], 0), call(V, K, fill_value=1)],
     "numpy.tensordot": [call(M, M + 1), call(M, V, 1), call(M, M + 1, axes=0)],
     "numpy.tile": [call(V, 2), call(V, (2, 1)), call(M, reps=1)],
     "numpy.trace": [call(M), call(M, 1), call(M, 0, 1, 0), call(M, dtype="int64")],
