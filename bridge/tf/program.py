@@ -229,12 +229,12 @@ def _pushforward_of(program: Program, active: tuple[int, ...]) -> Program:
 
     def forward(*values: Any) -> list[Any]:
         inputs = list(values[:n])
-        primals = [inputs[i] for i in active]
+        primals = tuple([inputs[i] for i in active])
         return list(jvp(_primal(program, inputs, active), primals, values[n:])[1])
 
     def by_reverse(*values: Any) -> list[Any]:
         inputs = list(values[:n])
-        primals = [inputs[i] for i in active]
+        primals = tuple([inputs[i] for i in active])
         outs, pull = vjp(_primal(program, inputs, active), *primals)
         _, pull_again = vjp(pull, tuple([zeros_of(o.aval) for o in outs]))
         return list(pull_again(values[n:])[0])
@@ -259,7 +259,7 @@ def _with_pushforward_of(program: Program, active: tuple[int, ...]) -> Program:
                 inputs[i] = x
             return tuple(eval_jaxpr(jaxpr, current_trace().process, inputs))
 
-        outs, dots = jvp(whole, [inputs[i] for i in active], values[n:])
+        outs, dots = jvp(whole, tuple([inputs[i] for i in active]), values[n:])
         return [*outs, *[dots[i] for i in program.diff_out]]
 
     avals, names = _with_tangents(program, active)

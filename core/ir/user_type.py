@@ -12,8 +12,10 @@ from typing import Any
 from tracebridge.core.errors.transform_errors import MissingRuleError
 from tracebridge.core.ir.aval import NOWHERE, ShapedArray
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.util.public_path import public_path
 
 
+@public_path("tracebridge.experimental.hijax")
 class MappingSpec:
     """Base of entries of ``in_axes`` and ``out_axes`` for values of types that programs define."""
 

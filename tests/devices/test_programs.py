@@ -27,6 +27,9 @@ ELSEWHERE = {
         "batch_kernel chosen closed_call composed custom_lin geqrf guarded plain_call remat_opt "
         "row_kernel scan_by_blocks scan_kernel"
     ),
+    "taken apart before programs are lowered: tests/core/compat/hijax": (
+        "add_of_users call_hi_primitive call_hi_primitive_linearized"
+    ),
     "targets are those of a user: tests/bridge/test_ffi.py": "ffi_call",
     "no code of their own": "dce_sink device_put key_use xla_metadata_value",
     "a size that is known when the program runs: tests/core/symbolic": "dimension_size",

@@ -21,8 +21,8 @@ RULES = ("abstract_eval", "lower", "jvp", "transpose", "batch")
 # Rules whose default is right for most primitives.
 OPTIONAL = (
     "by_blocks", "by_steps", "dce", "destination", "effects", "evaluate", "has_devices",
-    "is_lowered_on", "staged_linearize", "linearize", "linearize_unstaged", "names_axis",
-    "prepare", "recipe", "replicas", "result_memory", "sharding_callback", "split_by_known",
+    "is_high", "is_lowered_on", "low", "staged_linearize", "linearize", "linearize_unstaged",
+    "names_axis", "prepare", "recipe", "replicas", "result_memory", "sharding_callback", "split_by_known",
     "split_results", "vary_results",
     "staged_transpose", "unknown_outs", "varying", "wanted_sharding",
 )  # fmt: skip

@@ -135,6 +135,7 @@ class HiCall(Primitive):
     """An operation that is an object with rules, parameter ``_prim``."""
 
     name = "call_hi_primitive"
+    cost = Cost.OTHER
     multiple_results = True
     holds_functions = True
     has_rules_of_users = True

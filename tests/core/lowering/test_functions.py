@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
@@ -19,6 +20,7 @@ def _text(fun: Any) -> str:
     return tb.jit(lambda x: fun(x)).lower(SHAPE).as_text()
 
 
+@pytest.mark.usefixtures("without_kernels")
 def test_copies_read_as_what_was_emitted() -> None:
     """The first module emits, the second one leaves a copy, the others have it."""
     tb.clear_caches()

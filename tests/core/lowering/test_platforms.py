@@ -148,6 +148,7 @@ def test_near_angles_of_large_arrays(name: str, dtype: Any) -> None:
     assert abs(far[-1] - last) < 1e-6 * abs(last)
 
 
+@pytest.mark.usefixtures("without_kernels")
 def test_equal_waves_of_an_operand_are_one() -> None:
     """The derivative of sin(x) cos(x) computes each of them once in each branch."""
     x = ShapedArray((LEAST_GUARDED,), F32)

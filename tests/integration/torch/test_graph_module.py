@@ -161,9 +161,12 @@ WITHOUT = {
     "bits that depend on the platform": "rng_bit_generator rng_uniform",
     "any computation chooses": "select_and_scatter",
     "a program of a file": "exported_call",
+    "types of values that programs define": (
+        "add_of_users call_hi_primitive call_hi_primitive_linearized"
+    ),
     "made by derivatives or lowerings, or to be handled before": (
-        "batch_kernel check chosen composed custom_lin guarded row_kernel scan_by_blocks "
-        "scan_kernel"
+        "batch_kernel check chosen composed custom_lin guarded plain_call row_kernel "
+        "scan_by_blocks scan_kernel"
     ),
 }
 

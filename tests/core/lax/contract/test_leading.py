@@ -12,6 +12,7 @@ from tracebridge.core.config.scopes import scope
 BARRIER = "stablehlo.optimization_barrier"
 
 
+@pytest.mark.usefixtures("without_kernels")
 @pytest.mark.parametrize(
     ("x_shape", "y_shape", "n_batch", "n_contracted", "changes"),
     [
