@@ -22,8 +22,8 @@ RULES = ("abstract_eval", "lower", "jvp", "transpose", "batch")
 OPTIONAL = (
     "by_blocks", "by_steps", "dce", "destination", "effects", "evaluate", "has_devices",
     "is_high", "is_lowered_on", "low", "staged_linearize", "linearize", "linearize_unstaged",
-    "names_axis", "prepare", "recipe", "replicas", "result_memory", "sharding_callback", "split_by_known",
-    "split_results", "vary_results",
+    "names_axis", "prepare", "recipe", "replicas", "result_memory", "sharding_callback",
+    "split_by_known", "split_results", "vary_results",
     "staged_transpose", "unknown_outs", "varying", "wanted_sharding",
 )  # fmt: skip
 # What every primitive does in the same way, or its family does.

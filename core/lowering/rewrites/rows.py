@@ -22,6 +22,7 @@ from tracebridge.core.kernels.functions import handles, is_easy_power
 from tracebridge.core.kernels.machine import is_there
 from tracebridge.core.kernels.rows.program import RESHAPES, kind_of_sum
 from tracebridge.core.kernels.rows.row_kernel import row_kernel_p
+from tracebridge.core.lax.families import Elementwise
 from tracebridge.core.lowering.rewrites.flat import flat
 from tracebridge.core.lowering.rewrites.frames import (
     SHORTEST,
@@ -202,21 +203,30 @@ class _RowKernel(Kernel):
         self, groups: _Rows, members: Sequence[int], readers: Mapping[int, Sequence[int]]
     ) -> None:
         super().__init__(groups, members, readers, _COPIES)
-        self.rows = groups
+        self.rows, self.readers = groups, readers
         self.frame: Frame = self.key
         self.rests: dict[int, _Rest] = {}
         """How sums over parts of rows are ended outside; known with the program."""
 
     @property
     def is_small(self) -> bool:
-        """Whether there is anything to make, of few enough arrays.
-
-        What XLA would compute where it is read, and never write, is no reason to write it.
-        """
+        """Whether there is anything to make, of few enough arrays."""
         n = len(self.results)
         if not n or len(self.operands) + n > _MOST_ARRAYS:
             return False
-        return n <= _MOST_OF_FUNCTIONS or self.rows.saves_passes(self.members)
+        return self.rows.saves_passes(self.members) or self._is_alone()
+
+    def _is_alone(self) -> bool:
+        """Whether few arrays are read and written that XLA would not.
+
+        What it computes within what reads it, it never writes.
+        """
+        rows = self.rows
+        equations, inside = rows.jaxpr.equations, {*self.members, *self.copied}
+        around = [rows.made_by[v] for v in self.operands]
+        around += [k for v in self.results for k in self.readers[v] if k not in inside]
+        fused = [k for k in around if k >= 0 and isinstance(equations[k][0].primitive, Elementwise)]
+        return len(self.results) <= _MOST_OF_FUNCTIONS and not fused
 
     def add_to(self, graph: Graph, operands: Sequence[int]) -> Sequence[int]:
         """Append the kernel, and what ends sums over parts of rows."""

@@ -82,3 +82,9 @@ def test_functions_of_batches_and_broadcasts() -> None:
     assert kernels_in(f, x, b, c) == 1
     is_as_plain(f, x, b, c)
     is_as_plain(tb.vmap(f, (1, None, None), 1), array(128, 4, 1024), b, c)
+
+
+def test_no_kernel_beside_what_kernels_do_not_have() -> None:
+    """XLA computes the exact GELU and its gradient in one pass: a kernel would write its parts."""
+    x = array(256, 512)
+    assert kernels_in(tb.grad(lambda x: tnp.sum(nn.gelu(x, approximate=False) * x)), x) == 0
