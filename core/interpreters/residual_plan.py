@@ -16,13 +16,13 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, final
 
 from tracebridge.core.ir.cost import Cost
+from tracebridge.core.ir.user_type import low_avals
 from tracebridge.core.util.min_cut import FlowNetwork
 
 if TYPE_CHECKING:
     from tracebridge.core.interpreters.graph import Graph, GraphEquation
     from tracebridge.core.ir.application import Application
     from tracebridge.core.ir.aval import ShapedArray
-from tracebridge.core.ir.user_type import low_avals
 
 _REPEAT = {
     Cost.FREE: 0.002,

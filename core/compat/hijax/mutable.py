@@ -2,7 +2,7 @@
 
 As mutable references do, an object that changes stays a Python object where a function is traced:
 its operations happen at once, on traced values. What a compiled function is given and gives back
-are the arrays of its content (core/compat/hijax/contents.py).
+are the arrays of its content (core/control/jit/contents.py).
 """
 
 from __future__ import annotations

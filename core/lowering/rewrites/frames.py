@@ -53,12 +53,12 @@ Rows = tuple[Shape, Shape]
 """A shape, and the axes of it that are a row."""
 
 
-def has_rows(jaxpr: Jaxpr) -> bool:
+def has_frames(jaxpr: Jaxpr) -> bool:
     """Whether large arrays may have frames, in called functions too."""
     for app, _ in jaxpr.equations:
         called = inlined(app) or computed_by(app)
         if called is not None:
-            if has_rows(called):
+            if has_frames(called):
                 return True
         elif is_costly(app) or _rows_of(app) is not None:
             return True

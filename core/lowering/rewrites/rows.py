@@ -4,6 +4,9 @@ A group is elementwise equations on arrays of one shape (the frame), broadcasts 
 of its rows, what is made of their results, and sums over other axes. XLA would make a pass over the
 arrays for each reduction; a kernel reads them once.
 
+Groups that compute costly functions of each element are kernels without reductions, too, where
+XLA would fuse nothing with them.
+
 Parts of a group that share no value and no array are kernels of their own.
 """
 
@@ -27,7 +30,7 @@ from tracebridge.core.lowering.rewrites.flat import flat
 from tracebridge.core.lowering.rewrites.frames import (
     SHORTEST,
     Frames,
-    has_rows,
+    has_frames,
     is_costly,
     meaning,
 )
@@ -54,7 +57,7 @@ def with_row_kernels(jaxpr: Jaxpr) -> Jaxpr | None:
 
     Frames that want the same arrays come one after another: what the first one leaves.
     """
-    if not has_rows(jaxpr) or not is_there():
+    if not has_frames(jaxpr) or not is_there():
         return None
     program, made, frames = flat(jaxpr, meaning), None, Frames()
     while found := frames.next_ones(program):
@@ -189,7 +192,7 @@ class _Rows(Groups):
         found = [members for members in self.components() if self._pays(members)]
         readers = self.readers(found) if found else {}
         kernels = [_RowKernel(self, members, readers) for members in found]
-        kernels = [kernel for kernel in kernels if kernel.is_small]
+        kernels = [kernel for kernel in kernels if kernel.pays]
         return WithKernels(self, kernels).program() if kernels else None
 
 
@@ -209,8 +212,8 @@ class _RowKernel(Kernel):
         """How sums over parts of rows are ended outside; known with the program."""
 
     @property
-    def is_small(self) -> bool:
-        """Whether there is anything to make, of few enough arrays."""
+    def pays(self) -> bool:
+        """Whether there is anything to make, of few enough arrays, that XLA would not do as well."""
         n = len(self.results)
         if not n or len(self.operands) + n > _MOST_ARRAYS:
             return False
