@@ -213,7 +213,7 @@ class _RowKernel(Kernel):
 
     @property
     def pays(self) -> bool:
-        """Whether there is anything to make, of few enough arrays, that XLA would not do as well."""
+        """Whether there is anything to make, of few arrays, that XLA would not do as well."""
         n = len(self.results)
         if not n or len(self.operands) + n > _MOST_ARRAYS:
             return False
