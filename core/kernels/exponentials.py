@@ -39,9 +39,12 @@ def exp(to: Text, x: str) -> str:
     for bound, how in ((-104.0, "olt"), (104.0, "ogt")):
         c = to.constant(bound)
         x = to.select(to.compare(how, x, c), c, x)  # NaN stays
-    shifted, r = _reduced(to, x)
-    squared = to.op("fmul", r, r)
-    y = to.op("fadd", to.fma(to.polynomial(r, _EXP), squared, r), to.constant(1.0))
+    shifted, part = exp_parts(to, x)
+    return times_power(to, to.op("fadd", part, to.constant(1.0)), shifted)
+
+
+def times_power(to: Text, y: str, shifted: str) -> str:
+    """``y`` times two to the ``n`` of ``exp_parts``; the result may be subnormal or infinite."""
     if _can_scale(to):
         return _scaled(to, y, to.op("fsub", shifted, to.constant(_ROUNDER)))
     whole = to.op("sub", to.bits(shifted), to.constant(_ROUNDER_BITS, "i32"), "i32")
@@ -122,13 +125,13 @@ def tanh(to: Text, x: str) -> str:
     size, one = to.call("fabs", x), to.constant(1.0)
     squared = to.op("fmul", x, x)
     near = to.fma(to.op("fmul", x, squared), to.polynomial(squared, _TANH), x)
-    e = _small_exp(to, to.op("fmul", size, to.constant(-2.0)))
+    e = small_exp(to, to.op("fmul", size, to.constant(-2.0)))
     far = to.op("fdiv", to.op("fsub", one, e), to.op("fadd", one, e))
     y = to.select(to.compare("olt", size, to.constant(_TANH_BOUND)), near, far)
     return to.call("copysign", y, x)  # near -0 too, which the sum makes 0
 
 
-def _small_exp(to: Text, x: str) -> str:
+def small_exp(to: Text, x: str) -> str:
     """Of numbers below 0, to be added to 1: the power of two is one factor, and not subnormal."""
     least, rounder = to.constant(-20.0), to.constant(_ROUNDER)
     x = to.select(to.compare("olt", x, least), least, x)  # NaN stays
@@ -143,8 +146,7 @@ def _small_exp(to: Text, x: str) -> str:
 
 def expm1(to: Text, x: str) -> str:
     """``2^n (1 + r + r^2 P(r)) - 1`` without the 1 that is taken away again."""
-    shifted, r = _reduced(to, x)
-    part = to.fma(to.polynomial(r, _EXP), to.op("fmul", r, r), r)
+    shifted, part = exp_parts(to, x)
     n = to.op("sub", to.bits(shifted), to.constant(_ROUNDER_BITS, "i32"), "i32")
     biased = to.op("add", n, to.constant(127, "i32"), "i32")
     scale = to.of_bits(to.op("shl", biased, to.constant(23, "i32"), "i32"))
@@ -170,10 +172,11 @@ def log1p(to: Text, x: str) -> str:
     return to.select(is_small, x, y)
 
 
-def _reduced(to: Text, x: str) -> tuple[str, str]:
-    """``n`` with the rounder, and ``r``, of ``x = n log(2) + r``."""
+def exp_parts(to: Text, x: str) -> tuple[str, str]:
+    """``n`` with the rounder, and ``exp(r) - 1``, of ``x = n log(2) + r``."""
     rounder = to.constant(_ROUNDER)
     shifted = to.fma(x, to.constant(1 / math.log(2)), rounder)
     n = to.line(f"fsub {to.type('float')} {shifted}, {rounder}")
     r = to.fma(n, to.constant(-_LOG2_HIGH), x)
-    return shifted, to.fma(n, to.constant(-_LOG2_LOW), r)
+    r = to.fma(n, to.constant(-_LOG2_LOW), r)
+    return shifted, to.fma(to.polynomial(r, _EXP), to.op("fmul", r, r), r)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tracebridge.core.kernels.error_functions import erf, erfc
 from tracebridge.core.kernels.exponentials import exp, expm1, log, log1p, logistic, tanh
 from tracebridge.core.kernels.text import NAMES, Text, type_of
 from tracebridge.core.kernels.waves import cos, sin
@@ -72,6 +73,8 @@ _UNARY: Mapping[str, Callable[[Text, str], str]] = {
     "log1p": log1p,
     "sin": sin,
     "cos": cos,
+    "erf": erf,
+    "erfc": erfc,
     "floor": lambda to, x: to.call("floor", x),
     "ceil": lambda to, x: to.call("ceil", x),
     "sign": _sign,
@@ -92,7 +95,10 @@ _OF_BOOLS = frozenset({"not", *_LOGICAL_OPS})
 _OF_FLOATS = frozenset({*_UNARY, *_FLOAT_OPS, "max", "min", "clamp"})
 MOST_POWER = 8
 TRANSCENDENTAL = frozenset(
-    {"exp", "expm1", "log", "log1p", "logistic", "tanh", "sin", "cos", "sqrt", "rsqrt", "pow"}
+    {
+        "exp", "expm1", "log", "log1p", "logistic", "tanh", "sin", "cos", "erf", "erfc", "sqrt",
+        "rsqrt", "pow",
+    }  # fmt: skip
 )
 EXPENSIVE = TRANSCENDENTAL | {"div"}
 

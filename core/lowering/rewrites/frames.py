@@ -45,6 +45,8 @@ _COSTLY = frozenset(
         lax.tanh_p,
         lax.sin_p,
         lax.cos_p,
+        lax.erf_p,
+        lax.erfc_p,
     }
 )
 _FLOAT = np.dtype(np.float32)

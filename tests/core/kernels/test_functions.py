@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import special
 
 import tracebridge as tb
 from tests.core.kernels.plain_form import needs_kernels
@@ -34,6 +35,8 @@ CASES = [
     ("logistic", sigmoid, (-88, 90), 2.5),
     ("sin", np.sin, (-4e4, 4e4), 1.6),
     ("cos", np.cos, (-4e4, 4e4), 1.6),
+    ("erf", special.erf, (-5, 5), 1.5),
+    ("erfc", special.erfc, (-5, 9.19), 2.5),
     ("floor", np.floor, (-9, 9), 0),
     ("ceil", np.ceil, (-9, 9), 0),
     ("sign", np.sign, (-9, 9), 0),
