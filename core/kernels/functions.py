@@ -94,12 +94,10 @@ _LOGICAL_OPS = {"and": "and", "or": "or", "xor": "xor"}
 _OF_BOOLS = frozenset({"not", *_LOGICAL_OPS})
 _OF_FLOATS = frozenset({*_UNARY, *_FLOAT_OPS, "max", "min", "clamp"})
 MOST_POWER = 8
-TRANSCENDENTAL = frozenset(
-    {
-        "exp", "expm1", "log", "log1p", "logistic", "tanh", "sin", "cos", "erf", "erfc", "sqrt",
-        "rsqrt", "pow",
-    }  # fmt: skip
-)
+TRANSCENDENTAL = frozenset({
+    "exp", "expm1", "log", "log1p", "logistic", "tanh", "sin", "cos", "erf", "erfc", "sqrt",
+    "rsqrt", "pow",
+})  # fmt: skip
 EXPENSIVE = TRANSCENDENTAL | {"div"}
 
 

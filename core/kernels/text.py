@@ -126,5 +126,9 @@ class Text:
         zeros = f"<{self.width} x i32> zeroinitializer"
         return self.line(f"shufflevector {kind} {first}, {kind} poison, {zeros}")
 
+    def places(self) -> str:
+        """The numbers of the places of a vector, from 0."""
+        return f"<{', '.join([f'i32 {n}' for n in range(self.width)])}>"
+
     def widened(self, how: str, x: str, old: str, new: str) -> str:
         return self.line(f"{how} {self.type(old)} {x} to {self.type(new)}")

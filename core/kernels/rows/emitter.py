@@ -9,7 +9,7 @@ operands.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 from tracebridge.core.kernels.functions import EXPENSIVE, elementwise
 from tracebridge.core.kernels.rows.counter import Counter
@@ -26,14 +26,6 @@ _MOST_ON_STACK = 1 << 14  # bytes
 _LEAST_DIVISOR, _MOST_DIVISOR = 2.0**-100, 2.0**100
 
 
-def block_function(program: RowProgram, lanes: int) -> str:
-    """LLVM's text of ``@rows``: pointers to operands and results, two row numbers, sums of columns.
-
-    ``lanes``: float32 in a vector of the processor.
-    """
-    return Writer(program, lanes).text()
-
-
 class Kept(NamedTuple):
     """Memory for a row of a value, and the pass that writes it."""
 
@@ -41,9 +33,16 @@ class Kept(NamedTuple):
     level: int
 
 
-@final
 class Writer:
-    """One kernel while it is written."""
+    """One kernel while it is written: vectors along rows.
+
+    ``lanes``: float32 in a vector of the processor.
+    """
+
+    keeps: frozenset[str] = EXPENSIVE
+    """Kinds of values that are never made again in a later pass."""
+    again: frozenset[str] = frozenset({"load", "index"})
+    """Kinds that always are."""
 
     def __init__(self, program: RowProgram, lanes: int) -> None:
         self.program, self.nodes = program, program.nodes
@@ -53,6 +52,8 @@ class Writer:
         self.names = [0]
         self.row = Text(self.names, 0)
         """What is done once for each row, with its loops."""
+        self.parts = [program.frame.sizes[i] for i in program.outer]
+        """How many parts of a row there are along each axis that counts them."""
         self.entry: list[str] = []
         self.needs: set[str] = set()
         self.scalars: dict[int, str] = {}
@@ -87,10 +88,10 @@ class Writer:
             while stack:
                 i = stack.pop()
                 node = self.nodes[i]
-                if i in here or not node.along or node.kind in ("load", "index"):
+                if i in here or not node.along or node.kind in self.again:
                     continue
                 here.add(i)
-                if i in computed and (node.kind in EXPENSIVE or self._price(i) > _CHEAP):
+                if i in computed and (node.kind in self.keeps or self._price(i) > _CHEAP):
                     kept.setdefault(i, Kept(f"%kept{len(kept)}", computed[i]))
                     continue
                 stack.extend(node.args)
@@ -111,6 +112,10 @@ class Writer:
     # the function
 
     def text(self) -> str:
+        """LLVM's text of ``@rows``.
+
+        It takes pointers to operands and results, two row numbers, and one to sums of columns.
+        """
         program = self.program
         n = len(program.jaxpr.in_avals)
         given = [f"ptr noalias readonly %in{i}" for i in range(n)]
@@ -155,18 +160,24 @@ class Writer:
 
     def _bytes(self, i: int) -> int:
         """Of a row of a value, up to where the next one may begin."""
-        size = self.length * SIZES[stored(self.nodes[i])]
+        size = self.kept_elements * SIZES[stored(self.nodes[i])]
         return -(-size // _ALIGNED) * _ALIGNED
+
+    @property
+    def kept_elements(self) -> int:
+        """How many there are of a value that is kept."""
+        return self.length
 
     def _all_passes(self) -> None:
         for level in range(self.passes):
             self._pass(level)
         for k, result in enumerate(self.program.results):
             if result.kind == "rows":
-                self._store_number(result.node, f"%out{k}")
+                self.store_number(result.node, f"%out{k}")
         self.needs |= self.row.needs
 
-    def _store_number(self, node: int, out: str) -> None:
+    def store_number(self, node: int, out: str) -> None:
+        """Write a result that is one number of the row."""
         kind, value = stored(self.nodes[node]), self.scalar(node)
         if kind == "i8":
             value = self.row.line(f"zext i1 {value} to i8")
@@ -186,13 +197,21 @@ class Writer:
         if node.kind == "number":
             return to.constant(node.params, type_of(node.dtype))
         if node.kind == "load":
-            at = self.pointer(node)
-            return as_flag(to, node, to.line(f"load {stored(node)}, ptr {at}"))
+            return self.loaded_number(node)
         if node.kind == "index":
-            return to.line(f"trunc i64 {self.offset(node.params.steps)} to i32")
+            return self.index_number(node)
         assert node.kind != "reduce"  # those are there after their pass
         args = [self.scalar(a) for a in node.args]
         return elementwise(to, node.kind, args, self.dtypes(node), node.dtype, node.params)
+
+    def loaded_number(self, node: Node) -> str:
+        """A number of the row that is read."""
+        at = self.pointer(node)
+        return as_flag(self.row, node, self.row.line(f"load {stored(node)}, ptr {at}"))
+
+    def index_number(self, node: Node) -> str:
+        """The index of the row."""
+        return self.row.line(f"trunc i64 {self.offset(node.params.steps)} to i32")
 
     def dtypes(self, node: Node) -> list[Any]:
         """Of what a value is made of."""
@@ -231,7 +250,7 @@ class Writer:
         totals = {i: self._total(i) for i in sums}
 
         def body(fast: bool) -> Pass:
-            return Pass(self, level, totals, ends, fast)
+            return self.new_pass(level, totals, ends, fast)
 
         fast = body(True)
         if fast.divisors:
@@ -239,7 +258,11 @@ class Writer:
         else:
             self.row.lines += [*fast.before.lines, *fast.loop]
         for i, total in totals.items():
-            self.scalars[i] = self._combined(self.nodes[i].params, total)
+            self.scalars[i] = self.combined(self.nodes[i].params, total)
+
+    def new_pass(self, level: int, totals: dict[int, str], ends: Sequence[int], fast: bool) -> Pass:
+        """The loops of a pass."""
+        return Pass(self, level, totals, ends, fast)
 
     def _total(self, i: int) -> str:
         """Memory for the parts of a sum, which LLVM keeps in registers."""
@@ -254,17 +277,23 @@ class Writer:
         good = ""
         for i in fast.divisors:
             size = self.row.call("fabs", self.scalar(i))
-            least = self.row.compare("oge", size, float_text(_LEAST_DIVISOR))
-            most = self.row.compare("ole", size, float_text(_MOST_DIVISOR))
+            least = self.row.compare("oge", size, self.row.constant(_LEAST_DIVISOR))
+            most = self.row.compare("ole", size, self.row.constant(_MOST_DIVISOR))
             both = self.row.op("and", least, most, "i1")
             good = self.row.op("and", good, both, "i1") if good else both
+        good = self.in_all(good)
         one, other, after = [self.label() for _ in range(3)]
         self.row.lines.append(f"br i1 {good}, label %{one}, label %{other}")
         for label, way in ((one, fast), (other, exact)):
             self.row.lines += [f"{label}:", *way.before.lines, *way.loop, f"br label %{after}"]
         self.row.lines.append(f"{after}:")
 
-    def _combined(self, kind: str, total: str) -> str:
+    def in_all(self, flag: str) -> str:
+        """Whether a flag of the row is set in all rows that are done together."""
+        return flag
+
+    def combined(self, kind: str, total: str) -> str:
+        """The reduction of the row, from its parts."""
         vector = f"<{self.width} x float>"
         parts = self.row.line(f"load {vector}, ptr {total}")
         function = f"@llvm.vector.reduce.{_COMBINED[kind]}.v{self.width}f32"

@@ -2,9 +2,12 @@
 
 Arrays of a frame have the same elements in the same order, perhaps in several shapes that differ by
 reshapes. Their axes, cut where any of the shapes has a border, are the axes of the frame. Some of
-them, among them the last one, are the row; the others count the rows. So a row of a group
-normalisation is several channels of an image, each with a scale of its own, and one of a batch
-normalisation is a channel of all images, which do not lie one after another.
+them are the row; the others count the rows. So a row of a group normalisation is several channels
+of an image, each with a scale of its own, and one of a batch normalisation is a channel of all
+images, which do not lie one after another.
+
+Vectors have elements of one row where the last axis belongs to it. Where it does not, as in a
+softmax over channels, they have the same place of neighbouring rows: they go across rows.
 """
 
 from __future__ import annotations
@@ -36,6 +39,19 @@ class Frame(NamedTuple):
     def row(self) -> list[int]:
         """The axes of a row."""
         return [i for i, along in enumerate(self.along) if along]
+
+    @property
+    def is_across(self) -> bool:
+        """Whether vectors go across rows."""
+        return not self.along[-1]
+
+    @property
+    def of_vectors(self) -> list[int]:
+        """The axes along which vectors may go: the row, or those after it."""
+        if not self.is_across:
+            return self.row
+        last = self.row[-1]
+        return [i for i in self.lead if i > last]
 
     @property
     def n_rows(self) -> int:
@@ -89,13 +105,16 @@ class Frame(NamedTuple):
         return tuple(steps)
 
     def tail(self, steps: Sequence[int]) -> int:
-        """How many elements at the end of a row an operand has one after another, or all equal."""
+        """How many elements at the end an operand has one after another, or all equal.
+
+        The end of a row, or of the rows that vectors go across.
+        """
         equal, following = 1, 1
-        for i in reversed(self.row):
+        for i in reversed(self.of_vectors):
             if steps[i] != 0:
                 break
             equal *= self.sizes[i]
-        for i in reversed(self.row):
+        for i in reversed(self.of_vectors):
             if steps[i] != following:
                 break
             following *= self.sizes[i]

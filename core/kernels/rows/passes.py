@@ -1,4 +1,7 @@
-"""One pass over a row as LLVM's text: loops over its parts, and over the vectors of each."""
+"""One pass over a row as LLVM's text: loops over its parts, and over the vectors of each.
+
+``across.py`` has what is different where vectors go across rows.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +33,12 @@ def as_flag(to: Text, node: Node, loaded: str) -> str:
     return to.compare("ne", loaded, to.constant(0, "i8"), "i8")
 
 
+def read(to: Text, node: Node, at: str) -> str:
+    """A vector in memory."""
+    kind = stored(node)
+    return as_flag(to, node, to.line(f"load {to.type(kind)}, ptr {at}, align {SIZES[kind]}"))
+
+
 def _store(to: Text, node: Node, value: str, at: str) -> None:
     kind = stored(node)
     if kind == "i8":
@@ -37,7 +46,6 @@ def _store(to: Text, node: Node, value: str, at: str) -> None:
     to.lines.append(f"store {to.type(kind)} {value}, ptr {at}, align {SIZES[kind]}")
 
 
-@final
 class Pass:
     """The loops of one pass.
 
@@ -49,8 +57,7 @@ class Pass:
     ) -> None:
         self.writer, self.level, self.fast = writer, level, fast
         self.totals, self.ends = totals, ends
-        frame = writer.program.frame
-        self.sizes = [frame.sizes[i] for i in writer.program.outer]
+        self.sizes = writer.parts
         """How many parts there are along each axis that counts them."""
         self.before = Text(writer.names, writer.width)
         """What is done once, before the loops: numbers spread over vectors."""
@@ -73,7 +80,7 @@ class Pass:
 
     def _written(self) -> list[str]:
         self._begin_sums()
-        lines = self._over_vectors()
+        lines = self.over_vectors()
         self._end_sums()
         lines += self.after.lines
         if not self.sizes:
@@ -90,21 +97,26 @@ class Pass:
             f"br i1 {n}.more, label %{again}, label %{end}", f"{end}:",
         ]  # fmt: skip
 
-    def _over_vectors(self) -> list[str]:
+    def over_vectors(self) -> list[str]:
         """The loop over the vectors of a part."""
         w = self.writer
         whole, rest = divmod(w.inner, w.width)
+        lines = self.counted_loop(whole * w.width, w.width)
+        if rest:
+            lines += self._body(str(w.inner - w.width), rest)
+        return lines
+
+    def counted_loop(self, end: int, step: int) -> list[str]:
+        """The loop over places from 0 to ``end``."""
+        w = self.writer
         start, loop, after = w.label(), w.label(), w.label()
         j, following = f"%{loop}.j", f"%{loop}.next"
         body = self._body(j, None)
         lines = [f"br label %{start}", f"{start}:", f"br label %{loop}", f"{loop}:"]
         lines += [f"{j} = phi i64 [0, %{start}], [{following}, %{loop}]", *body]
-        lines += [f"{following} = add nuw nsw i64 {j}, {w.width}"]
-        lines += [f"%{loop}.more = icmp ult i64 {following}, {whole * w.width}"]
-        lines += [f"br i1 %{loop}.more, label %{loop}, label %{after}", f"{after}:"]
-        if rest:
-            lines += self._body(str(w.inner - w.width), rest)
-        return lines
+        lines += [f"{following} = add nuw nsw i64 {j}, {step}"]
+        lines += [f"%{loop}.more = icmp ult i64 {following}, {end}"]
+        return [*lines, f"br i1 %{loop}.more, label %{loop}, label %{after}", f"{after}:"]
 
     def _body(self, j: str, new: int | None) -> list[str]:
         """One vector, at ``j``; ``new``: only so many of its last elements count in sums."""
@@ -239,6 +251,11 @@ class Pass:
         first = self.at_part(base, kind, steps)
         return to.line(f"getelementptr {kind}, ptr {first}, i64 {j}")
 
+    def in_kept(self, to: Text, node: Node, place: str, j: str) -> str:
+        """Where a vector lies in memory that has a row of a value."""
+        kind = stored(node)
+        return to.line(f"getelementptr {kind}, ptr {self.in_row(place, kind)}, i64 {j}")
+
     def in_row(self, base: str, kind: str, before: int = 0) -> str:
         """Where the current part begins in memory that has one row; ``before``: elements first."""
 
@@ -269,7 +286,27 @@ class Pass:
 
         return self.once(i, make)
 
-    def index(self, i: int) -> str:
+    def loaded(self, to: Text, i: int, j: str) -> str:
+        """A vector of an operand."""
+        node = self.writer.nodes[i]
+        if self._is_one_number(node):
+            return self.of_part(i)
+        operand, steps = node.params
+        return read(to, node, self.at(to, f"%in{operand}", node, steps, j))
+
+    def _is_one_number(self, node: Node) -> bool:
+        """Whether what is read is the same within a part."""
+        return not node.params.steps[self.writer.program.frame.row[-1]]
+
+    def index(self, to: Text, i: int, j: str) -> str:
+        """The index at each place."""
+        start = self._first_index(i)
+        if self._is_one_number(self.writer.nodes[i]):
+            return start
+        first = to.splat(to.line(f"trunc i64 {j} to i32"), "i32")
+        return to.op("add", start, to.op("add", first, to.places(), "i32"), "i32")
+
+    def _first_index(self, i: int) -> str:
         """The first index of the part, at every place."""
 
         def make() -> str:
@@ -313,16 +350,17 @@ class _At:
             return to.constant(node.params, type_of(node.dtype))
         if not node.along:
             return around.spread(i)
-        if node.kind == "load":
-            return self._loaded(i)
-        if node.kind == "index":
-            return self._index(i)
         kept = writer.kept.get(i)
         if kept is not None and kept.level < around.level:
-            return self._read(node, self._in_kept(node, kept.place))
-        made = self._computed(node)
+            return read(to, node, around.in_kept(to, node, kept.place, self.j))
+        if node.kind == "load":
+            made = around.loaded(to, i, self.j)
+        elif node.kind == "index":
+            made = around.index(to, i, self.j)
+        else:
+            made = self._computed(node)
         if kept is not None:
-            _store(to, node, made, self._in_kept(node, kept.place))
+            _store(to, node, made, around.in_kept(to, node, kept.place, self.j))
         return made
 
     def _computed(self, node: Node) -> str:
@@ -335,33 +373,3 @@ class _At:
         args = [self.value(a) for a in node.args]
         dtypes = self.around.writer.dtypes(node)
         return elementwise(self.to, node.kind, args, dtypes, node.dtype, node.params)
-
-    def _is_one_number(self, node: Node) -> bool:
-        """Whether what is read is the same within a part."""
-        return not node.params.steps[self.around.writer.program.frame.row[-1]]
-
-    def _loaded(self, i: int) -> str:
-        node = self.around.writer.nodes[i]
-        if self._is_one_number(node):
-            return self.around.of_part(i)
-        operand, steps = node.params
-        return self._read(node, self.around.at(self.to, f"%in{operand}", node, steps, self.j))
-
-    def _in_kept(self, node: Node, place: str) -> str:
-        kind = stored(node)
-        first = self.around.in_row(place, kind)
-        return self.to.line(f"getelementptr {kind}, ptr {first}, i64 {self.j}")
-
-    def _read(self, node: Node, at: str) -> str:
-        kind = stored(node)
-        loaded = self.to.line(f"load {self.to.type(kind)}, ptr {at}, align {SIZES[kind]}")
-        return as_flag(self.to, node, loaded)
-
-    def _index(self, i: int) -> str:
-        to, node = self.to, self.around.writer.nodes[i]
-        start = self.around.index(i)
-        if self._is_one_number(node):
-            return start
-        first = to.splat(to.line(f"trunc i64 {self.j} to i32"), "i32")
-        steps = ", ".join([f"i32 {n}" for n in range(to.width)])
-        return to.op("add", start, to.op("add", first, f"<{steps}>", "i32"), "i32")

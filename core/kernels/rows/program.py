@@ -5,7 +5,8 @@ row ends a pass, and what is made of it belongs to the next one: the level of a 
 of sums that lie one after another before it.
 
 A row is done in parts, in each of which every operand either lies in memory as it is or is one
-number: the channels of a group of an image, or the images of a batch.
+number: the channels of a group of an image, or the images of a batch. Where vectors go across rows,
+a row is done whole, with as many neighbours as a vector has places.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def kind_of_sum(app: Application, frame: Frame) -> str | None:
     summed = frame.summed(aval.shape, app.params["axes"])
     if summed == frame.row:
         return "rows"
-    if app.primitive is not lax.reduce_sum_p or not summed:
+    if app.primitive is not lax.reduce_sum_p or not summed or frame.is_across:
         return None
     if summed == frame.lead:
         return "columns"
@@ -119,9 +120,9 @@ class RowProgram:
             self.results.append(sums[v] if v in sums else self._result(v))
         end = self._end()
         self.inner = math.prod([frame.sizes[i] for i in end])
-        """Elements of a part of a row."""
-        self.outer = [i for i in frame.row if i not in end]
-        """The axes of the frame that count the parts of a row."""
+        """Elements of a part of a row, or neighbouring rows, that vectors go along."""
+        self.outer = [i for i in (frame.lead if frame.is_across else frame.row) if i not in end]
+        """The axes of the frame that count the parts of a row, or those pieces of all rows."""
 
     @property
     def length(self) -> int:
@@ -129,7 +130,7 @@ class RowProgram:
         return self.frame.length
 
     def _end(self) -> list[int]:
-        """The last axes of a row along which nothing changes its way."""
+        """The last axes, of those that vectors go along, along which nothing changes its way."""
         frame = self.frame
         least = frame.tail(frame.whole)
         for node in self.nodes:
@@ -138,7 +139,7 @@ class RowProgram:
         ends = [r.summed for r in self.results if r.kind == "parts"]
         least = min([least, *[math.prod([frame.sizes[i] for i in end]) for end in ends]])
         found: list[int] = []
-        for i in reversed(frame.row):
+        for i in reversed(frame.of_vectors):
             if math.prod([frame.sizes[k] for k in (i, *found)]) > least:
                 break
             found.insert(0, i)
@@ -157,7 +158,8 @@ class RowProgram:
 
     def _is_inside(self, node: Node) -> bool:
         if isinstance(node.params, Place):
-            return node.params.steps[self.frame.row[-1]] > 0
+            steps = node.params.steps
+            return node.along if self.frame.is_across else steps[self.frame.row[-1]] > 0
         return node.along and any([self.inside[a] for a in node.args])
 
     def _number(self, value: Literal) -> int:

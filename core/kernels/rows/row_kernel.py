@@ -15,7 +15,8 @@ from tracebridge.core.kernels.call import kernel_call, name_of
 from tracebridge.core.kernels.costs import remember_costs
 from tracebridge.core.kernels.equations import REDUCTIONS
 from tracebridge.core.kernels.machine import machine
-from tracebridge.core.kernels.rows.emitter import block_function
+from tracebridge.core.kernels.rows.across import Across
+from tracebridge.core.kernels.rows.emitter import Writer
 from tracebridge.core.kernels.rows.handler import module_text, shares
 from tracebridge.core.kernels.rows.program import RowProgram, kind_of_sum
 from tracebridge.core.util.caching import BoundedCache
@@ -53,13 +54,18 @@ row_kernel_p = RowKernel()
 
 
 def _shares(program: Jaxpr, frame: Frame) -> Sequence[int]:
+    """What a call says of its work: units of rows, those in a block, blocks."""
+    if frame.is_across:
+        across = Across(RowProgram(program, frame), machine().lanes)
+        return shares(across.n_units, frame.length * across.width, 0)
     sums = [app for app, _ in program.equations if app.primitive in REDUCTIONS]
     columns = [app for app in sums if kind_of_sum(app, frame) == "columns"]
     return shares(frame.n_rows, frame.length, len(columns))
 
 
 def _text(rows: RowProgram) -> str:
-    return module_text(rows, block_function(rows, machine().lanes))
+    writer = Across if rows.frame.is_across else Writer
+    return module_text(rows, writer(rows, machine().lanes).text())
 
 
 def _target(program: Jaxpr, frame: Frame) -> str:
@@ -69,6 +75,7 @@ def _target(program: Jaxpr, frame: Frame) -> str:
     if name is None:
         rows = RowProgram(program, frame)
         name = name_of(rows.described(), partial(_text, rows))
-        remember_costs(name, *rows.operations())
+        together = Across(rows, machine().lanes).width if frame.is_across else 1
+        remember_costs(name, *[together * n for n in rows.operations()])
         _NAMES.set(key, name)
     return name

@@ -30,6 +30,7 @@ _LEAST = 1 << 15  # elements of the frame: less is done before a kernel is calle
 SHORTEST = 16  # elements of a row that lie one after another
 _SHORTEST_PART = 32  # that lie one after another, of rows which do not as a whole
 _LONGEST = 1 << 17  # rows: half a megabyte, which the second cache has
+_LONGEST_ACROSS = 1 << 10  # rows of which a vector has one place each
 
 _LEAST_COSTLY = 1 << 16  # elements of which functions are computed
 _WANTED = 256  # elements of a row where any will do
@@ -102,7 +103,14 @@ def _are_rows(aval: ShapedArray, axes: Shape) -> bool:
             break
         end *= shape[i]
     length = math.prod([shape[i] for i in axes])
+    if end == 1:  # vectors go across rows
+        return _after(shape, axes) >= SHORTEST and 1 < length <= _LONGEST_ACROSS
     return end >= (SHORTEST if end == length else _SHORTEST_PART) and length <= _LONGEST
+
+
+def _after(shape: Shape, axes: Shape) -> int:
+    """How many elements lie one after another behind the axes of a row."""
+    return math.prod(shape[max([i for i in axes if shape[i] != 1], default=0) + 1 :])
 
 
 @final
@@ -145,8 +153,11 @@ class Frames:
         found = [_rows_of(app) for app, _ in jaxpr.equations]
         several = {rows for rows in found if rows is not None and not _is_plain(rows)}
         used = _used_again(jaxpr, several - self.tried)
-        first = [rows for rows in found if rows in used]
-        return list(dict.fromkeys([*first, *[r for r in found if r and _is_plain(r)]]))
+        across = {rows for rows in used if _is_across(rows)}
+        first = [rows for rows in found if rows in used - across]
+        plain = [rows for rows in found if rows and _is_plain(rows)]
+        last = [rows for rows in found if rows in across]
+        return list(dict.fromkeys([*first, *plain, *last]))
 
 
 def _any_rows(shape: Shape) -> Shape | None:
@@ -165,6 +176,12 @@ def _any_rows(shape: Shape) -> Shape | None:
 def _divisors(n: int) -> list[int]:
     small = [d for d in range(1, math.isqrt(n) + 1) if n % d == 0]
     return [*small, *[n // d for d in small]]
+
+
+def _is_across(rows: Rows) -> bool:
+    """Whether rows do not end with the array."""
+    shape, axes = rows
+    return math.prod(shape[max(axes) + 1 :]) > 1
 
 
 def _is_plain(rows: Rows) -> bool:

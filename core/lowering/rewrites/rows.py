@@ -185,7 +185,12 @@ class _Rows(Groups):
                 for app, args in [self.jaxpr.equations[k] for k in members]
             ]
         )
-        return again or len(reductions) > 1
+        # XLA makes several sums over other axes in one pass.
+        return again or (len(reductions) > 1 and not self.key_of(members).is_across)
+
+    def key_of(self, members: Sequence[int]) -> Frame:
+        """The frame of members of a group."""
+        return self.keys[self.group_of[members[0]]]
 
     def result(self) -> Jaxpr | None:
         """The program with its kernels, if it has any."""

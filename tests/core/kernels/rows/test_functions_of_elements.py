@@ -10,7 +10,7 @@ import pytest
 import tracebridge as tb
 import tracebridge.numpy as tnp
 from tests.core.kernels.plain_form import array, is_as_plain, kernels_in, needs_kernels
-from tracebridge import nn
+from tracebridge import lax, nn
 
 pytestmark = needs_kernels
 
@@ -85,6 +85,16 @@ def test_functions_of_batches_and_broadcasts() -> None:
 
 
 def test_no_kernel_beside_what_kernels_do_not_have() -> None:
-    """XLA computes the exact GELU and its gradient in one pass: a kernel would write its parts."""
+    """XLA computes such a function and its gradient in one pass: a kernel would write its parts."""
     x = array(256, 512)
-    assert kernels_in(tb.grad(lambda x: tnp.sum(nn.gelu(x, approximate=False) * x)), x) == 0
+    assert kernels_in(tb.grad(lambda x: tnp.sum(lax.lgamma(tnp.exp(x)) * x)), x) == 0
+
+
+def test_exact_gelu_and_its_gradient() -> None:
+    """Each is one kernel."""
+    x = 3 * array(256, 512)
+    f = lambda x: nn.gelu(x, approximate=False)
+    assert kernels_in(f, x) == 1
+    assert kernels_in(tb.grad(lambda x: tnp.sum(f(x) * x)), x) == 1
+    is_as_plain(f, x)
+    is_as_plain(tb.grad(lambda x: tnp.sum(f(x) * x)), x, tolerance=1e-6)

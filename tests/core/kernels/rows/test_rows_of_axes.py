@@ -152,11 +152,10 @@ def test_rows_of_two_kinds_of_the_same_array() -> None:
     ("f", "shape"),
     [
         (lambda x: x.sum((1, 2, 3)), IMAGES),
-        (lambda x: normal(x, (1,)), IMAGES),
         (lambda x: normal(x, (0, 2, 3)), (64, 64, 4, 4)),
         (lambda x: normal(x, (0, 1, 2, 3)), IMAGES),
     ],
-    ids=["not used again", "rows across memory", "short parts", "one row"],
+    ids=["not used again", "short parts", "one row"],
 )
 def test_what_is_left(f: Any, shape: tuple[int, ...]) -> None:
     """Programs where a kernel is no gain."""
