@@ -7,7 +7,7 @@ help, and waits only for those that have begun: it ends even if the whole pool w
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tracebridge.core.kernels.interface import BEGINNING, SHARED, attribute_at
 from tracebridge.core.kernels.sharing import (
@@ -22,8 +22,6 @@ from tracebridge.core.kernels.sharing import (
 from tracebridge.core.kernels.waiting import ENTRY
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tracebridge.core.kernels.rows.program import RowProgram
 
 _BLOCK = 1 << 14  # elements: some microseconds of work
@@ -35,13 +33,33 @@ _SUMMED = 16  # columns at a time
 _APART = 128  # bytes: two cache lines, which processors fetch together
 
 
-def module_text(program: RowProgram, rows: str) -> str:
+class Interface(NamedTuple):
+    """What a kernel reads and writes: how many arrays, rows of which length.
+
+    ``columns``: the results that are sums over all rows.
+    """
+
+    n_in: int
+    n_out: int
+    length: int
+    columns: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, program: RowProgram) -> Interface:
+        """Of a program over rows."""
+        columns = [k for k, r in enumerate(program.results) if r.kind == "columns"]
+        n_in, n_out = len(program.jaxpr.in_avals), len(program.results)
+        return cls(n_in, n_out, program.length, tuple(columns))
+
+    @property
+    def bytes_of_sums(self) -> int:
+        """Of the sums of a block: no two blocks write to the same cache lines."""
+        return -(-4 * len(self.columns) * self.length // _APART) * _APART
+
+
+def module_text(arrays: Interface, rows: str) -> str:
     """The whole module of a kernel, whose function ``@rows`` is the text ``rows``."""
-    n_in = len(program.jaxpr.in_avals)
-    columns = [k for k, r in enumerate(program.results) if r.kind == "columns"]
-    parts = [rows, _block(program, n_in, len(columns)), SHARED, HELP]
-    parts += [_sums(program, columns, n_in), _handler(program, n_in, columns)]
-    return "\n".join(parts)
+    return "\n".join([rows, _block(arrays), SHARED, HELP, _sums(arrays), _handler(arrays)])
 
 
 def shares(n_rows: int, length: int, n_columns: int) -> tuple[int, int, int]:
@@ -57,12 +75,11 @@ def shares(n_rows: int, length: int, n_columns: int) -> tuple[int, int, int]:
     return n_rows, per_block, -(-n_rows // per_block)
 
 
-def _block(program: RowProgram, n_in: int, n_columns: int) -> str:
+def _block(arrays: Interface) -> str:
     """``@block``: the rows of one block, with its part of the sums of columns."""
-    n = n_in + len(program.results)
-    size, apart = 4 * n_columns * program.length, _bytes_of_sums(program, n_columns)
+    size = 4 * len(arrays.columns) * arrays.length
     lines = ["define internal void @block(ptr %state, i64 %b) {", "entry:"]
-    found, names = arrays_of_block(n_in, n)
+    found, names = arrays_of_block(arrays.n_in, arrays.n_in + arrays.n_out)
     lines += found
     for name, place, kind in (
         ("rows", STATE_ROWS, "i64"),
@@ -76,34 +93,29 @@ def _block(program: RowProgram, n_in: int, n_columns: int) -> str:
         "%full = add nuw nsw i64 %from, %per_block",
         "%over = icmp ugt i64 %full, %rows",
         "%to = select i1 %over, i64 %rows, i64 %full",
-        f"%first = mul nuw nsw i64 %b, {apart}",
+        f"%first = mul nuw nsw i64 %b, {arrays.bytes_of_sums}",
         "%mine = getelementptr i8, ptr %columns, i64 %first",
     ]
-    if n_columns:
+    if size:
         lines += [f"call void @llvm.memset.p0.i64(ptr %mine, i8 0, i64 {size}, i1 false)"]
     given = [*[f"ptr {name}" for name in names], "i64 %from", "i64 %to", "ptr %mine"]
     return "\n".join([*lines, f"call void @rows({', '.join(given)})", "ret void", "}"])
 
 
-def _bytes_of_sums(program: RowProgram, n_columns: int) -> int:
-    """Of the sums of a block: no two blocks write to the same cache lines."""
-    return -(-4 * n_columns * program.length // _APART) * _APART
-
-
-def _sums(program: RowProgram, columns: Sequence[int], n_in: int) -> str:
+def _sums(arrays: Interface) -> str:
     """``@sums``: the sums of columns from those of all blocks, some columns at a time.
 
     The last vector of a row overlaps the one before, where the length is no multiple.
     """
-    length, step = program.length, _bytes_of_sums(program, len(columns)) // 4
+    length, step = arrays.length, arrays.bytes_of_sums // 4
     width = min(_SUMMED, 1 << (length.bit_length() - 1))
     vector, last = f"<{width} x float>", length - width
     zeros = f"<{', '.join(['float -0.0'] * width)}>"
     lines = ["define internal void @sums(ptr %buffers, ptr %columns, i64 %blocks) {", "entry:"]
-    for c, k in enumerate(columns):
+    for c, k in enumerate(arrays.columns):
         p = f"%c{c}"
         lines += [
-            f"{p}.at = getelementptr ptr, ptr %buffers, i64 {n_in + k}",
+            f"{p}.at = getelementptr ptr, ptr %buffers, i64 {arrays.n_in + k}",
             f"{p}.out = load ptr, ptr {p}.at",
             f"br label {p}.begin", f"c{c}.begin:", f"br label {p}.column", f"c{c}.column:",
             f"{p}.j = phi i64 [0, {p}.begin], [{p}.next, {p}.stored]",
@@ -130,13 +142,13 @@ def _sums(program: RowProgram, columns: Sequence[int], n_in: int) -> str:
     return "\n".join([*lines, "ret void", "}"])
 
 
-def _handler(program: RowProgram, n_in: int, columns: Sequence[int]) -> str:
-    n = n_in + len(program.results)
+def _handler(arrays: Interface) -> str:
+    columns = arrays.columns
     lines = [f"define ptr @{ENTRY}(ptr %frame) {{", "entry:", *BEGINNING, *attribute_at()]
-    lines += state(n_in, n)
+    lines += state(arrays.n_in, arrays.n_in + arrays.n_out)
     if columns:
         lines += [
-            f"%of.blocks = mul nuw nsw i64 %blocks, {_bytes_of_sums(program, len(columns))}",
+            f"%of.blocks = mul nuw nsw i64 %blocks, {arrays.bytes_of_sums}",
             f"%size = add nuw nsw i64 %of.blocks, {2 * _APART}",
             "%memory = call ptr @malloc(i64 %size)",
             f"%inside = getelementptr i8, ptr %memory, i64 {2 * _APART}",

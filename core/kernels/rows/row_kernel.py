@@ -17,7 +17,7 @@ from tracebridge.core.kernels.equations import REDUCTIONS
 from tracebridge.core.kernels.machine import machine
 from tracebridge.core.kernels.rows.across import Across
 from tracebridge.core.kernels.rows.emitter import Writer
-from tracebridge.core.kernels.rows.handler import module_text, shares
+from tracebridge.core.kernels.rows.handler import Interface, module_text, shares
 from tracebridge.core.kernels.rows.program import RowProgram, kind_of_sum
 from tracebridge.core.util.caching import BoundedCache
 
@@ -65,7 +65,7 @@ def _shares(program: Jaxpr, frame: Frame) -> Sequence[int]:
 
 def _text(rows: RowProgram) -> str:
     writer = Across if rows.frame.is_across else Writer
-    return module_text(rows, writer(rows, machine().lanes).text())
+    return module_text(Interface.of(rows), writer(rows, machine().lanes).text())
 
 
 def _target(program: Jaxpr, frame: Frame) -> str:

@@ -16,6 +16,7 @@
 | ``add`` | of what pads make of the parts of an array | their concatenation |
 | ``transpose`` | the operand is joined along a new axis | a concatenation along another axis |
 | ``sin``, ``cos``, ``tan`` | the same of the same operand is there | that one |
+| ``cumsum`` and its kin | float32, along the last axis of large arrays | a kernel |
 | ``broadcast_in_dim`` | of random bits or sines | ``repeated.py`` |
 | ``sin``, ``cos``, ``tan`` | of large arrays, with what is elementwise round them | ``waves.py`` |
 
@@ -32,6 +33,7 @@ from typing import TYPE_CHECKING
 
 from tracebridge.core import lax
 from tracebridge.core.ir.jaxpr import Jaxpr
+from tracebridge.core.kernels.rows.running_kernel import RUNNING, can_run, running_kernel_p
 from tracebridge.core.lowering.rewrites.batches import with_batch_kernels
 from tracebridge.core.lowering.rewrites.flat import computed_by, flat
 from tracebridge.core.lowering.rewrites.joins import moved_join
@@ -121,6 +123,15 @@ def _wave(here: Pass, app: Application, args: Sequence[int], source: object) -> 
     return None if first == made else first
 
 
+def _running(here: Pass, app: Application, args: Sequence[int], source: object) -> int | None:
+    """A reduction that runs along rows as a kernel over these."""
+    del source
+    if not can_run(app):
+        return None
+    params = {"kind": RUNNING[app.primitive], "reverse": app.params["reverse"]}
+    return here.graph.add_bound(running_kernel_p, args, {**params, "axis": app.params["axis"]})
+
+
 _JOINS: Rewrites = {lax.pad_p: _part, lax.add_p: _joined}
 _REWRITES: Rewrites = {
     lax.reduce_sum_p: rewritten_sum,
@@ -130,4 +141,5 @@ _REWRITES: Rewrites = {
     lax.cos_p: _wave,
     lax.eq_p: compares,
     lax.tan_p: _wave,
+    **dict.fromkeys(RUNNING, _running),
 }
