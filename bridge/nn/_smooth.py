@@ -167,8 +167,22 @@ def _gelu_wide_slope(x: Any) -> Any:
 _gelu_of_64_bits = with_slope(_gelu_wide, _gelu_wide_slope)
 
 
+def _gelu_narrow(x: Any) -> Any:
+    near = _bounded(x, 30.0)
+    return tnp.where(x > near, x, near) * normal_share(near)
+
+
+def _gelu_narrow_slope(x: Any) -> Any:
+    near = _bounded(x, 30.0)
+    density = tnp.exp(-0.5 * tnp.square(near)) * (1.0 / math.sqrt(2.0 * math.pi))
+    return normal_share(near) + near * density
+
+
+# The rounding of x / sqrt(2), of which little is left in float32.
+_gelu_of_32_bits = with_slope(_gelu_narrow, _gelu_narrow_slope)
+
+
 def real_gelu_by_erfc(x: Any) -> Any:
     """The exact GELU."""
-    # The rounding of x / sqrt(2), of which little is left in float32.
     is_wide = tnp.finfo(x.dtype).bits > 32
-    return _gelu_of_64_bits(x) if is_wide else gated(x, normal_share)
+    return _gelu_of_64_bits(x) if is_wide else _gelu_of_32_bits(x)

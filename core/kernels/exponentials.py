@@ -29,7 +29,7 @@ _LOG2_HIGH = 0.693145751953125
 _LOG2_LOW = math.log(2) - _LOG2_HIGH
 _ROUNDER = 12582912.0  # 1.5 * 2**23: a sum with it has the nearest integer in its last bits
 _ROUNDER_BITS = 0x4B400000
-_AVX512 = 16  # float32 in its vectors
+AVX512 = 16  # float32 in its vectors
 _ALL_DIGITS = 18.0  # exp of it is more than 2^24
 _ROOT_HALF_BITS = 0x3F3504F3
 
@@ -45,7 +45,7 @@ def exp(to: Text, x: str) -> str:
 
 def times_power(to: Text, y: str, shifted: str) -> str:
     """``y`` times two to the ``n`` of ``exp_parts``; the result may be subnormal or infinite."""
-    if _can_scale(to):
+    if has_registers(to):
         return _scaled(to, y, to.op("fsub", shifted, to.constant(_ROUNDER)))
     whole = to.op("sub", to.bits(shifted), to.constant(_ROUNDER_BITS, "i32"), "i32")
     half = to.op("ashr", whole, to.constant(1, "i32"), "i32")
@@ -55,32 +55,36 @@ def times_power(to: Text, y: str, shifted: str) -> str:
     return y
 
 
-def _can_scale(to: Text) -> bool:
-    """Whether the processor multiplies such vectors by powers of two in one step."""
-    return to.width > 0 and to.width % _AVX512 == 0 and machine().lanes == _AVX512
+def has_registers(to: Text) -> bool:
+    """Whether the processor takes such vectors by whole registers of 16 float32."""
+    return to.width > 0 and to.width % AVX512 == 0 and machine().lanes == AVX512
 
 
 def _scaled(to: Text, y: str, n: str) -> str:
     """``y`` times two to the ``n``, rounded once as the product of two factors is."""
-    kind = f"<{_AVX512} x float>"
+    kind = f"<{AVX512} x float>"
     function = "@llvm.x86.avx512.mask.scalef.ps.512"
     to.needs.add(f"declare {kind} {function}({kind}, {kind}, {kind}, i16, i32)")
-    parts = []
-    for start in range(0, to.width, _AVX512):
-        places = ", ".join([f"i32 {start + i}" for i in range(_AVX512)])
-        taken = f"<{_AVX512} x i32> <{places}>"
-        vectors = [
-            to.line(f"shufflevector {to.type('float')} {x}, {to.type('float')} poison, {taken}")
-            for x in (y, n)
-        ]
-        given = ", ".join([f"{kind} {x}" for x in (*vectors, vectors[0])])
-        parts.append(to.line(f"call {kind} {function}({given}, i16 -1, i32 4)"))
-    return _joined(to, parts)
+    parts = [
+        to.line(f"call {kind} {function}({kind} {a}, {kind} {b}, {kind} {a}, i16 -1, i32 4)")
+        for a, b in zip(registers(to, y), registers(to, n), strict=True)
+    ]
+    return joined(to, parts)
 
 
-def _joined(to: Text, parts: list[str]) -> str:
+def registers(to: Text, x: str, scalar: str = "float") -> list[str]:
+    """A vector in pieces of a register each."""
+    parts: list[str] = []
+    for start in range(0, to.width, AVX512):
+        places = ", ".join([f"i32 {start + i}" for i in range(AVX512)])
+        vector, taken = to.type(scalar), f"<{AVX512} x i32> <{places}>"
+        parts.append(to.line(f"shufflevector {vector} {x}, {vector} poison, {taken}"))
+    return parts
+
+
+def joined(to: Text, parts: list[str]) -> str:
     """Vectors one after another, all at a time by twos."""
-    width = _AVX512
+    width = AVX512
     while len(parts) > 1:
         kind, places = f"<{width} x float>", ", ".join([f"i32 {i}" for i in range(2 * width)])
         taken = f"<{2 * width} x i32> <{places}>"

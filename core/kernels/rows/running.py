@@ -12,6 +12,7 @@ from typing import final
 from tracebridge.core.kernels.text import Text
 
 _NOTHING = {"add": 0.0, "mul": 1.0, "max": float("-inf"), "min": float("inf")}
+_GIVEN = "ptr noalias readonly %in0, ptr noalias %out0, i64 %from, i64 %to, ptr noalias %columns"
 _COMBINED = {"add": "fadd", "mul": "fmul"}
 
 
@@ -33,8 +34,7 @@ class _Writer:
     def text(self) -> str:
         whole = self.length // self.width * self.width
         lines = [
-            "define internal void @rows(ptr noalias readonly %in0, ptr noalias %out0, i64 %from, "
-            "i64 %to, ptr noalias %columns) alwaysinline {",
+            f"define internal void @rows({_GIVEN}) alwaysinline {{",
             "entry:", "br label %row", "row:",
             "%r = phi i64 [%from, %entry], [%r.next, %done]",
             f"%offset = mul nuw nsw i64 %r, {self.length}",

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import special
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
@@ -13,6 +14,8 @@ from tests.core.kernels.plain_form import array, is_as_plain, kernels_in, needs_
 from tracebridge import lax, nn
 
 pytestmark = needs_kernels
+
+RNG = np.random.default_rng(0)
 
 _SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e30, -1e30, 88.8, -104.0, 1e-30]
 
@@ -88,6 +91,39 @@ def test_no_kernel_beside_what_kernels_do_not_have() -> None:
     """XLA computes such a function and its gradient in one pass: a kernel would write its parts."""
     x = array(256, 512)
     assert kernels_in(tb.grad(lambda x: tnp.sum(lax.lgamma(tnp.exp(x)) * x)), x) == 0
+
+
+@pytest.mark.parametrize(("name", "bound"), [("erf", 1.5), ("erfc", 2.5)])
+def test_digits_of_error_functions(name: str, bound: float) -> None:
+    """In vectors of whole registers, which look polynomials up where there is AVX-512."""
+    x = RNG.uniform(-5, 9.19, (200, 1024)).astype(np.float32)
+    x[0] = RNG.choice([-1, 1], 1024) * 2.0 ** RNG.uniform(-120, 0, 1024)
+    x[1, :9] = 0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, 3.0, 7.0, 10.5
+    f = getattr(lax, name)
+    assert kernels_in(f, x) == 1
+    y = np.asarray(tb.jit(f)(x))
+    expected = getattr(special, name)(x.astype(np.float64))
+    rounded = expected.astype(np.float32)
+    normal = np.isfinite(rounded) & (np.abs(rounded) >= np.finfo(np.float32).tiny)
+    error = np.abs(y - expected)[normal]
+    assert (error <= bound * np.spacing(np.abs(rounded[normal]))).all()
+    np.testing.assert_array_equal(np.isnan(y), np.isnan(rounded))
+    zeros = x == 0
+    np.testing.assert_array_equal(y[zeros], rounded[zeros])
+
+
+def test_exact_gelu_far_out() -> None:
+    """The values and slopes of SciPy's functions, infinities and NaN."""
+    x = np.linspace(-12, 12, 1 << 17).astype(np.float32).reshape(256, 512)
+    x[0, :6] = np.inf, -np.inf, np.nan, 1e30, -1e30, 40.0
+    f = lambda x: nn.gelu(x, approximate=False)
+    slope = tb.jit(lambda x: tb.vjp(f, x)[1](tnp.ones_like(x))[0])
+    near = np.clip(x.astype(np.float64), -40, 40)
+    share = special.ndtr(near)
+    density = np.exp(-0.5 * near**2) / np.sqrt(2 * np.pi)
+    value = np.where(x > near, x, near) * share
+    np.testing.assert_allclose(tb.jit(f)(x), value, rtol=2e-5, atol=1e-37)
+    np.testing.assert_allclose(slope(x), share + near * density, rtol=2e-5, atol=1e-6)
 
 
 def test_exact_gelu_and_its_gradient() -> None:
