@@ -29,11 +29,17 @@ Pairs = Sequence[Sequence[int | None]]
 class Axes:
     """The axes of all values of a Jaxpr, which has no calls.
 
-    ``same``: pairs of variables whose axes belong together besides.
+    ``same``: pairs of variables whose axes belong together besides. ``pairs_of``: which axes an
+    equation pairs.
     """
 
-    def __init__(self, jaxpr: Jaxpr, same: Iterable[tuple[int, int]] = ()) -> None:
-        self.jaxpr = jaxpr
+    def __init__(
+        self,
+        jaxpr: Jaxpr,
+        same: Iterable[tuple[int, int]] = (),
+        pairs_of: Callable[[Application], Pairs] | None = None,
+    ) -> None:
+        self.jaxpr, self.pairs_of = jaxpr, pairs_of
         self.avals = jaxpr.variable_avals()
         self._first = list(itertools.accumulate([a.ndim for a in self.avals], initial=0))
         self._parent = list(range(self._first[-1]))
@@ -59,6 +65,19 @@ class Axes:
         sizes = {r: {self.avals[v].shape[i] for v, i in c.items()} for r, c in found.items()}
         return [c for r, c in found.items() if r not in whole and len(sizes[r]) == 1]
 
+    def members(self, variable: int, axis: int) -> dict[int, int] | None:
+        """The variables that have an axis, which may be of other sizes there, and which it is."""
+        root, found = self._root(self._first[variable] + axis), dict[int, int]()
+        if root in {self._root(axis) for axis in self._whole}:
+            return None
+        for v, aval in enumerate(self.avals):
+            for i in range(aval.ndim):
+                if self._root(self._first[v] + i) == root:
+                    if v in found:
+                        return None  # an array has it twice
+                    found[v] = i
+        return found
+
     def _root(self, axis: int) -> int:
         parent = self._parent
         while parent[axis] != axis:
@@ -74,7 +93,7 @@ class Axes:
                 self._parent[x] = y
 
     def _relate(self, app: Application, args: Sequence[int], out: int) -> None:
-        pairs = pairs_of(app)
+        pairs = (self.pairs_of or pairs_of)(app)
         for a, axes in zip(args, pairs, strict=True):
             self._pair(a, out, axes)
         if app.primitive is not lax.broadcast_in_dim_p:  # which makes axes
@@ -160,6 +179,17 @@ _RULES: Mapping[Any, Callable[[Application], Pairs]] = {
     lax.slice_p: _slice,
     lax.split_p: lambda app: _except(app.params["axis"], app),
     lax.concatenate_p: lambda app: _except(app.params["dimension"], app),
+    lax.roll_p: lambda app: _except(app.params["dimension"], app),
     lax.pad_p: _pad,
     **dict.fromkeys(REDUCTIONS, _reduction),
 }
+
+
+_WITH_NEIGHBOURS = frozenset({lax.roll_p, lax.slice_p, lax.pad_p, lax.concatenate_p})
+
+
+def pairs_with_neighbours(app: Application) -> Pairs:
+    """As `pairs_of`, with elements of an axis that are moved, cut off or added."""
+    if app.primitive not in _WITH_NEIGHBOURS:
+        return pairs_of(app)
+    return [range(a.ndim) for a in app.avals]
