@@ -16,6 +16,7 @@ from tracebridge.core.kernels.text import Text, float_text, type_of
 
 _FLOAT = np.dtype(np.float32)
 _LONG_ROW = 2  # vectors: fewer are divided as fast as a number is inverted
+_LONG_CELL = 8  # vectors: fewer of them may begin anywhere
 _LARGE, _MOVE = 2.0**100, 2.0**64
 
 
@@ -133,7 +134,18 @@ class _Writer:
 
     def write(self) -> None:
         for band, columns in cells(self.group.shape, self.group.boxes()):
-            self._band(band, columns)
+            self._band(band, self._aligned(columns))
+
+    def _aligned(self, columns: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Cells of which those with many vectors begin where most arrays have a vector."""
+        found: list[tuple[int, int]] = []
+        for a, b in columns:
+            first = -(-a // self.lanes) * self.lanes
+            if first > a and b - first >= _LONG_CELL * self.lanes:
+                found += [(a, first), (first, b)]
+            else:
+                found.append((a, b))
+        return found
 
     def _band(self, band: Sequence[tuple[int, int]], columns: Sequence[tuple[int, int]]) -> None:
         first = [a for a, _ in band]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tracebridge.core import lax
-from tracebridge.core.kernels.steps.boxes import Number, Source, joined, padded, part_of, rolled
+from tracebridge.core.kernels.steps.boxes import Number, joined, padded, part_of, rolled
 from tracebridge.core.kernels.steps.values import Known, NotWritten, Open
 from tracebridge.core.kernels.steps.views import View, without_ones
 

@@ -1,10 +1,10 @@
 """What a kernel does in one step of a loop, and where each value is.
 
-A value is an array in memory (a ``View``), a number of the program, both in parts (``Boxes``), or it
+A value is an array in memory (a ``View``), a number of the program, parts of both (``Boxes``), or it
 is computed by a group of elementwise equations that is not written yet: a group stays open until
-something else reads one of its values. Slices, transposes and broadcasts are other views of the same
-memory (``moves.py``); parts of a concatenation are written where they belong. What no step changes
-is done before the loop.
+something else reads one of its values. Slices, transposes and broadcasts are other views of memory
+that is there (``moves.py``); parts of a concatenation are written where they belong. What no step
+changes is done before the loop.
 
 A large carry has memory twice: a step reads the one and writes the other, since it may read
 neighbours of what it writes.
@@ -215,7 +215,6 @@ class Plan:
 
     def write(self, variable: int, out: View, where: list[Statement]) -> None:
         """Write a value to memory."""
-        value = self.values[variable]
         self.write_copy(self.source(variable), out, where)
 
     def write_copy(self, value: Source, out: View, where: list[Statement]) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
@@ -28,7 +27,7 @@ from tracebridge.core.kernels.steps.plan import Plan
 from tracebridge.core.kernels.steps.products import Product
 from tracebridge.core.kernels.steps.rounds import Rounds
 from tracebridge.core.kernels.steps.tile_writer import bytes_of_copies, tile_function
-from tracebridge.core.kernels.steps.tiles import Tiled, tiles_of
+from tracebridge.core.kernels.steps.tiles import Tiled, Tiles, tiles_of
 from tracebridge.core.kernels.steps.values import NotWritten
 from tracebridge.core.kernels.steps.writer import places_of_steps, steps_function
 
@@ -109,21 +108,22 @@ def written(params: Any) -> Written | None:
     return found or _written(body, n_consts, n_carry, reverse, None)
 
 
-def _tiled(
-    body: Jaxpr, n_consts: int, n_carry: int, reverse: bool, tiled: Tiled
-) -> Written | None:
+def _tiled(body: Jaxpr, n_consts: int, n_carry: int, reverse: bool, tiled: Tiled) -> Written | None:
     """The kernel that does tiles by themselves."""
-    key = "tiles", n_consts, n_carry, reverse, tiled.tiles
+    tiles = tiled.tiles
+    key = "tiles", n_consts, n_carry, reverse, tiles
     if key not in body.cache:
-        arrays = not_cut(tiled.body.in_avals, tiled.body.out_avals)
-        body.cache[key] = None
-        with suppress(NotWritten):
-            plan, tiles, lanes = Plan(tiled.body, n_consts, n_carry, arrays), tiled.tiles, machine().lanes
+        try:
+            arrays = not_cut(tiled.body.in_avals, tiled.body.out_avals)
+            plan = Plan(tiled.body, n_consts, n_carry, arrays)
+        except NotWritten:
+            body.cache[key] = None
+        else:
             cheap, dear = operations(plan)
             body.cache[key] = Written(
                 described(plan, reverse, tiles, by_steps=True),
-                lambda: f"{tile_function(plan, tiles, reverse, lanes)}\n{handler_of_tiles(arrays)}",
-                lines_of(plan, lanes),
+                partial(_text_of_tile, plan, tiles, reverse),
+                lines_of(plan, machine().lanes),
                 (tiles.count * cheap, tiles.count * dear),
                 plan.scratch + bytes_of_copies(plan, tiles),
                 tiles.count,
@@ -160,6 +160,11 @@ def _written(
 def _text(plan: Plan, reverse: bool, is_shared: bool) -> str:
     function = steps_function(plan, places_of_steps(plan, reverse), machine().lanes)
     return f"{function}\n{(handler_of_parts if is_shared else handler)(plan.arrays)}"
+
+
+def _text_of_tile(plan: Plan, tiles: Tiles, reverse: bool) -> str:
+    function = tile_function(plan, tiles, reverse, machine().lanes)
+    return f"{function}\n{handler_of_tiles(plan.arrays)}"
 
 
 def operations(plan: Plan) -> tuple[int, int]:

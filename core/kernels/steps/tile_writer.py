@@ -43,12 +43,27 @@ class _OfTile(Writer):
         self.index = ""
 
     def before_loop(self) -> int:
-        code, tiles, plan = self.code, self.tiles, self.plan
+        self._find_window()
+        plan, tiles = self.plan, self.tiles
+        n_fixed = plan.n_consts + plan.n_carry
+        for i, aval in enumerate(plan.arrays.in_avals):
+            if i >= n_fixed and tiles.ins[i]:
+                self._reserve(f"%x{i - n_fixed}", aval)
+            elif i < plan.n_consts and tiles.ins[i]:
+                self._reserve(f"%in{i}", aval)
+                self._copy_in(f"%in{i}", f"%arg{i}", aval)
+            elif i < plan.n_consts:
+                self.code.lines.append(f"%in{i} = getelementptr i8, ptr %arg{i}, i64 0")
+        for k, aval in enumerate(plan.arrays.out_avals[plan.n_carry :]):
+            if tiles.outs[plan.n_carry + k]:
+                self._reserve(f"%y{k}", aval)
+        return self.own
+
+    def _find_window(self) -> None:
+        """Where the tile begins, and how many rows it has before the end of the axis."""
+        tiles = self.tiles
         n, wide, margin = tiles.n, tiles.rows, tiles.margin
-        code.needs |= {
-            "declare i64 @llvm.smin.i64(i64, i64)",
-            "declare i64 @llvm.smax.i64(i64, i64)",
-        }
+        self.code.needs |= {f"declare i64 @llvm.{name}.i64(i64, i64)" for name in ("smin", "smax")}
         lines = [f"%start = mul nuw nsw i64 %first, {tiles.own}"]
         if tiles.goes_around:
             lines += [
@@ -63,29 +78,14 @@ class _OfTile(Writer):
                 f"%window = call i64 @llvm.smin.i64(i64 %low, i64 {n - wide})",
                 "%into = sub nsw i64 %start, %window",
             ]
-        lines += [
+        self.code.lines += [
+            *lines,
             f"%left = sub nsw i64 {n}, %start",
             f"%rows = call i64 @llvm.smin.i64(i64 %left, i64 {tiles.own})",
             f"%until = sub nsw i64 {n}, %window",
             f"%before = call i64 @llvm.smin.i64(i64 %until, i64 {wide})",
             f"%around = sub nsw i64 {wide}, %before",
         ]
-        code.lines += lines
-        n_fixed = plan.n_consts + plan.n_carry
-        for i, aval in enumerate(plan.arrays.in_avals):
-            if i >= n_fixed:
-                if tiles.ins[i]:
-                    self._reserve(f"%x{i - n_fixed}", aval)
-            elif i < plan.n_consts:
-                if tiles.ins[i]:
-                    self._reserve(f"%in{i}", aval)
-                    self._copy_in(f"%in{i}", f"%arg{i}", aval)
-                else:
-                    code.lines.append(f"%in{i} = getelementptr i8, ptr %arg{i}, i64 0")
-        for k, aval in enumerate(plan.arrays.out_avals[plan.n_carry :]):
-            if tiles.outs[plan.n_carry + k]:
-                self._reserve(f"%y{k}", aval)
-        return self.own
 
     def take(self, k: int, carry: View) -> None:
         i = self.plan.n_consts + k
@@ -119,7 +119,7 @@ class _OfTile(Writer):
                 at = self._slice(f"%res{plan.n_carry + k}", aval, has_rows=False)
                 self.code.lines.append(f"%y{k} = getelementptr i8, ptr {at}, i64 0")
 
-    def after_step(self, index: str) -> None:
+    def after_step(self) -> None:
         plan = self.plan
         for k, aval in enumerate(plan.arrays.out_avals[plan.n_carry :]):
             if self.tiles.outs[plan.n_carry + k]:

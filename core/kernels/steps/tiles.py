@@ -1,9 +1,9 @@
 """Loops whose steps read neighbours along the first axis: each of several tiles is done by itself.
 
-A tile is some rows, and more of them on both sides, from where what is wrong at the ends of the tile
-comes nearer by the reach of a step in each step. So no tile waits for others, threads share
-them, and a tile stays in the cache of a core for all steps. Tiles go around the end of the axis if
-steps do (rolls). Otherwise those at the ends of the axis end there as well, where padding is right.
+A tile is some rows, and more of them on both sides: in each step what is wrong at the ends of the
+tile comes nearer by the reach of a step. So no tile waits for others, threads share them, and a
+tile stays in the cache of a core for all steps. Tiles go around the end of the axis if steps do
+(rolls). Otherwise those at the ends of the axis end there as well, where padding is right.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ _CACHE = 3 << 18  # bytes: less than the second cache of a core
 _OUTSIDE = 1.4  # how much longer a step takes whose arrays are not in it
 _OPERATION, _COPY = 1 / 50, 1 / 8  # ns, of an element
 _CALL = 10_000.0  # ns, of all tiles
-_LEAST = 40_000.0  # ns of work: one tile does less
 _TILES = (1, 2, 3, 4, 6, 8, 16, 32, 64)  # for each thread
 
 
@@ -148,9 +147,7 @@ class _Reach:
             return move(self, app, args, low, high)
         return low, high
 
-    def rolled(
-        self, app: Application, args: Sequence[int], low: int, high: int
-    ) -> tuple[int, int]:
+    def rolled(self, app: Application, args: Sequence[int], low: int, high: int) -> tuple[int, int]:
         if app.params["dimension"]:
             return low, high
         self.goes_around = True
@@ -159,9 +156,7 @@ class _Reach:
         shift = _near(app.params["shift"], self.n)
         return low - shift, high - shift
 
-    def sliced(
-        self, app: Application, args: Sequence[int], low: int, high: int
-    ) -> tuple[int, int]:
+    def sliced(self, app: Application, args: Sequence[int], low: int, high: int) -> tuple[int, int]:
         n, size = app.avals[0].shape[0], app.out.shape[0]
         start, steps = app.params["start_indices"][0], app.params["strides"]
         if n == size:
@@ -178,9 +173,7 @@ class _Reach:
         deep = min(before, after) + size + max(-low, high)
         return (0, deep) if before < after else (-deep, 0)
 
-    def padded(
-        self, app: Application, args: Sequence[int], low: int, high: int
-    ) -> tuple[int, int]:
+    def padded(self, app: Application, args: Sequence[int], low: int, high: int) -> tuple[int, int]:
         before, after, _ = app.params["padding_config"][0]
         if not only_adds(app):
             raise _NoTiles
@@ -191,9 +184,7 @@ class _Reach:
             raise _NoTiles
         return low - before, high - before
 
-    def joined(
-        self, app: Application, args: Sequence[int], low: int, high: int
-    ) -> tuple[int, int]:
+    def joined(self, app: Application, args: Sequence[int], low: int, high: int) -> tuple[int, int]:
         if app.params["dimension"]:
             return low, high
         self.has_ends = True
@@ -259,7 +250,7 @@ def _sizes(
             if own + 2 * margin > n and k > 1:
                 continue
             wide = min(own + 2 * margin, n) if k > 1 else n
-            turns = -(-(-(-n // own)) // threads)
+            turns = math.ceil(math.ceil(n / own) / threads)
             step = work * (1.0 if wide * kept <= _CACHE else _OUTSIDE)
             cost = turns * wide * (steps * step + carried / 2 * _COPY)
             total = (cost + _CALL * (k > 1)) * -(-length // steps)

@@ -84,18 +84,16 @@ class Writer(ABC):
         """Copy the last value of a carry."""
 
     @abstractmethod
+    def before_loop(self) -> int:
+        """Find other memory; how many bytes of it are the function's own."""
+
+    @abstractmethod
     def before_step(self, index: str) -> None:
         """Find the slices of a step."""
 
-    def before_loop(self) -> int:
-        """Find other memory; how many bytes of it are the function's own."""
-        return 0
-
-    def after_step(self, index: str) -> None:
-        """Give back what a step has made."""
-
-    def when_new(self, index: str) -> None:
-        """Compute what is the same for several steps, before the first of them."""
+    @abstractmethod
+    def after_step(self) -> None:
+        """Give away what a step has made."""
 
     def text(self) -> str:
         """The text of the function."""
@@ -145,10 +143,9 @@ class Writer(ABC):
         for k in self.plan.next:
             self._sides(k, index)
         self.before_step(index)
-        self.when_new(index)
         self.write(self.plan.step)
         self.write(self.plan.after)
-        self.after_step(index)
+        self.after_step()
         return ()
 
     def write(self, statements: Sequence[Statement]) -> None:
@@ -173,6 +170,12 @@ class _OfWhole(Writer):
         super().__init__(plan, lanes)
         self.places = places
 
+    def before_loop(self) -> int:
+        return 0
+
+    def after_step(self) -> None:
+        return
+
     def take(self, k: int, carry: View) -> None:
         i = self.plan.n_consts + k
         self._copy(self.plan.arrays.operand(i, f"%in{i}"), carry)
@@ -186,8 +189,6 @@ class _OfWhole(Writer):
     def before_step(self, index: str) -> None:
         for name, array, at in self.places(self.code, index):
             self.code.lines.append(f"{name} = getelementptr i8, ptr {array}, i64 {at}")
-
-    def when_new(self, index: str) -> None:
         if self.plan.arrays.by_rows and self.plan.before:
             self.code.when(self._is_new(index), lambda: self.write(self.plan.before))
 
