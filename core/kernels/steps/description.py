@@ -41,13 +41,16 @@ def described(plan: Plan, *more: object, by_steps: bool) -> str:
     ]
     parts = [
         (plan.n_consts, plan.n_carry, n_in, n_out, plan.scratch, more),
-        (arrays.counts[1:], arrays.by_rows),
+        (arrays.counts[1:], arrays.by_rows, sorted(arrays.totals)),
         [arrays.operand_steps(i) for i in range(n_in)],
         [arrays.result_steps(k) for k in range(n_out)],
         [bytes_of(a.shape, a.dtype) for a in slices] if by_steps else None,
         list(plan.places.items()),
         carried,
-        [[_statement(s) for s in some] for some in (plan.before, plan.step, plan.after)],
+        [
+            [_statement(s) for s in some]
+            for some in (plan.before, plan.first, plan.step, plan.after)
+        ],
     ]
     return repr(parts)
 
@@ -85,7 +88,7 @@ def _view(view: View) -> tuple[object, ...]:
 
 def lines_of(plan: Plan, lanes: int) -> int:
     """About how many lines the text has."""
-    statements = [*plan.before, *plan.step, *plan.after]
+    statements = [*plan.before, *plan.first, *plan.step, *plan.after]
     return _OF_HANDLER + sum([_lines_of(s, lanes) for s in statements])
 
 

@@ -53,6 +53,8 @@ class Plan:
         self.arrays = arrays
         self.body, self.n_consts, self.n_carry = body, n_consts, n_carry
         self.before: list[Statement] = []
+        self.first: list[Statement] = []
+        """In the first one of steps that sum up results."""
         self.step: list[Statement] = []
         self.after: list[Statement] = []
         """At the end of a step: what the next one reads."""
@@ -78,6 +80,8 @@ class Plan:
         self._last = _last_readers(body)
         self._now = 0
         """The variables that are there: what later equations do not read is not needed."""
+        self.totals = {body.outs[k] for k in arrays.totals}
+        """Results that are sums over some steps."""
         _check(body)
         self._begin()
         for app, args in body.equations:
@@ -114,6 +118,10 @@ class Plan:
             place = self._slice_of_ys(k)
             if place.is_contiguous:  # what writes it may take other axes together
                 self._slots.setdefault(v, place)
+            if k in self.arrays.totals:
+                if not place.is_contiguous:
+                    raise NotWritten
+                self.write_copy(Number(0.0, place.shape, place.dtype), place, self.first)
         for k, place in self.next.items():
             self._slots.setdefault(body.outs[k], place)
 

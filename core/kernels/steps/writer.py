@@ -189,8 +189,9 @@ class _OfWhole(Writer):
     def before_step(self, index: str) -> None:
         for name, array, at in self.places(self.code, index):
             self.code.lines.append(f"{name} = getelementptr i8, ptr {array}, i64 {at}")
-        if self.plan.arrays.by_rows and self.plan.before:
-            self.code.when(self._is_new(index), lambda: self.write(self.plan.before))
+        fixed = [*self.plan.before, *self.plan.first]
+        if self.plan.arrays.by_rows and fixed:
+            self.code.when(self._is_new(index), lambda: self.write(fixed))
 
     def _is_new(self, index: str) -> str:
         """Whether what is the same for all rows is not that of the step before."""
