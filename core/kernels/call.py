@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.rule_contexts import LoweringContext
 
 _TYPED_VERSION = 4  # of StableHLO's custom_call: XLA's typed FFI
@@ -26,16 +27,23 @@ def kernel_call(
     operands: Sequence[IrValue],
     name: str,
     numbers: Mapping[str, Sequence[int]],
+    avals_in: Sequence[ShapedArray] | None = None,
+    avals_out: Sequence[ShapedArray] | None = None,
 ) -> list[Any]:
-    """A call of the kernel ``name``; its one attribute is an array of numbers."""
+    """A call of the kernel ``name``; its one attribute is an array of numbers.
+
+    The avals are those of the equation, if they are not given.
+    """
+    avals_in = ctx.avals_in if avals_in is None else avals_in
+    avals_out = ctx.avals_out if avals_out is None else avals_out
     attributes = {
         "call_target_name": string(name),
         "api_version": i32(_TYPED_VERSION),
         "backend_config": dictionary({key: i64_array(n) for key, n in numbers.items()}),
-        "operand_layouts": array([_by_rows(a.ndim) for a in ctx.avals_in]),
-        "result_layouts": array([_by_rows(a.ndim) for a in ctx.avals_out]),
+        "operand_layouts": array([_by_rows(a.ndim) for a in avals_in]),
+        "result_layouts": array([_by_rows(a.ndim) for a in avals_out]),
     }
-    return list(ctx.op("stablehlo.custom_call", operands, ctx.avals_out, attributes).results)
+    return list(ctx.op("stablehlo.custom_call", operands, avals_out, attributes).results)
 
 
 def name_of(content: str, write: Callable[[], str]) -> str:

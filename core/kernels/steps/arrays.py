@@ -28,6 +28,8 @@ class Arrays(NamedTuple):
     ins: tuple[Cut, ...]
     outs: tuple[Cut, ...]
     by_rows: bool = False
+    totals: frozenset[int] = frozenset()
+    """The results that are sums over the rows of one part."""
 
     def is_fixed(self, i: int) -> bool:
         """Whether an operand is the same for all rows."""

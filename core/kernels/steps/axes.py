@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core import lax
@@ -29,15 +29,26 @@ Pairs = Sequence[Sequence[int | None]]
 class Axes:
     """The axes of all values of a Jaxpr, which has no calls.
 
-    ``same``: pairs of variables whose axes belong together besides.
+    ``same``: pairs of variables whose axes belong together besides. ``pairs_of``: which axes an
+    equation pairs. ``totals``: results of products that may be sums over parts of the axes that
+    these sum along.
     """
 
-    def __init__(self, jaxpr: Jaxpr, same: Iterable[tuple[int, int]] = ()) -> None:
-        self.jaxpr = jaxpr
+    def __init__(
+        self,
+        jaxpr: Jaxpr,
+        same: Iterable[tuple[int, int]] = (),
+        pairs_of: Callable[[Application], Pairs] | None = None,
+        totals: Collection[int] = (),
+    ) -> None:
+        self.jaxpr, self.pairs_of = jaxpr, pairs_of
         self.avals = jaxpr.variable_avals()
         self._first = list(itertools.accumulate([a.ndim for a in self.avals], initial=0))
         self._parent = list(range(self._first[-1]))
         self._whole: list[int] = []
+        self._totals = frozenset(totals)
+        self._summed: dict[int, int] = {}
+        """Of totals: the axis that is summed along, in one of the factors."""
         v = jaxpr.n_in + len(jaxpr.consts)
         for app, args in jaxpr.equations:
             for out in range(v, v + len(app.outs)):
@@ -59,24 +70,58 @@ class Axes:
         sizes = {r: {self.avals[v].shape[i] for v, i in c.items()} for r, c in found.items()}
         return [c for r, c in found.items() if r not in whole and len(sizes[r]) == 1]
 
+    def members(self, variable: int, axis: int) -> dict[int, int] | None:
+        """The variables that have an axis, which may be of other sizes there, and which it is."""
+        root, found = self._root(self._first[variable] + axis), dict[int, int]()
+        if root in {self._root(axis) for axis in self._whole}:
+            return None
+        for v, aval in enumerate(self.avals):
+            for i in range(aval.ndim):
+                if self._root(self._first[v] + i) == root:
+                    if v in found:
+                        return None  # an array has it twice
+                    found[v] = i
+        return found
+
     def _root(self, axis: int) -> int:
         parent = self._parent
         while parent[axis] != axis:
             parent[axis] = axis = parent[parent[axis]]
         return axis
 
-    def _pair(self, a: int, b: int, axes: Sequence[int | None]) -> None:
+    def _pair(
+        self, a: int, b: int, axes: Sequence[int | None], summed: Collection[int] = ()
+    ) -> None:
         for i, j in enumerate(axes):
             if j is None:
-                self._whole.append(self._first[a] + i)
+                if self._first[a] + i not in summed:
+                    self._whole.append(self._first[a] + i)
             else:
                 x, y = self._root(self._first[a] + i), self._root(self._first[b] + j)
                 self._parent[x] = y
 
+    def totals_along(self, members: Mapping[int, int]) -> list[int]:
+        """The results that are sums along the axes of a class."""
+        v, i = next(iter(members.items()))
+        root = self._root(self._first[v] + i)
+        return [out for out, axis in self._summed.items() if self._root(axis) == root]
+
+    def _relate_summed(self, app: Application, args: Sequence[int], out: int) -> set[int]:
+        """The axes that are summed along, of each factor, as one class: there is only one."""
+        (xc, yc), _ = app.params["dimension_numbers"]
+        if out not in self._totals or len(xc) != 1 or args[0] == args[1]:
+            return set()
+        x, y = self._first[args[0]] + xc[0], self._first[args[1]] + yc[0]
+        self._parent[self._root(x)] = self._root(y)
+        self._summed[out] = x
+        return {x, y}
+
     def _relate(self, app: Application, args: Sequence[int], out: int) -> None:
-        pairs = pairs_of(app)
+        is_product = app.primitive is lax.dot_general_p
+        summed = self._relate_summed(app, args, out) if is_product else ()
+        pairs = (self.pairs_of or pairs_of)(app)
         for a, axes in zip(args, pairs, strict=True):
-            self._pair(a, out, axes)
+            self._pair(a, out, axes, summed)
         if app.primitive is not lax.broadcast_in_dim_p:  # which makes axes
             made = set(range(self.avals[out].ndim)).difference(*pairs)
             self._whole += [self._first[out] + i for i in made]
@@ -160,6 +205,17 @@ _RULES: Mapping[Any, Callable[[Application], Pairs]] = {
     lax.slice_p: _slice,
     lax.split_p: lambda app: _except(app.params["axis"], app),
     lax.concatenate_p: lambda app: _except(app.params["dimension"], app),
+    lax.roll_p: lambda app: _except(app.params["dimension"], app),
     lax.pad_p: _pad,
     **dict.fromkeys(REDUCTIONS, _reduction),
 }
+
+
+_WITH_NEIGHBOURS = frozenset({lax.roll_p, lax.slice_p, lax.pad_p, lax.concatenate_p})
+
+
+def pairs_with_neighbours(app: Application) -> Pairs:
+    """As `pairs_of`, with elements of an axis that are moved, cut off or added."""
+    if app.primitive not in _WITH_NEIGHBOURS:
+        return pairs_of(app)
+    return [range(a.ndim) for a in app.avals]

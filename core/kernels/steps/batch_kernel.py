@@ -60,7 +60,9 @@ class BatchKernel(Primitive):
         assert kernel is not None  # as when the rewrite has looked
         name = name_of(kernel.content, kernel.write)
         remember_costs(name, *kernel.operations)
-        numbers = {"steps": _shares(math.prod(arrays.counts), program)}
+        # Results that are sums over rows are one thread's.
+        together = arrays.counts[-1] if arrays.totals else 1
+        numbers = {"steps": _shares(math.prod(arrays.counts), together, program)}
         return kernel_call(ctx, operands, name, numbers)
 
 
@@ -91,11 +93,11 @@ def _text(plan: Plan) -> str:
     return f"{function}\n{handler_of_blocks(plan.arrays)}"
 
 
-def _shares(n: int, program: Jaxpr) -> tuple[int, int, int]:
-    """Numbers of steps, of steps in a block, of blocks."""
+def _shares(n: int, together: int, program: Jaxpr) -> tuple[int, int, int]:
+    """Numbers of steps, of steps in a block, of blocks; so many steps stay together."""
     total = n * sum([work(app) for app, _ in program.equations])
     n_blocks = 1
     if total >= _LEAST_SHARED:
         n_blocks = max(1, min(n, _MOST_BLOCKS, int(total / _BLOCK)))
-    per_block = -(-n // n_blocks)
+    per_block = together * -(-n // (n_blocks * together))
     return n, per_block, -(-n // per_block)

@@ -65,10 +65,11 @@ def _product(
         order = [*range(n), n + 1, n]
         x, y, target = y.transposed(order), x.transposed(order), target.transposed(order)
         wide = args[0]
-    if _multiplies_rows(x, y):
+    adds = variable in plan.totals
+    if _multiplies_rows(x, y) and not adds:
         plan.where(fixed).append(dots_of(x, y, target))
     else:
-        plan.where(fixed).append(Product(x, _packed(plan, y, plan.fixed[wide]), target))
+        plan.where(fixed).append(Product(x, _packed(plan, y, plan.fixed[wide]), target, adds))
     return out
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tracebridge.core.kernels.functions import TRANSCENDENTAL
+from tracebridge.core.kernels.steps.boxes import Boxes, Number, Source, n_cells
 from tracebridge.core.kernels.steps.elementwise import Group, Node, floor_of_two, pieces
 from tracebridge.core.kernels.steps.products import Product, blocks
 from tracebridge.core.kernels.steps.views import View, bytes_of
@@ -40,13 +41,16 @@ def described(plan: Plan, *more: object, by_steps: bool) -> str:
     ]
     parts = [
         (plan.n_consts, plan.n_carry, n_in, n_out, plan.scratch, more),
-        (arrays.counts[1:], arrays.by_rows),
+        (arrays.counts[1:], arrays.by_rows, sorted(arrays.totals)),
         [arrays.operand_steps(i) for i in range(n_in)],
         [arrays.result_steps(k) for k in range(n_out)],
         [bytes_of(a.shape, a.dtype) for a in slices] if by_steps else None,
         list(plan.places.items()),
         carried,
-        [[_statement(s) for s in some] for some in (plan.before, plan.step, plan.after)],
+        [
+            [_statement(s) for s in some]
+            for some in (plan.before, plan.first, plan.step, plan.after)
+        ],
     ]
     return repr(parts)
 
@@ -62,12 +66,20 @@ def _statement(statement: Statement) -> tuple[object, ...]:
 def _node(node: Node) -> tuple[object, ...]:
     params: Any = node.params
     if node.kind == "load":
-        params = _view(params)
+        params = _source(params)
     elif node.kind == "number":
         params = number_of(params, node.dtype)
     elif params:
         params = repr(params)
     return node.kind, node.args, NAMES[node.dtype], params
+
+
+def _source(source: Source) -> tuple[object, ...]:
+    if isinstance(source, Boxes):
+        return source.shape, [(part.starts, _source(part.source)) for part in source.parts]
+    if isinstance(source, Number):
+        return number_of(source.value, source.dtype), NAMES[source.dtype], source.shape
+    return _view(source)
 
 
 def _view(view: View) -> tuple[object, ...]:
@@ -76,7 +88,7 @@ def _view(view: View) -> tuple[object, ...]:
 
 def lines_of(plan: Plan, lanes: int) -> int:
     """About how many lines the text has."""
-    statements = [*plan.before, *plan.step, *plan.after]
+    statements = [*plan.before, *plan.first, *plan.step, *plan.after]
     return _OF_HANDLER + sum([_lines_of(s, lanes) for s in statements])
 
 
@@ -96,12 +108,13 @@ def _lines_of_group(group: Group, lanes: int) -> int:
     for wide in (width, *[w for _, w in pieces(size % width, width)]):
         total += sum([_lines_of_node(node, wide) for node in group.nodes])
         total += sum([_lines_of_access(view, wide) for _, view in group.stores])
-    return total
+    return total * n_cells(group.shape, group.boxes()) if group.shape else total
 
 
 def _lines_of_node(node: Node, width: int) -> int:
     if node.kind == "load":
-        return _lines_of_access(node.params, width)
+        is_view = isinstance(node.params, View)
+        return _lines_of_access(node.params, width) if is_view else _OF_ELEMENT
     if node.kind == "number":
         return 0
     return _OF_FUNCTION if node.kind in TRANSCENDENTAL else _OF_OPERATION

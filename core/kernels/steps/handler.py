@@ -38,6 +38,14 @@ def handler_of_parts(arrays: Arrays) -> str:
     return _shared(n_in, n, [*lines, call])
 
 
+def handler_of_tiles(arrays: Arrays) -> str:
+    """Threads share tiles: ``@steps(arrays, number of the tile, length)`` for each."""
+    n_in, n = _sizes(arrays)
+    lines, names = arrays_of_block(n_in, n)
+    lines += _number("length", STATE_ROWS)
+    return _shared(n_in, n, [*lines, _steps(names, "%b", "%length")])
+
+
 def handler_of_blocks(arrays: Arrays) -> str:
     """Threads share blocks of steps: ``@steps(arrays, first, number)`` for each."""
     n_in, n = _sizes(arrays)

@@ -79,7 +79,7 @@ def _views(statement: Statement) -> Iterator[View]:
 
 def _reads(statement: Statement) -> list[View]:
     if isinstance(statement, Group):
-        return [node.params for node in statement.nodes if node.kind == "load"]
+        return statement.reads()
     return [x for x in statement if isinstance(x, View) and x is not statement.out]
 
 

@@ -13,10 +13,11 @@ from tracebridge.core.interpreters.graph import Graph
 from tracebridge.core.ir.debug_info import NO_DEBUG_INFO
 from tracebridge.core.kernels.steps.arrays import Arrays
 from tracebridge.core.kernels.steps.axes import Axes
+from tracebridge.core.kernels.steps.swapped import with_swapped_products
 from tracebridge.core.kernels.steps.work import work
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from tracebridge.core.ir.application import Application, Params
     from tracebridge.core.ir.aval import ShapedArray
@@ -79,19 +80,22 @@ def rows_of(program: Jaxpr, arrays: Arrays) -> Rows | None:
 
     ``program``: of one part of ``arrays``, without carries.
     """
+    program = with_swapped_products(program)
     works = [work(app) for app, _ in program.equations]
-    axes, best, most = Axes(program), 1, {}
+    axes = Axes(program, totals=_only_results(program))
+    best, most = 1, dict[int, int]()
     for members in axes.classes():
-        if not members.keys() >= {*program.outs}:
+        shared = members.keys() | axes.totals_along(members)
+        if not shared >= {*program.outs}:
             continue  # each part would write all of the result
-        if _shared(program, members, works) >= _LEAST_SHARED * sum(works):
+        if _shared(program, shared, works) >= _LEAST_SHARED * sum(works):
             count = _count_of_rows(axes.avals, members)
             if count > best:
                 best, most = count, members
     if best == 1:
         return None
     ins = [(*cut, most.get(v)) for v, cut in enumerate(arrays.ins)]
-    outs = [(*cut, most[v]) for v, cut in zip(program.outs, arrays.outs, strict=True)]
+    outs = [(*cut, most.get(v)) for v, cut in zip(program.outs, arrays.outs, strict=True)]
     order = sorted(range(len(ins)), key=lambda v: ins[v] != (None,) * len(ins[v]))
     cut = Arrays(
         (*arrays.counts, best),
@@ -100,8 +104,15 @@ def rows_of(program: Jaxpr, arrays: Arrays) -> Rows | None:
         tuple([ins[v] for v in order]),
         tuple(outs),
         by_rows=True,
+        totals=frozenset([k for k, v in enumerate(program.outs) if v not in most]),
     )
     return Rows(order, _for_part(program, axes.avals, most, best, order), cut)
+
+
+def _only_results(program: Jaxpr) -> set[int]:
+    """Results that no equation reads."""
+    read = {a for _, args in program.equations for a in args}
+    return {v for v in program.outs if v not in read and program.outs.count(v) == 1}
 
 
 def _count_of_rows(avals: Sequence[ShapedArray], members: dict[int, int]) -> int:
@@ -129,8 +140,8 @@ def _count(avals: Sequence[ShapedArray], members: dict[int, int], most: int) -> 
     return max([n for n in range(1, min(most, size // least) + 1) if size % n == 0], default=1)
 
 
-def _shared(body: Jaxpr, members: dict[int, int], works: Sequence[float]) -> float:
-    """The work of the equations whose results have the axis."""
+def _shared(body: Jaxpr, members: Collection[int], works: Sequence[float]) -> float:
+    """The work of the equations whose results have the axis, or are sums along it."""
     v, total = body.n_in + len(body.consts), 0.0
     for (app, _), taken in zip(body.equations, works, strict=True):
         total += taken if v in members else 0.0

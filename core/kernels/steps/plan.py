@@ -1,10 +1,13 @@
 """What a kernel does in one step of a loop, and where each value is.
 
-A value is an array in memory (a ``View``), a number of the program, or it is computed by a group of
-elementwise equations that is not written yet: a group stays open until something else reads one of
-its values. Slices, transposes and broadcasts are other views of the same memory (``moves.py``);
-parts of a concatenation are written where they belong. What no step changes is done before the
-loop.
+A value is an array in memory (a ``View``), a number of the program, parts of both (``Boxes``), or it
+is computed by a group of elementwise equations that is not written yet: a group stays open until
+something else reads one of its values. Slices, transposes and broadcasts are other views of memory
+that is there (``moves.py``); parts of a concatenation are written where they belong. What no step
+changes is done before the loop.
+
+A large carry has memory twice: a step reads the one and writes the other, since it may read
+neighbours of what it writes.
 """
 
 from __future__ import annotations
@@ -18,17 +21,12 @@ from tracebridge.core import lax
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.kernels.equations import exponent_of, is_handled
 from tracebridge.core.kernels.functions import is_easy_power
+from tracebridge.core.kernels.steps.boxes import Boxes, Number, Source
 from tracebridge.core.kernels.steps.contractions import CONTRACTIONS
-from tracebridge.core.kernels.steps.elementwise import Group, Node, copy_of
+from tracebridge.core.kernels.steps.elementwise import CHEAP, Group, Node, copy_of
 from tracebridge.core.kernels.steps.memory import places
 from tracebridge.core.kernels.steps.moves import MOVES, split
-from tracebridge.core.kernels.steps.values import (
-    Known,
-    NotWritten,
-    Number,
-    Open,
-    Statement,
-)
+from tracebridge.core.kernels.steps.values import Known, NotWritten, Open, Statement
 from tracebridge.core.kernels.steps.views import ALIGNED, View, bytes_of, whole, without_ones
 
 if TYPE_CHECKING:
@@ -38,6 +36,8 @@ if TYPE_CHECKING:
 
 _DTYPES = frozenset({np.dtype(np.float32), np.dtype(np.int32), np.dtype(np.bool_)})
 _FLOAT = np.dtype(np.float32)
+_LEAST_TWICE = 1 << 11  # elements of a carry: smaller ones are copied
+_MOST_REPEATED = 4  # cheap operations, rather than an array more
 _RULES: Mapping[Any, Callable[..., Known]] = {**MOVES, **CONTRACTIONS}
 
 
@@ -53,11 +53,15 @@ class Plan:
         self.arrays = arrays
         self.body, self.n_consts, self.n_carry = body, n_consts, n_carry
         self.before: list[Statement] = []
+        self.first: list[Statement] = []
+        """In the first one of steps that sum up results."""
         self.step: list[Statement] = []
         self.after: list[Statement] = []
         """At the end of a step: what the next one reads."""
         self.carries: list[View] = []
         """Where the loop keeps what one step hands on to the next."""
+        self.next: dict[int, View] = {}
+        """Of large carries: where a step writes what it hands on."""
         self.scratch = 0
         """Bytes of memory of its own."""
         self.places: dict[str, int] = {}
@@ -76,6 +80,8 @@ class Plan:
         self._last = _last_readers(body)
         self._now = 0
         """The variables that are there: what later equations do not read is not needed."""
+        self.totals = {body.outs[k] for k in arrays.totals}
+        """Results that are sums over some steps."""
         _check(body)
         self._begin()
         for app, args in body.equations:
@@ -95,6 +101,10 @@ class Plan:
                 value = whole(f"%carry{i - self.n_consts}", aval.shape, aval.dtype)
                 self._reserve(value.base, aval.shape, aval.dtype)
                 self.carries.append(value)
+                if aval.size >= _LEAST_TWICE:
+                    there = value._replace(base=f"%next{i - self.n_consts}")
+                    self._reserve(there.base, aval.shape, aval.dtype)
+                    self.next[i - self.n_consts] = there
             else:
                 value = self.arrays.operand(i, f"%x{i - first_xs}")
             self.values.append(value)
@@ -108,6 +118,12 @@ class Plan:
             place = self._slice_of_ys(k)
             if place.is_contiguous:  # what writes it may take other axes together
                 self._slots.setdefault(v, place)
+            if k in self.arrays.totals:
+                if not place.is_contiguous:
+                    raise NotWritten
+                self.write_copy(Number(0.0, place.shape, place.dtype), place, self.first)
+        for k, place in self.next.items():
+            self._slots.setdefault(body.outs[k], place)
 
     def _slice_of_ys(self, k: int) -> View:
         return self.arrays.result(self.n_carry + k, f"%y{k}")
@@ -120,8 +136,12 @@ class Plan:
             slot = self._slice_of_ys(k)
             if self.memory(v) != slot:
                 self.write(v, slot, self.step)
-        for carry, v in zip(self.carries, body.outs[:n], strict=True):
+        for k, (carry, v) in enumerate(zip(self.carries, body.outs[:n], strict=True)):
             value = self.memory(v)
+            if k in self.next:
+                if value != self.next[k]:
+                    self.write_copy(value, self.next[k], self.step)
+                continue
             if value == carry:
                 continue
             if value.base.startswith("%carry"):
@@ -132,7 +152,8 @@ class Plan:
 
     def _place_all(self) -> None:
         """Find memory for all arrays."""
-        lasting = [*self.before, *[copy_of(c, c) for c in self.carries]]
+        kept = [*self.carries, *self.next.values()]
+        lasting = [*self.before, *[copy_of(c, c) for c in kept]]
         self.places, self.scratch = places(self._sizes, lasting, [*self.step, *self.after])
 
     # memory
@@ -161,16 +182,31 @@ class Plan:
         if isinstance(value, Number):
             found = self.new(value.shape, value.dtype)
             self.write(variable, found, self.where(self.fixed[variable]))
+        elif isinstance(value, Boxes):
+            found = self.slot(variable, value.shape, value.dtype)
+            self.write(variable, found, self.where(self.fixed[variable]))
         elif isinstance(value, View):
-            for group in list(self._open.values()):
-                if any([v.base == value.base for _, v in group.stores]):
-                    self._close(group)
+            self._settle({value.base})
             return value
         else:
             found = self._place(variable, value)
             self._close(value.group)
         self.values[variable] = found
         return found
+
+    def source(self, variable: int) -> Source:
+        """A value whose elements are there, in memory or in the program."""
+        value = self.values[variable]
+        if isinstance(value, Boxes):
+            self._settle(value.bases)
+            return value
+        return value if isinstance(value, Number) else self.memory(variable)
+
+    def _settle(self, bases: set[str]) -> None:
+        """Write what groups store in some arrays."""
+        for group in list(self._open.values()):
+            if any([v.base in bases for _, v in group.stores]):
+                self._close(group)
 
     def _place(self, variable: int, value: Open) -> View:
         """Where a value of an open group is stored."""
@@ -187,19 +223,9 @@ class Plan:
 
     def write(self, variable: int, out: View, where: list[Statement]) -> None:
         """Write a value to memory."""
-        value = self.values[variable]
-        if isinstance(value, Number):
-            self.fill(value, out, where)
-        else:
-            self.write_copy(self.memory(variable), out, where)
+        self.write_copy(self.source(variable), out, where)
 
-    def fill(self, number: Number, out: View, where: list[Statement]) -> None:
-        """Write a number to all places of an array."""
-        group = Group(without_ones(out.shape))
-        group.store(group.add(Node("number", (), number.dtype, number.value)), out)
-        where.append(group)
-
-    def write_copy(self, value: View, out: View, where: list[Statement]) -> None:
+    def write_copy(self, value: Source, out: View, where: list[Statement]) -> None:
         """Write the elements of an array to another one."""
         where.append(copy_of(value, out))
 
@@ -288,16 +314,57 @@ class Plan:
             value = self.values[a]
             if isinstance(value, Open) and value.group is self._open.get(key):
                 continue
-            if not isinstance(value, Number):
-                self.memory(a)
+            self.source(a)
         group = self._group(shape, fixed)
         nodes = tuple([self._node(group, self.values[a]) for a in args])
         return Open(group, group.add(Node(name, nodes, app.out.dtype, params)), shape)
 
     def _node(self, group: Group, value: Known) -> int:
-        if isinstance(value, Number):
-            return group.add(Node("number", (), value.dtype, value.value))
-        return value.node if isinstance(value, Open) else group.load(value)
+        return value.node if isinstance(value, Open) else group.source(value)
+
+    def moved(
+        self, variable: int, shape: tuple[int, ...], move: Callable[[Source], Source]
+    ) -> Known:
+        """A value with its elements at other places: ``move`` has them all, and no others.
+
+        What is cheap is computed once more of what is moved.
+        """
+        value, fixed = self.values[variable], self.fixed[variable]
+        if isinstance(value, Open) and value.shape == value.group.shape:
+            nodes = value.group.nodes
+            needed = sorted(_needed(nodes, value.node))
+            made = [nodes[i] for i in needed if nodes[i].kind not in ("load", "number")]
+            if len(made) <= _MOST_REPEATED and all([node.kind in CHEAP for node in made]):
+                group, numbers = self._group(shape, fixed), dict[int, int]()
+                for i in needed:
+                    numbers[i] = _moved_node(group, nodes[i], numbers, shape, move)
+                return Open(group, numbers[value.node], shape)
+        return move(self.source(variable))
+
+
+def _needed(nodes: Sequence[Node], last: int) -> set[int]:
+    """The values that one is made of, and itself."""
+    found = {last}
+    for i in range(last, -1, -1):
+        if i in found:
+            found.update(nodes[i].args)
+    return found
+
+
+def _moved_node(
+    group: Group,
+    node: Node,
+    numbers: dict[int, int],
+    shape: tuple[int, ...],
+    move: Callable[[Source], Source],
+) -> int:
+    """The number of a value whose elements are at other places."""
+    if node.kind != "load":
+        return group.add(node._replace(args=tuple([numbers[a] for a in node.args])))
+    view = node.params
+    if isinstance(view, View) and not any(view.strides):
+        return group.load(view._replace(shape=shape, strides=(0,) * len(shape)))
+    return group.source(move(view))
 
 
 def _check(body: Jaxpr) -> None:

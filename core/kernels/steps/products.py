@@ -15,12 +15,13 @@ _MOST_ROWS = 8
 class Product(NamedTuple):
     """``out[..., i, j] = sum over k of x[..., i, k] * y[..., k, j]``; j is contiguous.
 
-    Leading axes are the same ones in all three.
+    Leading axes are the same ones in all three. ``adds``: to what is there.
     """
 
     x: View
     y: View
     out: View
+    adds: bool = False
 
 
 def write_product(code: Code, product: Product, lanes: int) -> None:
@@ -57,7 +58,7 @@ class _Writer:
         self.views = product
         self.n_rows, self.n_terms = product.x.shape[-2:]
         self.n_columns = product.y.shape[-1]
-        self.starts = [code.offset(lead, v.strides[:-2], v.offset) for v in product]
+        self.starts = [code.offset(lead, v.strides[:-2], v.offset) for v in product[:3]]
 
     def write(self) -> None:
         vectors = _vectors(self.lanes)
@@ -82,7 +83,7 @@ class _Writer:
     def _block(
         self, i: str, j: str, rows: int, columns: Sequence[tuple[int, int]]
     ) -> Sequence[str]:
-        code, (x, y, out) = self.code, self.views
+        code, (x, y, out, adds) = self.code, self.views
         xs = [self._element(0, [i, str(r)], [x.strides[-2]] * 2) for r in range(rows)]
         first = self._element(1, [j], [y.strides[-1]])
         kinds = [code.text(width).type("float") for _, width in columns]
@@ -108,11 +109,14 @@ class _Writer:
             for c, (at, _) in enumerate(columns):
                 place = code.element("float", to, str(at))
                 found = sums[r * len(columns) + c]
+                if adds:
+                    before = code.line(f"load {kinds[c]}, ptr {place}, align 4")
+                    found = code.line(f"fadd {kinds[c]} {before}, {found}")
                 code.lines.append(f"store {kinds[c]} {found}, ptr {place}, align 4")
         return ()
 
     def _element(self, which: int, indices: Sequence[str], strides: Sequence[int]) -> str:
-        view, start = self.views[which], self.starts[which]
+        view, start = self.views[:3][which], self.starts[which]
         if start.isdecimal():
             offset = self.code.offset(indices, strides, int(start))
         else:

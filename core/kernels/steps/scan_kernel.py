@@ -21,10 +21,13 @@ from tracebridge.core.kernels.steps.arrays import not_cut
 from tracebridge.core.kernels.steps.description import described, lines_of
 from tracebridge.core.kernels.steps.dots import Dots
 from tracebridge.core.kernels.steps.elementwise import Group
-from tracebridge.core.kernels.steps.handler import handler, handler_of_parts
+from tracebridge.core.kernels.steps.handler import handler, handler_of_parts, handler_of_tiles
 from tracebridge.core.kernels.steps.parts import parts_of
 from tracebridge.core.kernels.steps.plan import Plan
 from tracebridge.core.kernels.steps.products import Product
+from tracebridge.core.kernels.steps.rounds import Rounds
+from tracebridge.core.kernels.steps.tile_writer import bytes_of_copies, tile_function
+from tracebridge.core.kernels.steps.tiles import Tiled, Tiles, tiles_of
 from tracebridge.core.kernels.steps.values import NotWritten
 from tracebridge.core.kernels.steps.writer import places_of_steps, steps_function
 
@@ -56,7 +59,15 @@ class ScanKernel(Primitive):
         assert kernel is not None  # as when the rewrite has looked
         name = name_of(kernel.content, kernel.write)
         remember_costs(name, *kernel.operations)
-        return kernel_call(ctx, operands, name, {"steps": (params["length"], 1, kernel.parts)})
+        length = params["length"]
+
+        def call(operands: Sequence[Any], ins: Any, outs: Any, steps: int) -> list[Any]:
+            numbers = {"steps": (steps, 1, kernel.parts)}
+            return kernel_call(ctx, operands, name, numbers, ins, outs)
+
+        if kernel.steps is None or kernel.steps >= length:
+            return call(operands, ctx.avals_in, ctx.avals_out, length)
+        return Rounds(ctx, operands, params, kernel.steps, call).results()
 
 
 scan_kernel_p = ScanKernel()
@@ -65,7 +76,8 @@ scan_kernel_p = ScanKernel()
 class Written(NamedTuple):
     """A kernel: what its text depends on and what writes it, about how many lines it has.
 
-    Further operations of a step, bytes of memory of its own, parts for threads.
+    Further operations of a step, bytes of memory of its own, parts for threads. ``steps``: how many
+    at a time, if they are not all.
     """
 
     content: str
@@ -74,6 +86,7 @@ class Written(NamedTuple):
     operations: tuple[int, int]
     scratch: int
     parts: int
+    steps: int | None = None
 
 
 def written(params: Any) -> Written | None:
@@ -83,12 +96,40 @@ def written(params: Any) -> Written | None:
     threads = n_threads()
     key = "parts", n_consts, n_carry, length, threads
     if key not in body.cache:  # asked for by the rewrite, then by the lowering
-        body.cache[key] = parts_of(body, n_consts, n_carry, length, threads)
-    parts = body.cache[key]
+        tiled = tiles_of(body, n_consts, n_carry, length, threads)
+        parts = None if tiled else parts_of(body, n_consts, n_carry, length, threads)
+        body.cache[key] = tiled, parts
+    tiled, parts = body.cache[key]
     found = None
-    if parts is not None:
+    if tiled is not None:
+        found = _tiled(body, n_consts, n_carry, reverse, tiled)
+    elif parts is not None:
         found = _written(body, n_consts, n_carry, reverse, parts)
     return found or _written(body, n_consts, n_carry, reverse, None)
+
+
+def _tiled(body: Jaxpr, n_consts: int, n_carry: int, reverse: bool, tiled: Tiled) -> Written | None:
+    """The kernel that does tiles by themselves."""
+    tiles = tiled.tiles
+    key = "tiles", n_consts, n_carry, reverse, tiles
+    if key not in body.cache:
+        try:
+            arrays = not_cut(tiled.body.in_avals, tiled.body.out_avals)
+            plan = Plan(tiled.body, n_consts, n_carry, arrays)
+        except NotWritten:
+            body.cache[key] = None
+        else:
+            cheap, dear = operations(plan)
+            body.cache[key] = Written(
+                described(plan, reverse, tiles, by_steps=True),
+                partial(_text_of_tile, plan, tiles, reverse),
+                lines_of(plan, machine().lanes),
+                (tiles.count * cheap, tiles.count * dear),
+                plan.scratch + bytes_of_copies(plan, tiles),
+                tiles.count,
+                tiles.steps,
+            )
+    return body.cache[key]
 
 
 def _written(
@@ -119,6 +160,11 @@ def _written(
 def _text(plan: Plan, reverse: bool, is_shared: bool) -> str:
     function = steps_function(plan, places_of_steps(plan, reverse), machine().lanes)
     return f"{function}\n{(handler_of_parts if is_shared else handler)(plan.arrays)}"
+
+
+def _text_of_tile(plan: Plan, tiles: Tiles, reverse: bool) -> str:
+    function = tile_function(plan, tiles, reverse, machine().lanes)
+    return f"{function}\n{handler_of_tiles(plan.arrays)}"
 
 
 def operations(plan: Plan) -> tuple[int, int]:

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from tracebridge.core.kernels.steps.boxes import Source
 from tracebridge.core.kernels.steps.dots import Dots
 from tracebridge.core.kernels.steps.elementwise import Group
 from tracebridge.core.kernels.steps.products import Product
 from tracebridge.core.kernels.steps.reductions import Reduction
-from tracebridge.core.kernels.steps.views import View
 
 Statement = Group | Product | Dots | Reduction
 
 
 class NotWritten(Exception):
     """No kernel is written for a loop: some equation is none that it could have."""
-
-
-class Number(NamedTuple):
-    """An array full of one number that stands in the program."""
-
-    value: Any
-    shape: tuple[int, ...]
-    dtype: Any
 
 
 class Open(NamedTuple):
@@ -33,4 +25,4 @@ class Open(NamedTuple):
     shape: tuple[int, ...]
 
 
-Known = View | Number | Open
+Known = Source | Open

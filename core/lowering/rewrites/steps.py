@@ -3,6 +3,9 @@
 The body may have matrix products, elementwise equations, sums and maxima, and what takes arrays
 apart and joins them. What the loop alone reads, slice by slice, and is made by such equations for
 all steps at once, is made within the steps.
+
+Arrays may be large where steps read neighbours of what they write, as those of a stencil do: XLA
+writes each array of neighbours, which kernels read where it is.
 """
 
 from __future__ import annotations
@@ -17,8 +20,9 @@ from tracebridge.core.ir.aval import element_aval
 from tracebridge.core.ir.content import content_of, has_arrays
 from tracebridge.core.ir.jaxpr import eval_jaxpr
 from tracebridge.core.ir.trace import current_trace
-from tracebridge.core.kernels.machine import is_there
+from tracebridge.core.kernels.machine import is_there, n_threads
 from tracebridge.core.kernels.steps.scan_kernel import scan_kernel_p, written
+from tracebridge.core.lax.families import Elementwise
 from tracebridge.core.lowering.rewrites.blocks import Loop, Moved, Readings, with_loops
 from tracebridge.core.lowering.rewrites.flat import flat, with_shifts
 from tracebridge.core.util.caching import BoundedCache
@@ -29,6 +33,8 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.application import Application, Params
     from tracebridge.core.ir.jaxpr import Jaxpr
 
+_NEIGHBOURS = frozenset({lax.roll_p, lax.slice_p, lax.pad_p, lax.concatenate_p})
+_MOVES = frozenset({lax.broadcast_in_dim_p, lax.reshape_p, lax.squeeze_p})
 _BODIES: BoundedCache[Jaxpr] = BoundedCache("bodies of scan kernels", 256)
 
 _FEWEST_STEPS = 4
@@ -38,6 +44,9 @@ _MOST_LINES = 8192  # of the text: LLVM takes two seconds, XLA a fifth of that
 _MOST_MULTIPLIED = 1 << 19  # products of numbers in one matrix product: XLA has more threads
 _MOST_ELEMENTS = 1 << 15  # of an array
 _MOST_WITHOUT_PRODUCT = 1 << 12  # elements, where all of a step is one operation of XLA
+_MOST_OF_STENCIL = 1 << 27  # elements: an index of theirs fits into 32 bits
+_MOST_FOR_ONE = 1 << 15  # elements of a stencil in one part, for each thread that XLA would take
+_FASTER = 4  # times as fast as XLA, on one thread each
 
 
 def with_scan_kernels(jaxpr: Jaxpr) -> Jaxpr:
@@ -104,10 +113,14 @@ def _kernel(readings: Readings, at: int) -> Loop | None:
 
 def _is_written(params: Params) -> bool:
     """Whether a loop has a kernel that LLVM compiles in about the time that XLA would take."""
-    kernel = written(params) if _is_small(params["jaxpr"]) else None
-    if kernel is None or kernel.scratch > _MOST_SCRATCH:
+    body = params["jaxpr"]
+    kernel = written(params) if _is_small(body) else None
+    if kernel is None or kernel.lines > _MOST_LINES:
         return False
-    return kernel.lines <= _MOST_LINES
+    if not _is_stencil(body):
+        return kernel.scratch <= _MOST_SCRATCH
+    largest = max([a.size for a in body.out_avals])
+    return largest <= _MOST_FOR_ONE or _FASTER * kernel.parts >= n_threads()
 
 
 def _with_moved(body: Jaxpr, n_consts: int, n_carry: int, moved: Moved) -> Jaxpr:
@@ -152,6 +165,7 @@ def _has_small_arrays(body: Jaxpr) -> bool:
         return False
     has_product = any([app.primitive is lax.dot_general_p for app, _ in body.equations])
     most = _MOST_ELEMENTS if has_product else _MOST_WITHOUT_PRODUCT
+    most = _MOST_OF_STENCIL if _is_stencil(body) else most
     for app, _ in body.equations:
         sizes = [a.size for a in (*app.avals, *app.outs)]
         if any([type(size) is not int or size > most for size in sizes]):
@@ -162,3 +176,14 @@ def _has_small_arrays(body: Jaxpr) -> bool:
             if terms * app.out.size > _MOST_MULTIPLIED:
                 return False
     return True
+
+
+def _is_stencil(body: Jaxpr) -> bool:
+    """Whether steps read neighbours in large arrays, and do nothing but elementwise work else."""
+    if "is stencil" not in body.cache:
+        found = [app for app, _ in body.equations if app.primitive in _NEIGHBOURS]
+        large = [app for app in found if app.avals[0].size >= _MOST_WITHOUT_PRODUCT]
+        others = {app.primitive for app, _ in body.equations} - _NEIGHBOURS
+        is_plain = all([isinstance(p, Elementwise) or p in _MOVES for p in others])
+        body.cache["is stencil"] = bool(large) and is_plain
+    return body.cache["is stencil"]

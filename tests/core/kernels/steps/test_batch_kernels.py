@@ -72,6 +72,49 @@ def test_rows_of_one_element_of_the_batch(size: int) -> None:
     check(lambda q, k, v: attention(q, k, v) + q @ (swapped(k) @ v), q, k, v)
 
 
+@pytest.mark.parametrize("shape", [(2, 256, 24), (3, 330, 17), (2, 384, 130), (2, 211, 8)])
+def test_sums_over_the_rows_of_one_element(shape: tuple[int, ...]) -> None:
+    """Gradients of keys and values are added up over blocks of queries, by one thread."""
+    q, k, v, g = [array(*shape) for _ in range(4)]
+
+    def backward(q: Any, k: Any, v: Any, g: Any) -> Any:
+        return tb.vjp(attention, q, k, v)[1](g)
+
+    check(backward, q, k, v, g)
+    mask = np.tril(np.ones(shape[1:2] * 2, np.bool_))
+    check(lambda *a: tb.vjp(lambda q, k, v: attention(q, k, v, mask), *a[:3])[1](a[3]), q, k, v, g)
+    for first, last in ((0, 5), (-1, -1)):
+        q[0, first], g[1, last, 0] = np.nan, np.inf
+    is_as_plain(backward, q, k, v, g, tolerance=2e-6)
+
+
+def test_what_is_summed_over_rows_and_read_again() -> None:
+    """A sum that others read is none of the rows' own; one result that is there twice, neither."""
+    x, y, z = array(2, 256, 256), array(2, 256, 24), array(2, 256, 256)
+
+    def read(x: Any, y: Any, z: Any) -> Any:
+        total = swapped(tnp.tanh(x * z)) @ y
+        return tnp.exp(-x), x @ total, total
+
+    is_as_plain(read, x, y, z, tolerance=2e-6)
+
+    def twice(x: Any, y: Any, z: Any) -> Any:
+        total = swapped(tnp.tanh(x * z)) @ y
+        return total, tnp.exp(-x) @ y, total, swapped(swapped(y) @ tnp.tanh(x))
+
+    is_as_plain(twice, x, y, z, tolerance=2e-6)
+
+
+def test_blocks_of_sums_are_whole_elements() -> None:
+    """Threads do not share the rows of one sum."""
+    program = tb.make_jaxpr(lambda x, y: swapped(x) @ y)(array(1, 64, 512), array(1, 64, 64)).jaxpr
+    for n, together in ((64, 8), (56, 7), (512, 512), (9, 3)):
+        all_steps, per_block, n_blocks = batch_kernel._shares(n, together, program)
+        assert all_steps == n
+        assert per_block % together == 0
+        assert (n_blocks - 1) * per_block < n <= n_blocks * per_block
+
+
 @pytest.mark.parametrize("size", [0.0, 1e-45, 1e-38, 1.0, 1e37, np.inf])
 def test_rows_divided_by_one_number(size: float) -> None:
     """Divisors without an inverse of all digits, and those that are no numbers."""
