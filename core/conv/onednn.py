@@ -89,7 +89,8 @@ def has_features_last(g: Geometry) -> bool:
 
 def emit(ctx: LoweringContext, operands: Sequence[Any], g: Geometry) -> Any:
     """The call, for operands in float32 and paddings that do not cut."""
-    return emit_call(ctx, CONVOLUTION, {"onednn_conv_config": _config(g)}, operands)
+    config = {"onednn_conv_config": _config(g)}
+    return emit_call(ctx, CONVOLUTION, config, operands, ctx.avals_in, ctx.aval_out)
 
 
 def _config(g: Geometry) -> dict[str, Any]:

@@ -29,6 +29,11 @@ from tracebridge.core.ir.primitive import Primitive, is_linear_input
 from tracebridge.core.ir.splits import split_of
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.accepted_dtypes import check_ordinary
+from tracebridge.core.lax.contract.by_library import (
+    emit_by_library,
+    may_call_library,
+    suits_library,
+)
 from tracebridge.core.lax.contract.leading import contracts_leading_axes, emit_smaller_first
 from tracebridge.core.lax.contract.precision import canonical_precision, precision_attributes
 from tracebridge.core.lax.contract.product_splits import product_entries, sums_in_parts
@@ -101,7 +106,7 @@ class DotGeneral(Primitive):
         x, y = avals
         out = params["preferred_element_type"] or x.dtype
         numbers = params["dimension_numbers"]
-        if _way_on_cpu(x, y, out, numbers) is not None:
+        if _way_on_cpu(x, y, out, numbers, calls=True) is not None:
             return None
         # Recipes repeat scalars to the shape of the result, which is not what a product does.
         if x.dtype != y.dtype or not _is_direct(x.dtype, out) or not (x.ndim and y.ndim):
@@ -114,13 +119,17 @@ class DotGeneral(Primitive):
         numbers, precision = params["dimension_numbers"], params["precision"]
         plain = precision is None or isinstance(precision, tuple)
         plain = plain and ctx.platform == "cpu" and option("platform_rules")
-        way = _way_on_cpu(x_aval, y_aval, out.dtype, numbers) if plain else None
+        calls = plain and may_call_library(ctx, *operands)
+        way = _way_on_cpu(x_aval, y_aval, out.dtype, numbers, calls=calls) if plain else None
         if way is is_small_dot:
             x, y = operands
             return emit_small_dot(ctx, x, y, ctx.avals_in, out, numbers)
         if way is is_tiny_dot:
             x, y = operands
             return emit_tiny_dot(ctx, x, y, ctx.avals_in, numbers)
+        if way is suits_library:
+            x, y = operands
+            return emit_by_library(ctx, x, y, out, len(numbers[0][0]))
         if way is contracts_leading_axes:
             x, y = operands
             return emit_smaller_first(ctx, x, y, out, precision, len(numbers[1][0]))
@@ -222,12 +231,16 @@ def _check_preferred(x: ShapedArray, y: ShapedArray, preferred: Any) -> None:
             raise DtypeMismatchError(msg, hint="convert the result with convert_element_type")
 
 
-def _way_on_cpu(x: ShapedArray, y: ShapedArray, out: Any, numbers: Any) -> Any:
-    """Which of the forms for the CPU suits a product: the question that it answers, or None."""
-    key = x, y, out, numbers
+def _way_on_cpu(x: ShapedArray, y: ShapedArray, out: Any, numbers: Any, *, calls: bool) -> Any:
+    """Which of the forms for the CPU suits a product: the question that it answers, or None.
+
+    ``calls``: whether a library may be called.
+    """
+    key = x, y, out, numbers, calls
     found = _WAYS.get(key, _WAYS)
     if found is _WAYS:
-        ways = (is_small_dot, is_tiny_dot, contracts_leading_axes)
+        ways = (is_small_dot, is_tiny_dot, suits_library, contracts_leading_axes)
+        ways = ways if calls else tuple([way for way in ways if way is not suits_library])
         found = next((suits for suits in ways if suits(x, y, out, numbers)), None)
         _WAYS.set(key, found)
     return found

@@ -15,6 +15,7 @@
 | ``gather`` | few elements of a chain that others read too | the chain of these elements |
 | ``add`` | of what pads make of the parts of an array | their concatenation |
 | ``transpose`` | the operand is joined along a new axis | a concatenation along another axis |
+| ``transpose`` | the operand is a product by a library | the product of its operands, exchanged |
 | ``sin``, ``cos``, ``tan`` | the same of the same operand is there | that one |
 | ``cumsum`` and its kin | float32, along the last axis of large arrays | a kernel |
 | ``broadcast_in_dim`` | of random bits or sines | ``repeated.py`` |
@@ -43,6 +44,7 @@ from tracebridge.core.lowering.rewrites.repeated import is_costly, with_stored
 from tracebridge.core.lowering.rewrites.rows import with_row_kernels
 from tracebridge.core.lowering.rewrites.shared_products import with_shared_products
 from tracebridge.core.lowering.rewrites.sums import compares, rewritten_product, rewritten_sum
+from tracebridge.core.lowering.rewrites.turned_products import is_turned_product, turned_product
 from tracebridge.core.lowering.rewrites.waves import with_guarded_waves
 
 if TYPE_CHECKING:
@@ -94,12 +96,17 @@ def _pick(here: Pass, app: Application, args: Sequence[int], source: object) -> 
 # concatenations ----------------------------------------------------------------------------------
 
 
-def _transposed_concatenation(
-    here: Pass, app: Application, args: Sequence[int], source: object
-) -> int | None:
-    """Arrays joined along a new axis, which is then moved, are joined where it goes."""
-    plan = moved_join(app, args, here.made_by) if here.is_static(app) else None
-    return None if plan is None else here.emit(*plan, source)
+def _transposed(here: Pass, app: Application, args: Sequence[int], source: object) -> int | None:
+    """What gives the operand gives the transpose of it, where nobody reads the operand itself."""
+    if not here.is_static(app):
+        return None
+    plan = moved_join(app, args, here.made_by)
+    if plan is not None:
+        return here.emit(*plan, source)
+    if is_turned_product(app, args, here.made_by) and here.readers(args[0]) == 1:
+        product, operands = here.made_by[args[0]]
+        return here.emit(turned_product(product), operands, source)
+    return None
 
 
 def _part(here: Pass, app: Application, args: Sequence[int], source: object) -> None:
@@ -136,7 +143,7 @@ _JOINS: Rewrites = {lax.pad_p: _part, lax.add_p: _joined}
 _REWRITES: Rewrites = {
     lax.reduce_sum_p: rewritten_sum,
     lax.dot_general_p: rewritten_product,
-    lax.transpose_p: _transposed_concatenation,
+    lax.transpose_p: _transposed,
     lax.sin_p: _wave,
     lax.cos_p: _wave,
     lax.eq_p: compares,
