@@ -23,6 +23,7 @@ from tracebridge._derived.handles import Mask, slopes_handle
 from tracebridge._derived.tails import bytes_of
 from tracebridge.core.config.values import fast_path_allowed
 from tracebridge.core.dtypes.dtypes import is_complex, is_inexact
+from tracebridge.torch._eager.early import MAX_BYTES, PATIENCE
 from tracebridge.torch._eager.levels import (
     Apply,
     Levels,
@@ -42,8 +43,6 @@ if TYPE_CHECKING:
 
 _LEAF: Any = getattr(getattr(torch._C, "_functions", None), "AccumulateGrad", None)
 """The node of a leaf; not there, every gradient is recorded."""
-MAX_BYTES = 64 << 10  # of all gradients: more are dearer than a second program
-PATIENCE = 16  # forward passes without a backward pass
 
 
 @final
