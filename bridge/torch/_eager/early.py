@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, final
 
 from tracebridge._derived.forward_only import NoSplit
+from tracebridge._derived.gradients import with_gradients
 from tracebridge._derived.tails import bytes_of
 from tracebridge.core.config.values import fast_path_allowed
 from tracebridge.core.dtypes.dtypes import is_complex, is_inexact
@@ -21,6 +22,8 @@ from tracebridge.interop.torch_adapter import is_ready
 if TYPE_CHECKING:
     import torch
 
+    from tracebridge._derived.handles import Mask
+    from tracebridge.core.ir.jaxpr import Jaxpr
     from tracebridge.torch._crossing.execute import Run
     from tracebridge.torch._eager.nodes import Node
 
@@ -64,13 +67,21 @@ class Early:
 
 def is_worth_it(node: Node) -> bool:
     """Whether gradients of a node may be computed in its forward pass."""
-    parts, compiled = node.parts, node.compiled
-    if sum(node.attached) != 1 or parts.n_residuals or isinstance(parts, NoSplit):
+    parts, compiled, program = node.parts, node.compiled, node.compiled.jaxpr
+    if compiled.where.device.platform != "cpu" or isinstance(parts, NoSplit) or parts.n_residuals:
         return False
-    if compiled.jaxpr.effects or compiled.where.device.platform != "cpu" or not fast_path_allowed():
+    if not is_small_loss(program, node.active, node.attached):
         return False
-    result = compiled.jaxpr.out_avals[node.attached.index(True)]
+    # Rules of users may print, which belongs to the backward pass.
+    return not with_gradients(program, node.active, node.attached).effects
+
+
+def is_small_loss(program: Jaxpr, active: Mask, attached: Mask) -> bool:
+    """Whether a program has one real scalar to differentiate, small gradients, and no effects."""
+    if program.effects or not fast_path_allowed() or sum(attached) != 1:
+        return False
+    result = program.out_avals[attached.index(True)]
     if result.shape or is_complex(result.dtype) or not is_inexact(result.dtype):
         return False
-    pairs = zip(compiled.avals, node.active, strict=True)
+    pairs = zip(program.in_avals, active, strict=True)
     return sum([bytes_of(a) for a, here in pairs if here]) <= MAX_BYTES

@@ -174,6 +174,40 @@ def test_rules_of_users():
         torch.testing.assert_close(g, 7 * x.detach())
 
 
+def test_effects_of_rules():
+    """What a rule prints belongs to the backward pass."""
+    calls = []
+
+    @tb.custom_vjp
+    def rule(x):
+        return tnp.sum(x)
+
+    def pull(x, g):
+        tb.debug.callback(lambda g: calls.append(float(g)), g)
+        return (g * x,)
+
+    rule.defvjp(lambda x: (rule(x), x), pull)
+    f = wrap(rule)
+    x, _ = values()
+    out = f(x)
+    tb.effects_barrier()
+    assert not calls
+    torch.testing.assert_close(backward(out, x)[0], x.detach())
+    tb.effects_barrier()
+    assert calls == [1]
+
+
+def test_complex_inputs():
+    """A real loss of complex numbers has the gradients of torch's convention."""
+    z = torch.tensor([1 + 2j, -0.5j], dtype=torch.complex128, requires_grad=True)
+    f = wrap(lambda z: tnp.sum(tnp.abs(z) ** 2 + tnp.real(z) * tnp.imag(z)))
+    for _ in range(2):
+        (found,) = backward(f(z), z)
+        (expected,) = backward((z.abs() ** 2 + z.real * z.imag).sum(), z)
+        torch.testing.assert_close(found, expected)
+    assert early_of(f).wanted
+
+
 def test_results_beside_the_loss():
     """Integers and flags beside the loss; two losses have two cotangents."""
     f = wrap(lambda x: (tnp.argmax(x), tnp.sum(x**2), tnp.any(x > 1)))
