@@ -154,10 +154,14 @@ def restrict_linear(jaxpr: Jaxpr, n_fixed: int, kept_inputs: Mask) -> Jaxpr:
 
     A linear function is its own derivative: its jvp for tangents at the kept inputs knows that
     the other ones are zero, so that nothing is computed for them. Putting zeros in would give
-    0 * inf = nan where torch computes nothing at all.
+    0 * inf = nan where torch computes nothing at all. Programs that were saved without derivatives
+    of this order do not tell what they do: they are given zeros.
     """
     nonzero = (*(False,) * n_fixed, *kept_inputs)
-    both, _ = jvp_jaxpr(jaxpr, nonzero, True)
+    try:
+        both, _ = jvp_jaxpr(jaxpr, nonzero, True)
+    except MissingRuleError:
+        return _with_zeros(jaxpr, n_fixed, kept_inputs)
     n_out = len(jaxpr.outs)
     tangents, used = dce_jaxpr(both, (False,) * n_out + (True,) * n_out, keep_in=True)
     if any(used[n_fixed : jaxpr.n_in]):
@@ -170,6 +174,20 @@ def restrict_linear(jaxpr: Jaxpr, n_fixed: int, kept_inputs: Mask) -> Jaxpr:
         return eval_jaxpr(tangents, current_trace().process, args)
 
     avals = [*jaxpr.in_avals[:n_fixed], *tangents.in_avals[jaxpr.n_in :]]
+    return stage(run, avals, jaxpr.debug, locate=False)
+
+
+def _with_zeros(jaxpr: Jaxpr, n_fixed: int, kept_inputs: Mask) -> Jaxpr:
+    """``jaxpr`` with zeros for those of its inputs after ``n_fixed`` that are not kept."""
+    kept = (*(True,) * n_fixed, *kept_inputs)
+
+    def run(*values: Any) -> list[Any]:
+        given = iter(values)
+        pairs = zip(jaxpr.in_avals, kept, strict=True)
+        args = [next(given) if here else zeros_of(aval) for aval, here in pairs]
+        return eval_jaxpr(jaxpr, current_trace().process, args)
+
+    avals = [aval for aval, here in zip(jaxpr.in_avals, kept, strict=True) if here]
     return stage(run, avals, jaxpr.debug, locate=False)
 
 

@@ -46,6 +46,7 @@ SMALL = (
     SMALL_SLOPES, SMALL_MAPPED, SMALL_TWO, SMALL_DICT, SMALL_EACH, SMALL_BOTH, SMALL_WAVE,
     SMALL_JACOBIAN, SMALL_LONE, SMALL_LONG,
 )  # fmt: skip
+LOSS = "loss of a layer of 8, forward and backward"
 SHORT = 50  # calls of a sample
 MANY = (100, 199, 201, 300)
 # In microseconds.
@@ -62,6 +63,7 @@ SHARES = {
     MAPPED: (1.5, MAPPED + PEER),
     SLOPES: (1.5, SLOPES + PEER),
     **{name: (1.5, name + PEER) for name in SMALL},
+    LOSS: (1.2, LOSS + PEER),
 }
 # Read beside the table: where budgets are missed, and why.
 REMARKS = """\
@@ -129,6 +131,25 @@ def small_layer() -> Figures:
         )
         figures[f"8x8 layer, {BOTH}{kind}"] = best(both(f), 500)
     return figures
+
+
+def small_loss() -> Figures:
+    """A step of training but for the optimizer, of a loss that is one call."""
+    w = torch.randn(8, 1, requires_grad=True)
+    x, y = torch.randn(16, 8), torch.randn(16, 1)
+    ours = tb.torch.wrap(lambda w, x, y: tnp.mean((tnp.tanh(x @ w) - y) ** 2))
+
+    def step(loss: Callable[..., Any]) -> None:
+        w.grad = None
+        loss(w, x, y).backward()
+
+    def theirs(w: Any, x: Any, y: Any) -> Any:
+        return torch.mean((torch.tanh(x @ w) - y) ** 2)
+
+    return {
+        LOSS: best(lambda: step(ours), 500),
+        LOSS + PEER: best(lambda: step(theirs), 500),
+    }
 
 
 def around_calls() -> Figures:
@@ -282,6 +303,7 @@ def main(argv: list[str]) -> None:
             json.dumps(
                 {
                     **small_layer(),
+                    **small_loss(),
                     **around_calls(),
                     **smallest(),
                     **large_chain(),

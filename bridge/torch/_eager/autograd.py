@@ -167,6 +167,7 @@ def _gradients_of(
     """What the backward pass gives torch: None, then a gradient or None for each leaf."""
     if numbers is None and not grad_enabled() and not is_special():
         cotangents = [grads[i] for i in node.sources] if node.detached else grads
+        node.check(saved)
         leaves = [*saved, *cotangents]
         values = make_dense(leaves, len(saved))
         if values is not None:
@@ -204,6 +205,7 @@ def _dense(
     cotangents: Sequence[torch.Tensor],
 ) -> tuple[list[Any], Places] | None:
     """The inputs of a backward program, and which cotangents are one value; None if unusual."""
+    node.check(saved)
     dense: list[Any] = [*saved, *cotangents]
     values = make_dense(dense, len(saved))
     if values is None:
@@ -264,6 +266,7 @@ def _backward_again(
     mask: Mask,
 ) -> Sequence[torch.Tensor]:
     """A backward pass as a differentiable function of the inputs and the cotangents."""
+    node.check(saved)
     compiled = node.compiled
     leaves = _pullback_inputs(node.in_graph[0], saved, numbers, cotangents[0].device)
     # Of the same program, whatever options are in force by now, or on this thread.

@@ -10,19 +10,22 @@ import torch
 from tracebridge._derived.dependence import attached, paths_of, reached
 from tracebridge._derived.families import Family, settings_of
 from tracebridge._derived.forward_only import split_if_possible
+from tracebridge._derived.gradients import with_slopes
 from tracebridge._derived.handles import Mask
 from tracebridge._derived.names import types_of
 from tracebridge._derived.pieces import LEAST_FREED, split_pieces
 from tracebridge._derived.residuals import from_values
 from tracebridge._derived.tails import bytes_of, split_tails
 from tracebridge.core.config.values import fast_path_allowed
+from tracebridge.core.errors.exchange_errors import ExchangeError
 from tracebridge.core.interpreters.dce import dce_jaxpr
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.runtime.programs.debug import check_finite
-from tracebridge.interop.torch_adapter import TORCH_DTYPES, torch_adapter
+from tracebridge.interop.torch_adapter import DTYPES, TORCH_DTYPES, torch_adapter
 from tracebridge.torch._crossing.dense import Places
 from tracebridge.torch._crossing.execute import Run, make_run
+from tracebridge.torch._eager.early import Early, is_worth_it
 from tracebridge.torch._eager.guards import MAX_GUARDS, Check, guard_of
 from tracebridge.torch._eager.late import HUGE_BYTES, LATE_BYTES, LateRuns, Tail
 from tracebridge.torch._eager.stages import Stages
@@ -54,6 +57,8 @@ class Compiled:
             node.backwards.clear()
             node.guarded.clear()
             node.late.clear()
+            if node.early is not None:
+                node.early.clear()
 
     def node(self, active: Mask) -> Node | None:
         """The autograd node for gradients of the inputs ``active``; None if it had none to give."""
@@ -81,6 +86,7 @@ class Node:
         "backwards",
         "compiled",
         "detached",
+        "early",
         "forward",
         "frees",
         "guarded",
@@ -134,6 +140,8 @@ class Node:
         kept = self.parts.forward.out_avals[self.n_out :] if self.parts.n_residuals else ()
         self.frees = sum(map(bytes_of, kept)) >= LEAST_FREED
         self.in_graph = self._describe()
+        # What gives gradients in the forward pass; None if they wait for the backward pass.
+        self.early = Early(self._compile_early) if is_worth_it(self) else None
         # What applies it to leaves, under the name of the function: filled by autograd.py.
         self.apply: Any = None
 
@@ -175,6 +183,24 @@ class Node:
             check = guard_of(leaves)
             if check is not None:
                 self.guarded.append((check, run))
+
+    def check(self, saved: Sequence[torch.Tensor]) -> None:
+        """Raise unless saved tensors are what the programs are made for: they read all of that.
+
+        Raises:
+            ExchangeError: a hook has made one of another shape or dtype.
+        """
+        inputs, results = self.compiled.avals, self.compiled.jaxpr.out_avals
+        kept = [inputs[i] for i in self.saved_inputs] + [results[i] for i in self.parts.results]
+        if self.parts.n_residuals:
+            kept += self.parts.forward.out_avals[self.n_out :]
+        for x, aval in zip(saved, kept, strict=True):
+            if x.shape != aval.shape or DTYPES.get(x.dtype) != aval.dtype:
+                msg = f"{self.compiled.family.name}: a saved tensor has come back as another one"
+                got = f"{str(x.dtype).removeprefix('torch.')} of shape {tuple(x.shape)}"
+                expected = f"{aval.dtype} of shape {aval.shape}"
+                hint = "hooks of saved tensors have to give back the dtype and the shape"
+                raise ExchangeError(msg, got=got, expected=expected, hint=hint)
 
     def reached(self, cotangents: Mask) -> Mask:
         """The inputs that get a gradient from these cotangents."""
@@ -220,6 +246,12 @@ class Node:
             )
         changing &= {p for tail in last.values() for p in tail.places}
         return LateRuns(self._make(tails.first, numbers), last, len(program.outs), changing)
+
+    def _compile_early(self) -> Run:
+        compiled = self.compiled
+        with settings_of(compiled.jaxpr):
+            program = with_slopes(compiled.jaxpr, self.active)
+            return make_run(program, compiled.family.name, compiled.where)
 
     def _make(self, program: Jaxpr, numbers: Sequence[bool]) -> Run:
         name = f"{self.compiled.family.name}_backward"

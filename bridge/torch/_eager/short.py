@@ -6,7 +6,7 @@ as the programs of a small call. What is unusual is left to ``in_full``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -36,7 +36,7 @@ def short_apply(node: Node, in_full: InFull) -> Callable[..., Any] | None:
         return None
     key = (
         node.active, tuple(node.saved_inputs), tuple(parts.results),
-        node.attached, parts.n_residuals,
+        node.attached, parts.n_residuals, node.early is not None,
     )  # fmt: skip
     factory = _FACTORIES.get(key)
     if factory is None:
@@ -58,6 +58,7 @@ def _compile_factory(
     results: tuple[int, ...],
     attached: tuple[bool, ...],
     n_residuals: int,
+    early: bool,
 ) -> Any:
     n_out = len(attached)
     arguments = ", ".join([f"a{i}" for i in range(len(active))])
@@ -71,9 +72,9 @@ def _compile_factory(
     gradients = ", ".join([f"r{i}" if here else "None" for i, here in enumerate(active)])
     lines = [
         "def factory(node, in_full):",
-        "    run, guarded = node.forward, node.guarded",
+        "    run, guarded, early = node.forward, node.guarded, node.early",
         f"    def forward(ctx, {arguments}):",
-        f"        outs = run(({arguments},))",
+        *(_early_forward(arguments, n_out) if early else [f"        outs = run(({arguments},))"]),
         f"        ctx.save_for_backward({', '.join(kept)})",
         "        ctx.set_materialize_grads(False)",
         *([f"        ctx.mark_non_differentiable({', '.join(detached)})"] if detached else []),
@@ -83,6 +84,7 @@ def _compile_factory(
         "        try:",
         "            if not (is_compiling() or grad_enabled() or modes_active()",
         "                    or forward_ad._current_level >= 0):",
+        *(_early_backward(cotangents, found, gradients) if early else []),
         *([f"                {', '.join(saved)}, = saved"] if saved else []),
         "                for check, backward_run in guarded:",
         f"                    if check({leaves}):",
@@ -103,3 +105,25 @@ def _compile_factory(
     }
     exec(compile("\n".join(lines), "<tracebridge node>", "exec"), scope)  # noqa: S102 (the source is made of integers and fixed words)
     return scope["factory"]
+
+
+def _early_forward(arguments: str, n_out: int) -> list[str]:
+    """Lines that give ``outs``, with gradients if they are to be computed now."""
+    return [
+        "        if early.wanted:",
+        f"            outs = early.run(({arguments},))",
+        f"            ctx.slopes = outs[{n_out}:]",
+        "        else:",
+        f"            outs = run(({arguments},))",
+    ]
+
+
+def _early_backward(cotangents: Sequence[str], found: str, gradients: str) -> list[str]:
+    """Lines that hand such gradients out, once: who gets them may change them."""
+    (cotangent,) = cotangents
+    return [
+        "                slopes = vars(ctx).pop('slopes', None)",
+        f"                if slopes is not None and early.fits({cotangent}):",
+        f"                    {found}, = slopes",
+        f"                    return {gradients},",
+    ]

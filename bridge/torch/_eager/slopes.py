@@ -20,9 +20,7 @@ from torch._functorch import eager_transforms
 
 from tracebridge._derived.families import Family
 from tracebridge._derived.handles import Mask, slopes_handle
-from tracebridge._derived.tails import bytes_of
-from tracebridge.core.config.values import fast_path_allowed
-from tracebridge.core.dtypes.dtypes import is_complex, is_inexact
+from tracebridge.torch._eager.early import PATIENCE, is_small_loss
 from tracebridge.torch._eager.levels import (
     Apply,
     Levels,
@@ -42,8 +40,6 @@ if TYPE_CHECKING:
 
 _LEAF: Any = getattr(getattr(torch._C, "_functions", None), "AccumulateGrad", None)
 """The node of a leaf; not there, every gradient is recorded."""
-MAX_BYTES = 64 << 10  # of all gradients: more are dearer than a second program
-PATIENCE = 16  # forward passes without a backward pass
 
 
 @final
@@ -94,13 +90,9 @@ def slopes_of(
     family: Family, program: Jaxpr, active: Mask, attached: Mask, call: Apply
 ) -> Slopes | None:
     """What computes value and gradients at once; None for functions that it is not good for."""
-    if program.effects or not fast_path_allowed() or sum(attached) != 1 or not _CALLERS:
+    if not _CALLERS or not is_small_loss(program, active, attached):
         return None
-    result = program.out_avals[attached.index(True)]
-    if result.shape or is_complex(result.dtype) or not is_inexact(result.dtype):
-        return None
-    size = sum([bytes_of(a) for a, here in zip(program.in_avals, active, strict=True) if here])
-    return Slopes(family, active, len(attached), call) if size <= MAX_BYTES else None
+    return Slopes(family, active, len(attached), call)
 
 
 def _is_one(cotangent: torch.Tensor) -> bool:

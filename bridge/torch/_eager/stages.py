@@ -9,6 +9,11 @@ import torch
 
 from tracebridge.torch._crossing.execute import Run
 
+_LOST = (
+    "The backward pass runs in pieces that free what they have read. Unless the graph was "
+    "retained, run the forward pass again before the next backward pass."
+)
+
 
 @final
 class Stages:
@@ -51,4 +56,8 @@ def run_and_free(run: Run, leaves: list[Any], free: Callable[[], None] | None) -
         return run(leaves)
     if free is not None:
         free()
-    return run.spend(leaves)
+    try:
+        return run.spend(leaves)
+    except BaseException as error:
+        error.add_note(_LOST)
+        raise

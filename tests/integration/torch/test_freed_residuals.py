@@ -263,3 +263,25 @@ def test_functions_of_torch_func():
         [torch.func.grad(lambda x: f(x, ws).sum())(x.detach())],
         torch.autograd.grad(native(x, ws).sum(), x),
     )
+
+
+def test_errors_within_a_backward_pass(monkeypatch):
+    """They say that the graph has lost what was freed; another backward pass is refused."""
+    x, ws = batch(), matrices()
+    y = wrap(network)(x, ws)
+
+    def fails(self, leaves):
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Stages, "spend", fails)
+        with pytest.raises(MemoryError) as caught:
+            torch.autograd.grad(y.sum(), [x, *ws])
+    assert "run the forward pass again" in caught.value.__notes__[0]
+    with pytest.raises(RuntimeError, match="a second time"):
+        torch.autograd.grad(y.sum(), [x, *ws])
+
+    same(
+        torch.autograd.grad(wrap(network)(x, ws).sum(), [x]),
+        torch.autograd.grad(native(x, ws).sum(), [x]),
+    )

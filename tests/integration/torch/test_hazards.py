@@ -335,10 +335,10 @@ def test_saved_tensors_whose_storage_is_gone_are_refused():
     """The backward pass reads what the forward pass saved: as it was, or an error."""
     from tracebridge.errors import ExchangeError
 
-    f = wrap(lambda x, y: tnp.sum(x * y))
+    f = wrap(lambda x, y: x * y)
     for size in (10, 10_000):
         x, y = torch.ones(size, requires_grad=True), torch.ones(size)
-        out = f(x, y)
+        out = f(x, y).sum()
         y.untyped_storage().resize_(0)
 
         with pytest.raises(ExchangeError, match="resize it back"):

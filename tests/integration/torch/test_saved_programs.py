@@ -424,3 +424,22 @@ def test_large_constants() -> None:
         program = exported(wrap(lambda x: x * large), torch.ones(1))
 
     assert [2] == [len(node.args) for node in calls_in(program)]
+
+
+def test_gradients_of_some_results() -> None:
+    """A saved backward program of all results serves backward passes of some."""
+    text = save_program(
+        traced(lambda x, y: [tnp.sin(x) * y, x * tnp.exp(y)], *[tnp.ones(3)] * 2), "f"
+    )
+    handle = f"gone:g@{text[20:30]} float32[3] float32[3]|(('*', '*'), ())"
+    xs = [torch.linspace(0, 1, 3).requires_grad_(), torch.linspace(1, 2, 3).requires_grad_()]
+
+    def native(x: torch.Tensor, y: torch.Tensor) -> Any:
+        return torch.sin(x) * y, x * torch.exp(y)
+
+    for chosen in (slice(0, 1), slice(1, 2), slice(0, 2)):
+        found, expected = [
+            torch.autograd.grad(sum([out.sum() for out in outs[chosen]]), xs)
+            for outs in (torch.ops.tracebridge.call_saved(xs, handle, text), native(*xs))
+        ]
+        torch.testing.assert_close(found, expected)
