@@ -20,6 +20,7 @@ from tracebridge.nn._smooth import (
     gelu_of_floats,
     gelu_slope,
     mish_of_floats,
+    mish_slope,
     normal_share,
     real_gelu_by_erfc,
     silu_of_floats,
@@ -218,7 +219,7 @@ def silu(x: ArrayLike) -> Array:
 swish = silu
 
 
-_any_mish = smooth(mish_of_floats, lambda x: x * tnp.tanh(softplus(x)))
+_any_mish = smooth(with_slope(mish_of_floats, mish_slope), lambda x: x * tnp.tanh(softplus(x)))
 
 
 @jit

@@ -19,7 +19,7 @@ from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.accepted_dtypes import check_ordinary
 from tracebridge.core.lax.contract.precision import PrecisionLike, canonical_precision
 from tracebridge.core.runtime.arrays.array import Array
-from tracebridge.core.runtime.arrays.array_like import DTypeLike
+from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction, binary, unary
 
 
@@ -46,6 +46,30 @@ def binary_function(
     ``fitted``: what to do with Python integers that do not fit; as for ``binary``.
     """
     return named(binary(StagedFunction(implementation, name), fitted), name, doc)
+
+
+def unary_by_name(
+    implementation: Callable[[Value], Value], name: str, doc: str
+) -> Callable[[Any], Array]:
+    """As ``unary_function``; the argument may also be passed by its name, ``x``."""
+    plain = unary_function(implementation, name, doc)
+
+    def call(x: ArrayLike) -> Array:
+        return plain(x)
+
+    return named(call, name, doc)
+
+
+def binary_by_name(
+    implementation: Callable[[Any, Any], Any], name: str, doc: str
+) -> Callable[[Any, Any], Array]:
+    """As ``binary_function``; the arguments may also be passed by name, ``x1`` and ``x2``."""
+    plain = binary_function(implementation, name, doc)
+
+    def call(x1: ArrayLike, x2: ArrayLike) -> Array:
+        return plain(x1, x2)
+
+    return named(call, name, doc)
 
 
 def named(function: Any, name: str, doc: str) -> Any:

@@ -11,7 +11,7 @@ from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.ir.value import Value
 from tracebridge.core.special.bessel import bessel_i0
 from tracebridge.numpy._promote import promote_inexact
-from tracebridge.numpy._staging import unary_function
+from tracebridge.numpy._staging import unary_by_name
 
 
 def _i0(x: Value) -> Any:
@@ -22,7 +22,7 @@ def _i0(x: Value) -> Any:
     return bessel_i0(x)
 
 
-i0 = unary_function(
+i0 = unary_by_name(
     _i0,
     "i0",
     """The modified Bessel function of the first kind of order zero, elementwise.

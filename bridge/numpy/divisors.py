@@ -19,7 +19,7 @@ from tracebridge.numpy._promote import (
     promote_dtypes,
     strong_array,
 )
-from tracebridge.numpy._staging import binary_function
+from tracebridge.numpy._staging import binary_by_name
 
 
 def _sizes(name: str, x: Value, y: Value) -> list[Any]:
@@ -64,7 +64,7 @@ def _lcm(x: Value, y: Value) -> Any:
     return lax.mul(x, lax.div(y, safe))
 
 
-gcd = binary_function(
+gcd = binary_by_name(
     _gcd,
     "gcd",
     """The greatest common divisor of the absolute values, elementwise.
@@ -74,7 +74,7 @@ gcd = binary_function(
     6
     """,
 )
-lcm = binary_function(
+lcm = binary_by_name(
     _lcm,
     "lcm",
     """The least common multiple of the absolute values, elementwise; 0 if one of them is.

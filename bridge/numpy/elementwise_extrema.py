@@ -19,7 +19,7 @@ from tracebridge.core.runtime.calls.remembered import remembered
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import broadcast_operands, promote_dtypes, promoted_operands, select
 from tracebridge.numpy._ranges import integer_limits, side_of
-from tracebridge.numpy._staging import binary_function
+from tracebridge.numpy._staging import binary_by_name
 from tracebridge.numpy._universal import universal_binary
 
 maximum = universal_binary(
@@ -67,7 +67,7 @@ def _fmin(x: Value, y: Value) -> Any:
     return select(lax.bitwise_or(lexicographic("lt", x, y), lax.ne(y, y)), x, y)
 
 
-fmax = binary_function(
+fmax = binary_by_name(
     _fmax,
     "fmax",
     """The larger, elementwise; NaN only if both are.
@@ -77,7 +77,7 @@ fmax = binary_function(
     1.0
     """,
 )
-fmin = binary_function(
+fmin = binary_by_name(
     _fmin,
     "fmin",
     """The smaller, elementwise; NaN only if both are.

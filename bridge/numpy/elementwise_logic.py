@@ -35,7 +35,7 @@ from tracebridge.numpy._promote import (
     promote_numeric,
     promoted_operands,
 )
-from tracebridge.numpy._staging import binary_function, unary_function, unwrapped
+from tracebridge.numpy._staging import binary_function, unary_by_name, unary_function, unwrapped
 from tracebridge.numpy._universal import universal_binary
 from tracebridge.numpy.elementwise_extrema import lexicographic
 
@@ -376,7 +376,7 @@ def _has_imaginary_part(x: Value) -> Any:
     return lax.ne(part, zeros_of(part.aval.update(shape=())))
 
 
-iscomplex = unary_function(
+iscomplex = unary_by_name(
     _has_imaginary_part,
     "iscomplex",
     """Whether an element has an imaginary part that is not zero.
@@ -386,7 +386,7 @@ iscomplex = unary_function(
     [True, False]
     """,
 )
-isreal = unary_function(
+isreal = unary_by_name(
     lambda x: lax.bitwise_not(_has_imaginary_part(x)),
     "isreal",
     """Whether an element has no imaginary part, or one of zero.

@@ -21,7 +21,7 @@ from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.remembered import remembered
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import check_no_out, promote_inexact, strong_array
-from tracebridge.numpy._staging import unary_function
+from tracebridge.numpy._staging import unary_by_name, unary_function
 
 
 def _floor(x: Value) -> Any:
@@ -102,7 +102,7 @@ ceil = unary_function(
     2.0
     """,
 )
-trunc = unary_function(
+trunc = unary_by_name(
     _trunc,
     "trunc",
     """The integer part, elementwise.

@@ -108,6 +108,28 @@ _GAP_FAR = (
     -1.0505875289155333e-18, 2.6372007052489706e-18,
 )  # fmt: skip
 
+# The same of (1 + x) exp(-x) I1(x) / x, and beyond of sqrt(x) exp(-x) I1(x).
+_I1_NEAR = (
+    0.27863492939341605, -0.17162090152220877, 0.054493294317377386, -0.009989690599527732,
+    -0.003387887052309795, 0.004945319476747819, -0.003373199968950462, 0.0017695555478066621,
+    -0.0007892367520714209, 0.0003113991353586689, -0.00011098970358636966, 3.620598648707926e-05,
+    -1.090881482432957e-05, 3.056801434638057e-06, -8.009978587389498e-07, 1.9716906904360218e-07,
+    -4.576799514689336e-08, 1.0051944070687821e-08, -2.0949741571396406e-09,
+    4.154159427331038e-10, -7.855681177111594e-11, 1.41972592821462e-11, -2.4568958226516582e-12,
+    4.078507665421902e-13, -6.505148251635197e-14, 9.984110242341122e-15, -1.4766063408898357e-15,
+    2.1071115905485388e-16, -2.9047170077866515e-17, 3.872623394384126e-18,
+)  # fmt: skip
+_I1_FAR = (
+    0.38928811750914005, -0.009761097491361469, -0.00011058893876262371, -3.882564808877691e-06,
+    -2.512236237870209e-07, -2.6314688468895196e-08, -3.835380385964237e-09,
+    -5.589743462196584e-10, -1.8974958123505413e-11, 3.2526035830154884e-11,
+    1.4125807436613782e-11, 2.0356285441470896e-12, -7.198551776245908e-13,
+    -4.0835511110921974e-13, -2.1015418427726643e-14, 4.272440016711951e-14,
+    1.0420276984128802e-14, -3.8144030724370075e-15, -1.8803547755107825e-15,
+    3.3082023109209285e-16, 2.96262899764595e-16, -3.209525921993424e-17, -4.6503053684893586e-17,
+    4.414348323071708e-18, 7.517296310842105e-18, -9.314178867326884e-19, -1.242193275194891e-18,
+)  # fmt: skip
+
 
 def _chebyshev(t: Expression, coefficients: tuple[float, ...]) -> Expression:
     """Clenshaw's sum; terms below the rounding of the dtype are left out."""
@@ -169,10 +191,20 @@ class BesselGap(ByProgram, FloatUnary):
 
 
 @final
-class BesselI1e(FloatUnary):
+class BesselI1e(ByProgram, FloatUnary):
     name = "bessel_i1e"
     cost = Cost.EXPENSIVE
-    hlo = "chlo.bessel_i1e"
+
+    def formula(self, *xs: Expression) -> Expression:
+        (x,) = xs
+        size = x.of(lax.abs)
+        far = size > _SPLIT
+        modest = where(far, _SPLIT, size)
+        near = modest * _chebyshev(modest * 0.25 - 1.0, _I1_NEAR)
+        large = where(far, size, _SPLIT)
+        beyond = _chebyshev(16.0 / large - 1.0, _I1_FAR)
+        found = where(far, beyond, near) / where(far, large.of(lax.sqrt), modest + 1.0)
+        return where(x.is_nan() | x.is_equal(0.0), x, where(x < 0.0, -found, found))
 
     def derivative(self, x: Value, ans: Value, **params: object) -> Any:
         # i1e(x) / x goes to 1/2 at 0, and the slope by 1 below it.

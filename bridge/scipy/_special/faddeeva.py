@@ -68,8 +68,11 @@ def _erfcx(x: Array) -> Any:
 
 
 def _erfcx_slope(ans: Array, x: Array) -> Any:
-    far = x > _FAR
-    outside = _far_slope(tnp.where(far, x, 10.0), -1.0) * (2.0 * _STEP / math.pi)
+    """The difference that it is cancels far out."""
+    far = x > 0.5
+    large = tnp.where(far, x, 1.0)
+    share = 1.0 / (1.0 + 2.0 * large)
+    outside = -(half_line(large, 0.0, 3.75, fits.ERFCX_SLOPE) * share) * share
     return tnp.where(far, outside, 2.0 * tnp.where(far, 0.0, x * ans) - _2_OVER_ROOT_PI)
 
 

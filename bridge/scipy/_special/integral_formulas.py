@@ -22,11 +22,11 @@ _CI_ZERO = 0.6165054856207163, -4.209920321433186e-17
 
 
 def _e1(x: Array) -> Any:
-    far = x > 1.0
-    near = tnp.where(far, 1.0, x)
+    far = x > 0.5
+    near = tnp.where(far, 0.5, x)
     small = near * chebyshev(2.0 * near - 1.0, fits.E1_NEAR) - (_EULER + tnp.log(near))
-    large = tnp.where(far, x, 1.0)
-    tail = tnp.exp(-large) / large * half_line(large, 1.0, 4.0, fits.E1_FAR)
+    large = tnp.where(far, x, 0.5)
+    tail = tnp.exp(-large) / large * half_line(large, 0.5, 2.5, fits.E1_FAR)
     return tnp.where(x < 0, math.nan, tnp.where(far, tail, small))
 
 

@@ -104,9 +104,12 @@ def exp2(z: Value) -> Any:
 
 
 def expm1(z: Value, plain: Any) -> Any:
-    """As ``exp``; 0 keeps both signs, and the imaginary part all its digits far below 0."""
+    """As ``exp`` less 1; 0 keeps both signs, the imaginary part all its digits far below 0."""
     (x, y), real = _parts(z), lax.real(plain)
     real = _where(_both(_zero(x), _zero(y)), x, real)
+    far = _unbounded(y)
+    vanishes, grows = (_both(far, lax.eq(x, end)) for end in (-math.inf, math.inf))
+    real = _where(vanishes, -1.0, _where(grows, math.inf, real))
     imag = _where(_both(_nan(real), lax.ne(y, 0.0)), math.nan, lax.imag(lax.exp(z)))
     return lax.complex(real, imag)
 

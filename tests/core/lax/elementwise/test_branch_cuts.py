@@ -48,7 +48,9 @@ def _log1p(z: Any, numpys: Any) -> Any:
 
 
 def _expm1(z: Any, numpys: Any) -> Any:
-    """On the real axis the imaginary part is the zero that came; NumPy makes NaN of infinities."""
+    """The zero that came on the real axis; infinities as in the standard of array APIs."""
+    far = np.isinf(z.real) & ~np.isfinite(z.imag)
+    numpys = np.where(far, joined(np.expm1(z.real), np.exp(z).imag), numpys)
     return np.where(z.imag == 0, joined(np.expm1(z.real), z.imag), numpys)
 
 
