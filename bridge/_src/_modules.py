@@ -12,7 +12,7 @@ from tracebridge._src._table import MODULES, NAMES
 
 @final
 class PrivateModule(ModuleType):
-    """A module whose names come from others; what programs set on it stays there."""
+    """A module whose names come from others."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"{__package__}.{name}", f"Names of {', '.join(MODULES[name])}.")
@@ -38,8 +38,15 @@ class PrivateModule(ModuleType):
             raise self._missing(name)
         else:
             value = self._looked_up(name)
-        setattr(self, name, value)
+        vars(self)[name] = value
         return value
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Set a name, where it comes from, too: libraries replace functions for a while."""
+        super().__setattr__(name, value)
+        module, own = vars(self).get("_rows", {}).get(name, ("", ""))
+        if module:
+            setattr(importlib.import_module(module), own, value)
 
     def _looked_up(self, name: str) -> Any:
         for source in self._sources:

@@ -25,6 +25,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "basearray": _API,
     "callback": ("tracebridge", "tracebridge.experimental"),
     "checkify": ("tracebridge.experimental.checkify",),
+    "compiler": (),
     "config": _API,
     "core": ("tracebridge.core", "tracebridge.extend.core", _PRIMITIVES),
     "custom_batching": ("tracebridge.custom_batching",),
@@ -133,6 +134,12 @@ NAMES: dict[str, tuple[tuple[str, str], ...]] = {
         (f"{_COMPAT}.private_values", "Out"),
         ("tracebridge.errors", "JaxException=CheckError"),
     ),
+    "compiler": (
+        (
+            "tracebridge.core.runtime.programs.compile_or_load",
+            "backend_compile_and_load=compile_and_load",
+        ),
+    ),
     "core": (
         ("tracebridge.core.util.safe_map", "safe_map"),
         (f"{_COMPAT}.sequences", "safe_zip"),
@@ -152,15 +159,18 @@ NAMES: dict[str, tuple[tuple[str, str], ...]] = {
         ("tracebridge.core.errors.filtering", "api_boundary filter_traceback"),
         (f"{_COMPAT}.frames", "include_frame register_exclusion _exclude_paths=EXCLUDED_PATHS"),
     ),
-    "tree_util": ((f"{_COMPAT}.node_types", "_registry=NODE_TYPES"),),
+    "tree_util": (
+        (f"{_COMPAT}.node_types", "_registry=NODE_TYPES"),
+        (f"{_COMPAT}.private_values", "BuiltInKeyEntry"),
+    ),
     "typing": ((f"{_COMPAT}.private_values", "DType Shape"),),
     "util": (
         ("tracebridge.core.util.safe_map", "safe_map"),
         (
             f"{_COMPAT}.sequences",
-            "concatenate merge_lists partition_list safe_zip split_list tuple_delete tuple_insert "
-            "unzip2 unzip3",
+            "concatenate merge_lists partition_list safe_zip split_list unzip2 unzip3",
         ),
+        (f"{_COMPAT}.sequences", "tuple_delete tuple_insert"),
     ),
     "xla_bridge": ((f"{_COMPAT}.private_values", "_backends=CLIENTS"),),
 }

@@ -49,7 +49,7 @@ class NodeTypes:
 
     def get(self, cls: type, default: object = None) -> Any:
         """What is known of a class, or ``default``."""
-        return self[cls] if cls in self else default
+        return self[cls] if is_tree_node(cls) else default
 
 
 NODE_TYPES = NodeTypes()

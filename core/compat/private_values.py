@@ -8,16 +8,23 @@ from typing import Any, final
 
 import numpy as np
 
+from tracebridge.core._jaxlib.pytree import (
+    DictKey,
+    FlattenedIndexKey,
+    GetAttrKey,
+    SequenceKey,
+)
 from tracebridge.core.compat.hijax.mutable import EffectTypes
-from tracebridge.core.compat.traces import active_traces
 from tracebridge.core.dtypes import extended
 from tracebridge.core.dtypes.dtypes import complex_of, is_inexact
+from tracebridge.core.ir.trace import is_eager
 from tracebridge.core.runtime.backends.clients import started
 from tracebridge.core.runtime.processes.connection import connection
 
 DType = np.dtype
 Shape = tuple[int, ...]
 Out = Any
+BuiltInKeyEntry = DictKey | FlattenedIndexKey | GetAttrKey | SequenceKey
 remat_allowed_effects = EffectTypes("in_checkpoint")
 custom_derivatives_allowed_effects = EffectTypes("in_custom_rules")
 """Effects that may stand in functions with derivatives of their own; as the one above."""
@@ -30,7 +37,7 @@ def trace_state_clean() -> bool:
     >>> core.trace_state_clean()
     True
     """
-    return not active_traces()
+    return is_eager()
 
 
 def infer_argnums_and_argnames(
@@ -53,9 +60,7 @@ def infer_argnums_and_argnames(
     names = (argnames,) if isinstance(argnames, str) else tuple(argnames or ())
     numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums or ())
     parameters = list(sig.parameters.values())
-    places = [
-        (i, p.name) for i, p in enumerate(parameters) if p.kind is p.POSITIONAL_OR_KEYWORD
-    ]
+    places = [(i, p.name) for i, p in enumerate(parameters) if p.kind is p.POSITIONAL_OR_KEYWORD]
     if argnums is None:
         numbers = tuple([i for i, name in places if name in names])
     elif argnames is None:
