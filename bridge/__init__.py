@@ -181,6 +181,7 @@ if TYPE_CHECKING:
 
 # fmt: off
 _SUBMODULES = frozenset((
+    "_src",
     "ad", "ad_checkpoint", "api_util", "checkpoint_policies", "custom_batching",
     "custom_derivatives", "custom_transpose", "debug", "distributed", "dlpack", "dtypes", "errors",
     "example_libraries", "experimental", "export", "extend", "ffi", "flatten_util", "image",

@@ -1,7 +1,7 @@
-"""The version of this package, as text and as numbers.
+"""The version of this package, and the version of the peer's interface that it follows.
 
 >>> from tracebridge import version
->>> version.__version__ == ".".join(map(str, version.__version_info__))
+>>> version.__version_info__ >= (0, 4, 26)
 True
 """
 
@@ -10,5 +10,9 @@ from __future__ import annotations
 __all__ = ["__version__", "__version_info__"]
 
 __version__ = "0.1.0"
-__version_info__ = tuple(int(part) for part in __version__.split("."))
-"""To compare with: ``__version_info__ >= (0, 1)``."""
+__version_info__ = (0, 10, 2)
+"""The release of JAX whose interface this one is.
+
+Libraries compare it to choose between ways to call what they need: the answer is which ways
+exist here, not how old this package is.
+"""

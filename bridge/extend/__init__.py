@@ -9,6 +9,7 @@ from tracebridge._lazy_names import LazyNames as _LazyNames
 if TYPE_CHECKING:
     from tracebridge.extend import backend as backend
     from tracebridge.extend import core as core
+    from tracebridge.extend import ifrt_programs as ifrt_programs
     from tracebridge.extend import linear_util as linear_util
     from tracebridge.extend import mlir as mlir
     from tracebridge.extend import random as random
@@ -19,7 +20,15 @@ __all__: list[str] = []  # a star takes no submodules
 _LATER = _LazyNames(
     __name__,
     {},
-    submodules=("backend", "core", "linear_util", "mlir", "random", "source_info_util"),
+    submodules=(
+        "backend",
+        "core",
+        "ifrt_programs",
+        "linear_util",
+        "mlir",
+        "random",
+        "source_info_util",
+    ),
 )
 
 

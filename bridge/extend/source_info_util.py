@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from tracebridge.core.compat.frames import register_exclusion
 from tracebridge.core.compat.source_info import (
     current,
     current_name_stack,
     extend_name_stack,
     new_name_stack,
     new_source_info,
-    register_exclusion,
     reset_name_stack,
     set_name_stack,
     summarize,

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from tracebridge.core._jaxlib.xla import get_traceback
-from tracebridge.core.errors.filtering import mark_internal
 from tracebridge.core.ir.atoms import NameStack, SourceInfo
 from tracebridge.core.ir.name_scopes import entered
 from tracebridge.core.ir.name_stack import NAME_SCOPES, current_names, no_names
@@ -74,18 +71,6 @@ def summarize(source_info: SourceInfo, num_frames: int = 1) -> str:
     """
     del num_frames
     return describe_line(source_info.traceback) or "unknown"
-
-
-def register_exclusion(path: str) -> None:
-    """Leave the frames of a file, or of all files in a folder, out of tracebacks and messages.
-
-    Args:
-        path: the file or the folder.
-
-    >>> from tracebridge.extend import source_info_util
-    >>> source_info_util.register_exclusion("/usr/lib/some_library/")
-    """
-    mark_internal(path + os.sep if Path(path).is_dir() and not path.endswith(os.sep) else path)
 
 
 @contextlib.contextmanager

@@ -63,6 +63,13 @@ def mark_internal(path_prefix: str) -> None:
         _is_internal.clear()
 
 
+def unmark_internal(path_prefix: str) -> None:
+    """Show frames of files under `path_prefix` again."""
+    global _extra_prefixes  # noqa: PLW0603 - as above
+    _extra_prefixes = tuple([known for known in _extra_prefixes if known != path_prefix])
+    _is_internal.clear()
+
+
 def _package_prefixes() -> list[str]:
     """Return the folders of the package's parts; in a source checkout they need not be nested."""
     prefixes: list[str] = []

@@ -151,6 +151,17 @@ class Sharding(abc.ABC):
             and list(self.positions(ndim)) == list(other.positions(ndim))
         )
 
+    @property
+    def _device_assignment(self) -> tuple[Any, ...]:
+        """The devices in order, under the name by which libraries ask for them."""
+        return self.device_tuple
+
+    @property
+    def _addressable_device_assignment(self) -> tuple[Any, ...]:
+        """Those of the devices that belong to this process, in order."""
+        mine = self.addressable_devices
+        return tuple([d for d in self.device_tuple if d in mine])
+
     def __copy__(self) -> Self:
         return self
 

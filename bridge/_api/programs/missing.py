@@ -33,7 +33,6 @@ _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
     "tracebridge.experimental": (
         ("jax2tf", "tracebridge.tf: to_tf converts, call_tf, eval_polymorphic_shape, PolyShape"),
         ("pallas", "tracebridge.jit of plain operations, which XLA fuses"),
-        ("colocated_python", "tracebridge.pure_callback: devices are on the host that calls"),
         ("control_deps", "tracebridge.lax.optimization_barrier"),
         ("roofline", "tracebridge.jit: f.lower(...).compile().cost_analysis()"),
         ("source_mapper", "tracebridge.jit: f.lower(...).as_text(debug_info=True)"),
@@ -44,7 +43,10 @@ _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
         ("TransformedRef", "tracebridge.ref.Ref: a view of a reference is a reference"),
     ),
     "tracebridge.experimental.array_serialization": (
-        ("serialization tensorstore_impl", f"{_FOLDERS}.pytree_serialization"),
+        ("tensorstore_impl", f"{_FOLDERS}.pytree_serialization"),
+    ),
+    "tracebridge.experimental.array_serialization.serialization": (
+        ("*", f"{_FOLDERS}.pytree_serialization"),
     ),
 }  # fmt: skip
 

@@ -8,6 +8,7 @@ from tracebridge._api.programs.missing import missing as _missing
 from tracebridge.experimental.array_serialization import (
     pytree_serialization as pytree_serialization,
 )
+from tracebridge.experimental.array_serialization import serialization as serialization
 
 __all__: list[str] = []  # a star takes no submodules
 

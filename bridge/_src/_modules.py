@@ -1,0 +1,71 @@
+"""The private modules as objects: their names are looked up in modules of ours when asked for."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+from typing import Any, final
+
+from tracebridge._src._table import MODULES, NAMES
+
+
+@final
+class PrivateModule(ModuleType):
+    """A module whose names come from others."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{__package__}.{name}", f"Names of {', '.join(MODULES[name])}.")
+        self.__path__: list[str] = []
+        self.__package__ = self.__name__
+        self._rows = {
+            public: (module, own or public)
+            for module, names in NAMES.get(name, ())
+            for public, _, own in [entry.partition("=") for entry in names.split()]
+        }
+        self._sources = MODULES[name]
+
+    def __getattr__(self, name: str) -> Any:
+        """Look a name up and keep it.
+
+        Raises:
+            AttributeError: no module of ours has a name for it.
+        """
+        if name in self._rows:
+            module, own = self._rows[name]
+            value = getattr(importlib.import_module(module), own)
+        elif name.startswith("_"):
+            raise self._missing(name)
+        else:
+            value = self._looked_up(name)
+        vars(self)[name] = value
+        return value
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Set a name, where it comes from, too: libraries replace functions for a while."""
+        super().__setattr__(name, value)
+        module, own = vars(self).get("_rows", {}).get(name, ("", ""))
+        if module:
+            setattr(importlib.import_module(module), own, value)
+
+    def _looked_up(self, name: str) -> Any:
+        for source in self._sources:
+            found = getattr(importlib.import_module(source), name, self)
+            if found is not self:
+                return found
+        raise self._missing(name)
+
+    def _missing(self, name: str) -> AttributeError:
+        return AttributeError(f"module {self.__name__!r} has no attribute {name!r}", name=name)
+
+
+def _install() -> None:
+    """Let import statements find the modules; each is an attribute of its package, too."""
+    for name in sorted(MODULES):
+        module = PrivateModule(name)
+        sys.modules[module.__name__] = module
+        package, _, last = module.__name__.rpartition(".")
+        setattr(sys.modules[package], last, module)
+
+
+_install()

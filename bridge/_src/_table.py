@@ -1,0 +1,177 @@
+"""Which modules of ours have the names of which private module of the peer.
+
+``MODULES`` has, for each private module, the modules whose names it has; the first that knows a
+name wins. ``NAMES`` has the names that come from elsewhere, or are called differently
+("theirs=ours").
+"""
+
+from __future__ import annotations
+
+_PRIMITIVES = "tracebridge.extend.core.primitives"
+_COMPAT = "tracebridge.core.compat"
+_LAX = ("tracebridge.lax", _PRIMITIVES)
+_NUMPY = ("tracebridge.numpy",)
+_SHARDING = ("tracebridge.sharding",)
+_TREES = ("tracebridge.tree_util",)
+_API = ("tracebridge",)
+
+# fmt: off
+MODULES: dict[str, tuple[str, ...]] = {
+    "ad_checkpoint": ("tracebridge.ad_checkpoint", _PRIMITIVES),
+    "ad_util": ("tracebridge.interpreters.ad", "tracebridge.custom_derivatives", _PRIMITIVES),
+    "api": _API,
+    "api_util": ("tracebridge.api_util",),
+    "array": _API,
+    "basearray": _API,
+    "callback": ("tracebridge", "tracebridge.experimental"),
+    "checkify": ("tracebridge.experimental.checkify",),
+    "compiler": (),
+    "config": _API,
+    "core": ("tracebridge.core", "tracebridge.extend.core", _PRIMITIVES),
+    "custom_batching": ("tracebridge.custom_batching",),
+    "custom_derivatives": ("tracebridge.custom_derivatives",),
+    "custom_transpose": ("tracebridge.custom_transpose",),
+    "debugging": ("tracebridge.debug",),
+    "dispatch": ("tracebridge.interpreters.xla", _PRIMITIVES),
+    "distributed": ("tracebridge.distributed",),
+    "dlpack": ("tracebridge.dlpack",),
+    "dtypes": ("tracebridge.dtypes",),
+    "effects": ("tracebridge.extend.core",),
+    "environment_info": _API,
+    "errors": ("tracebridge.errors",),
+    "ffi": ("tracebridge.ffi",),
+    "flatten_util": ("tracebridge.flatten_util",),
+    "image": ("tracebridge.image",),
+    "image.scale": ("tracebridge.image",),
+    "interpreters": (),
+    "interpreters.ad": ("tracebridge.interpreters.ad",),
+    "interpreters.batching": ("tracebridge.interpreters.batching",),
+    "interpreters.mlir": ("tracebridge.interpreters.mlir",),
+    "interpreters.partial_eval": ("tracebridge.interpreters.partial_eval",),
+    "interpreters.pxla": ("tracebridge.interpreters.pxla", *_SHARDING),
+    "interpreters.xla": ("tracebridge.interpreters.xla",),
+    "lax": _LAX,
+    "lax.ann": _LAX,
+    "lax.control_flow": _LAX,
+    "lax.control_flow.common": _LAX,
+    "lax.control_flow.conditionals": _LAX,
+    "lax.control_flow.for_loop": _LAX,
+    "lax.control_flow.loops": _LAX,
+    "lax.control_flow.solves": _LAX,
+    "lax.convolution": _LAX,
+    "lax.fft": _LAX,
+    "lax.lax": _LAX,
+    "lax.linalg": ("tracebridge.lax.linalg", _PRIMITIVES),
+    "lax.other": _LAX,
+    "lax.parallel": _LAX,
+    "lax.slicing": _LAX,
+    "lax.special": _LAX,
+    "lax.utils": _LAX,
+    "lax.windowed_reductions": _LAX,
+    "lib": (),
+    "lib.mlir": ("tracebridge.extend.mlir",),
+    "lib.mlir.dialects": ("tracebridge.extend.mlir.dialects",),
+    "linear_util": ("tracebridge.extend.linear_util",),
+    "mesh": ("tracebridge.sharding", "tracebridge.interpreters.pxla"),
+    "mesh_utils": ("tracebridge.experimental.mesh_utils",),
+    "monitoring": ("tracebridge.monitoring",),
+    "named_sharding": _SHARDING,
+    "nn": (),
+    "nn.functions": ("tracebridge.nn",),
+    "nn.initializers": ("tracebridge.nn.initializers",),
+    "numpy": _NUMPY,
+    "numpy.array_creation": _NUMPY,
+    "numpy.array_methods": _NUMPY,
+    "numpy.fft": ("tracebridge.numpy.fft",),
+    "numpy.indexing": _NUMPY,
+    "numpy.lax_numpy": _NUMPY,
+    "numpy.linalg": ("tracebridge.numpy.linalg",),
+    "numpy.polynomial": _NUMPY,
+    "numpy.reductions": _NUMPY,
+    "numpy.setops": _NUMPY,
+    "numpy.sorting": _NUMPY,
+    "numpy.tensor_contractions": _NUMPY,
+    "numpy.ufuncs": _NUMPY,
+    "numpy.util": _NUMPY,
+    "numpy.vectorize": _NUMPY,
+    "ops": (),
+    "ops.scatter": ("tracebridge.ops",),
+    "ops.special": ("tracebridge.scipy.special", "tracebridge.nn"),
+    "partition_spec": _SHARDING,
+    "pjit": ("tracebridge", "tracebridge.experimental.pjit", "tracebridge.lax", _PRIMITIVES),
+    "prng": ("tracebridge.extend.random", "tracebridge.random", _PRIMITIVES),
+    "profiler": ("tracebridge.profiler",),
+    "public_test_util": ("tracebridge.test_util", "tracebridge.testing"),
+    "random": ("tracebridge.random", _PRIMITIVES),
+    "scipy": (),
+    "scipy.linalg": ("tracebridge.scipy.linalg",),
+    "scipy.optimize": ("tracebridge.scipy.optimize",),
+    "scipy.signal": ("tracebridge.scipy.signal",),
+    "scipy.special": ("tracebridge.scipy.special",),
+    "scipy.stats": ("tracebridge.scipy.stats",),
+    "shard_map": _API,
+    "sharding": _SHARDING,
+    "sharding_impls": ("tracebridge.sharding", "tracebridge.interpreters.pxla"),
+    "source_info_util": ("tracebridge.extend.source_info_util",),
+    "stages": ("tracebridge.stages",),
+    "state": ("tracebridge.ref", "tracebridge.experimental.hijax"),
+    "state.types": ("tracebridge.ref", "tracebridge.experimental.hijax"),
+    "test_util": ("tracebridge.test_util", "tracebridge.testing"),
+    "traceback_util": (),
+    "tree": ("tracebridge.tree",),
+    "tree_util": _TREES,
+    "typing": ("tracebridge.typing", "tracebridge"),
+    "util": (),
+    "xla_bridge": ("tracebridge.extend.backend", "tracebridge"),
+    "xla_metadata": ("tracebridge.experimental.xla_metadata",),
+}
+
+NAMES: dict[str, tuple[tuple[str, str], ...]] = {
+    "ad_util": (("tracebridge.interpreters.ad", "instantiate=instantiate_zeros"),),
+    "api_util": ((f"{_COMPAT}.private_values", "infer_argnums_and_argnames"),),
+    "array": (("tracebridge", "ArrayImpl=Array"),),
+    "checkify": (
+        (f"{_COMPAT}.private_values", "Out"),
+        ("tracebridge.errors", "JaxException=CheckError"),
+    ),
+    "compiler": (
+        (
+            "tracebridge.core.runtime.programs.compile_or_load",
+            "backend_compile_and_load=compile_and_load",
+        ),
+    ),
+    "core": (
+        ("tracebridge.core.util.safe_map", "safe_map"),
+        (f"{_COMPAT}.sequences", "safe_zip"),
+        (f"{_COMPAT}.private_values", "physical_aval trace_state_clean"),
+    ),
+    "dispatch": (("tracebridge", "wait_for_tokens=effects_barrier"),),
+    "distributed": ((f"{_COMPAT}.private_values", "global_state"),),
+    "dtypes": (
+        (f"{_COMPAT}.private_values", "DType ExtendedDType supports_inf to_complex_dtype"),
+    ),
+    "effects": (
+        (f"{_COMPAT}.hijax.mutable", "control_flow_allowed_effects"),
+        (f"{_COMPAT}.private_values", "custom_derivatives_allowed_effects remat_allowed_effects"),
+    ),
+    "public_test_util": (("tracebridge.testing", "check_close=assert_allclose"),),
+    "traceback_util": (
+        ("tracebridge.core.errors.filtering", "api_boundary filter_traceback"),
+        (f"{_COMPAT}.frames", "include_frame register_exclusion _exclude_paths=EXCLUDED_PATHS"),
+    ),
+    "tree_util": (
+        (f"{_COMPAT}.node_types", "_registry=NODE_TYPES"),
+        (f"{_COMPAT}.private_values", "BuiltInKeyEntry"),
+    ),
+    "typing": ((f"{_COMPAT}.private_values", "DType Shape"),),
+    "util": (
+        ("tracebridge.core.util.safe_map", "safe_map"),
+        (
+            f"{_COMPAT}.sequences",
+            "concatenate merge_lists partition_list safe_zip split_list unzip2 unzip3",
+        ),
+        (f"{_COMPAT}.sequences", "tuple_delete tuple_insert"),
+    ),
+    "xla_bridge": ((f"{_COMPAT}.private_values", "_backends=CLIENTS"),),
+}
+# fmt: on

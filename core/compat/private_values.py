@@ -1,0 +1,185 @@
+"""What libraries read from private modules of the peer, in terms of the engine."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, final
+
+import numpy as np
+
+from tracebridge.core._jaxlib.pytree import (
+    DictKey,
+    FlattenedIndexKey,
+    GetAttrKey,
+    SequenceKey,
+)
+from tracebridge.core.compat.hijax.mutable import EffectTypes
+from tracebridge.core.dtypes import extended
+from tracebridge.core.dtypes.dtypes import complex_of, is_inexact
+from tracebridge.core.ir.trace import is_eager
+from tracebridge.core.runtime.backends.clients import started
+from tracebridge.core.runtime.processes.connection import connection
+
+DType = np.dtype
+Shape = tuple[int, ...]
+Out = Any
+BuiltInKeyEntry = DictKey | FlattenedIndexKey | GetAttrKey | SequenceKey
+remat_allowed_effects = EffectTypes("in_checkpoint")
+custom_derivatives_allowed_effects = EffectTypes("in_custom_rules")
+"""Effects that may stand in functions with derivatives of their own; as the one above."""
+
+
+def trace_state_clean() -> bool:
+    """Whether nothing is traced, differentiated or batched here.
+
+    >>> from tracebridge._src import core
+    >>> core.trace_state_clean()
+    True
+    """
+    return is_eager()
+
+
+def infer_argnums_and_argnames(
+    sig: inspect.Signature,
+    argnums: int | Iterable[int] | None,
+    argnames: str | Iterable[str] | None,
+) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Positions and names of arguments, each made of the other one where it is None.
+
+    Args:
+        sig: signature of the function.
+        argnums: positions, from 0.
+        argnames: names.
+
+    >>> import inspect
+    >>> from tracebridge._src import api_util
+    >>> api_util.infer_argnums_and_argnames(inspect.signature(lambda x, y: x), 1, None)
+    ((1,), ('y',))
+    """
+    names = (argnames,) if isinstance(argnames, str) else tuple(argnames or ())
+    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums or ())
+    parameters = list(sig.parameters.values())
+    places = [(i, p.name) for i, p in enumerate(parameters) if p.kind is p.POSITIONAL_OR_KEYWORD]
+    if argnums is None:
+        numbers = tuple([i for i, name in places if name in names])
+    elif argnames is None:
+        names = tuple([name for i, name in places if i in numbers])
+    return numbers, names
+
+
+def to_complex_dtype(dtype: Any) -> Any:
+    """The complex dtype that holds numbers of a dtype.
+
+    Args:
+        dtype: a real or complex dtype.
+
+    >>> from tracebridge._src import dtypes
+    >>> dtypes.to_complex_dtype("float64")
+    dtype('complex128')
+    """
+    return complex_of(np.dtype(dtype))
+
+
+def supports_inf(dtype: Any) -> bool:
+    """Whether a dtype has a value for infinity.
+
+    Args:
+        dtype: any dtype.
+
+    >>> from tracebridge._src import dtypes
+    >>> dtypes.supports_inf("float32"), dtypes.supports_inf("int32")
+    (True, False)
+    """
+    return is_inexact(np.dtype(dtype)) and bool(np.isinf(np.array(np.inf).astype(dtype)))
+
+
+def physical_aval(aval: Any) -> Any:
+    """The type of the numbers that an array of an extended dtype consists of; others as they are.
+
+    Args:
+        aval: type of an array.
+
+    >>> import tracebridge as tb
+    >>> from tracebridge._src import core
+    >>> core.physical_aval(tb.typeof(tb.random.key(0)))
+    ShapedArray(uint32[2])
+    """
+    dtype = aval.dtype
+    if not isinstance(dtype, extended.ExtendedDType):
+        return aval
+    return aval.update(shape=(*aval.shape, *dtype.element_shape), dtype=dtype.element_dtype)
+
+
+class ExtendedDType(extended.ExtendedDType):
+    """A dtype of users, whose ``_rules`` say what an element of it is stored as."""
+
+    _rules: Any = None
+
+    @property
+    def element_shape(self) -> tuple[int, ...]:
+        """Shape of what stores one element."""
+        return tuple(self._rules.physical_element_aval(self).shape)
+
+    @property
+    def element_dtype(self) -> np.dtype[Any]:
+        """Dtype of what stores one element."""
+        return np.dtype(self._rules.physical_element_aval(self).dtype)
+
+
+@final
+class GlobalState:
+    """This process among those of the program: ``distributed.global_state``."""
+
+    __slots__ = ()
+
+    @property
+    def process_id(self) -> int:
+        """Which of the processes this is; 0 where there are no others."""
+        found = connection()
+        return 0 if found is None else found.index
+
+    @property
+    def num_processes(self) -> int:
+        """How many processes there are."""
+        found = connection()
+        return 1 if found is None else found.count
+
+    @property
+    def client(self) -> Any:
+        """The client of the service by which processes find each other; None without others."""
+        found = connection()
+        return None if found is None else found.client
+
+    @property
+    def coordinator_address(self) -> str | None:
+        """Host and port of process 0; None where there are no others."""
+        found = connection()
+        return None if found is None else found.address
+
+
+@final
+class StartedClients(Mapping[str, Any]):
+    """The clients in use by the name of their platform; empty before the first use of a device.
+
+    >>> import tracebridge as tb
+    >>> from tracebridge._src import xla_bridge
+    >>> tb.devices("cpu")[0].client is xla_bridge._backends["cpu"]
+    True
+    """
+
+    def __getitem__(self, platform: str) -> Any:
+        return self._clients()[platform]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._clients())
+
+    def __len__(self) -> int:
+        return len(self._clients())
+
+    def _clients(self) -> dict[str, Any]:
+        return {backend.platform: backend.client for backend in started()}
+
+
+global_state = GlobalState()
+CLIENTS = StartedClients()

@@ -1,0 +1,185 @@
+"""The private modules of the peer that libraries import from."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+
+import numpy as np
+import pytest
+
+import tracebridge as tb
+from tracebridge._src import _table, traceback_util
+from tracebridge.core.compat import sequences
+
+ROWS = [
+    (name, entry.partition("=")[0])
+    for name, rows in _table.NAMES.items()
+    for _, names in rows
+    for entry in names.split()
+]
+
+
+@pytest.mark.parametrize(("module", "name"), ROWS)
+def test_names_of_the_table_are_there(module: str, name: str) -> None:
+    """Each name can be had."""
+    assert getattr(importlib.import_module(f"tracebridge._src.{module}"), name) is not None
+
+
+@pytest.mark.parametrize("name", sorted(_table.MODULES))
+def test_modules_look_into_modules_that_exist(name: str) -> None:
+    """A private module has the names of the public ones that it is said to have."""
+    module = importlib.import_module(f"tracebridge._src.{name}")
+
+    for source in _table.MODULES[name]:
+        public = importlib.import_module(source)
+        for own in getattr(public, "__all__", ())[:3]:
+            assert getattr(module, own) is not None
+
+
+def test_names_are_ours() -> None:
+    """A private name is the same object as the public one."""
+    from tracebridge._src import core, dtypes
+    from tracebridge._src.lax.lax import add_p
+    from tracebridge._src.numpy.lax_numpy import linspace
+
+    assert core.Primitive is tb.core.Primitive
+    assert dtypes.TypePromotionError is tb.dtypes.TypePromotionError
+    assert add_p is tb.extend.core.primitives.add_p
+    assert linspace is tb.numpy.linspace
+
+
+def test_unknown_names_and_modules_raise_as_elsewhere() -> None:
+    """Libraries try several places, and catch these errors."""
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("tracebridge._src.earray")
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = tb._src.core.nothing
+    with pytest.raises(ImportError):
+        from tracebridge._src.util import nothing  # noqa: F401
+
+
+def test_replaced_functions_are_in_force() -> None:
+    """A library that replaces a function for a while replaces ours."""
+    from tracebridge._src import compiler
+
+    inner, seen = compiler.backend_compile_and_load, []
+
+    def watched(backend: object, *args: object, **kwargs: object) -> object:
+        seen.append(backend.platform)
+        return inner(backend, *args, **kwargs)
+
+    compiler.backend_compile_and_load = watched
+    try:
+        tb.jit(lambda x: tb.numpy.cbrt(x) * 17.25)(np.float32(8.0))
+    finally:
+        compiler.backend_compile_and_load = inner
+    tb.jit(lambda x: tb.numpy.cbrt(x) * 18.25)(np.float32(8.0))
+
+    assert seen == ["cpu"]
+
+
+def test_paths_are_left_out_of_tracebacks_until_they_are_removed() -> None:
+    """Frames of a file are hidden from its registration until it is taken from the list."""
+    frame = sys._getframe()
+    path = frame.f_code.co_filename
+
+    assert traceback_util.include_frame(frame)
+    traceback_util.register_exclusion(path)
+    try:
+        assert path in traceback_util._exclude_paths
+        assert not traceback_util.include_frame(frame)
+    finally:
+        traceback_util._exclude_paths.remove(path)
+    assert traceback_util.include_frame(frame)
+
+
+def test_nodes_come_apart_and_together() -> None:
+    """An entry of the registry takes a node apart and puts it together with other children."""
+    registry = tb._src.tree_util._registry
+
+    for node in ({"b": 1, "a": 2}, [1, 2], (1, 2), None):
+        entry = registry[type(node)]
+        children, rest = entry.to_iter(node)
+        again = entry.from_iter(rest, [float(c) for c in children])
+
+        assert tb.tree.structure(node) == tb.tree.structure(again)
+    assert float not in registry
+    assert registry.get(float) is None
+    with pytest.raises(KeyError):
+        registry[float]
+
+
+def test_state_of_traces() -> None:
+    """Nothing is traced outside of transformations; something is inside of each."""
+    from tracebridge._src.core import trace_state_clean
+
+    seen = []
+
+    def f(x):
+        seen.append(trace_state_clean())
+        return x * x
+
+    for transformed in (tb.jit(f), tb.grad(f), tb.vmap(f)):
+        transformed(np.ones(3, np.float32) if len(seen) == 2 else np.float32(1.0))
+
+    assert [False] * 3 == seen
+    assert trace_state_clean()
+
+
+def test_positions_and_names_of_arguments() -> None:
+    """Positions follow from names, and names from positions; keyword-only names have none."""
+    from tracebridge._src.api_util import infer_argnums_and_argnames as infer
+
+    sig = inspect.signature(lambda x, y, *, z: x)
+
+    assert ((), ()) == infer(sig, None, None)
+    assert ((1,), ("y", "z")) == infer(sig, None, ["y", "z"])
+    assert ((0, 1), ("x", "y")) == infer(sig, (0, 1), None)
+    assert ((0,), ("y",)) == infer(sig, 0, "y")
+
+
+def test_lists_are_cut_and_merged() -> None:
+    """Merging undoes partitioning, and wrong lengths are errors."""
+    marks, values = [True, False, True, False], "abcd"
+
+    assert list(values) == sequences.merge_lists(marks, *sequences.partition_list(marks, values))
+    assert [["a"], [], ["b", "c", "d"]] == sequences.split_list(values, [1, 0])
+    for wrong in (
+        lambda: sequences.merge_lists(marks, "abc", "d"),
+        lambda: sequences.split_list("ab", [3]),
+        lambda: sequences.safe_zip("ab", "c"),
+    ):
+        with pytest.raises(ValueError):  # noqa: PT011 - Python's own message for zip
+            wrong()
+
+
+def test_a_process_alone() -> None:
+    """Where no others are, this is process 0 of 1."""
+    state = tb._src.distributed.global_state
+
+    assert (0, 1, None) == (state.process_id, state.num_processes, state.client)
+
+
+def test_dtypes_of_users() -> None:
+    """A library's dtype says by its rules what it is stored as."""
+    from tracebridge._src import core, dtypes
+
+    class Rules:
+        @staticmethod
+        def physical_element_aval(dtype):
+            return tb.core.ShapedArray((2,), dtype.stored)
+
+    class Pair(dtypes.ExtendedDType):
+        type = tb.dtypes.extended
+        name = "pair"
+        stored = np.float32
+        _rules = Rules
+
+    aval = tb.core.ShapedArray((3,), Pair())
+
+    assert tb.core.ShapedArray((3, 2), "float32") == core.physical_aval(aval)
+    assert [True, False, True] == [
+        dtypes.supports_inf(d) for d in ("float32", "float8_e4m3fn", "bfloat16")
+    ]
