@@ -78,7 +78,7 @@ class DonationError(TracebridgeError, RuntimeError, ValueError):
     """
 
 
-class DevicePlacementError(TracebridgeError, ValueError):
+class DevicePlacementError(TracebridgeError, ValueError, TypeError):
     """Arguments of one computation are committed to different devices, or to unfit ones.
 
     Arguments of one computation were put on different devices explicitly, so that it is not clear

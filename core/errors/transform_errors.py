@@ -77,6 +77,24 @@ class AxisSpecError(TracebridgeError, ValueError, TypeError):
     """
 
 
+class NoMeshError(AxisSpecError, RuntimeError):
+    """A `PartitionSpec` is given where no mesh is in force, whose axes it could name.
+
+    A `PartitionSpec` names axes of the mesh that `set_mesh` puts in force. Without one it says
+    nothing about devices.
+
+    Wrong::
+
+        lax.with_sharding_constraint(tnp.ones(4), tb.P("x"))
+
+    Right::
+
+        mesh = tb.make_mesh((1,), ("x",), tb.sharding.AxisType.Auto)
+        with tb.set_mesh(mesh):
+            lax.with_sharding_constraint(tnp.ones(4), tb.P("x"))
+    """
+
+
 class ShardingTypeError(TracebridgeError, ValueError, TypeError):
     """Operands are split over explicit axes of a mesh in ways that leave the result undecided.
 

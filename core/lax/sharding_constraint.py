@@ -122,7 +122,7 @@ def with_sharding_constraint(x: object, shardings: object) -> Any:
         A tree like ``x``.
 
     Raises:
-        AxisSpecError: a ``PartitionSpec`` is given and no mesh is in force.
+        NoMeshError: a ``PartitionSpec`` is given and no mesh is in force.
         DevicePlacementError: something is no sharding.
         ShapeMismatchError: a sharding splits more axes than an array has.
 

@@ -9,7 +9,7 @@ from tracebridge.core.config.scope_stack import Change
 from tracebridge.core.config.state import SCOPES, enter_scope, settled_state, with_mesh
 from tracebridge.core.config.values import global_mesh, mesh_in_force, set_global_mesh
 from tracebridge.core.errors.runtime_errors import DevicePlacementError
-from tracebridge.core.errors.transform_errors import AxisSpecError
+from tracebridge.core.errors.transform_errors import AxisSpecError, NoMeshError
 from tracebridge.core.sharding.abstract_mesh import EMPTY_ABSTRACT_MESH, AbstractMesh
 from tracebridge.core.sharding.mesh import EMPTY_MESH, Mesh
 from tracebridge.core.sharding.named import NamedSharding
@@ -156,7 +156,7 @@ def named_sharding(call: str, sharding: object) -> Any:
     """A sharding as it is; of a PartitionSpec the one over the mesh that is in force.
 
     Raises:
-        AxisSpecError: there is no such mesh.
+        NoMeshError: there is no such mesh.
         DevicePlacementError: it is neither.
     """
     if isinstance(sharding, Sharding):
@@ -164,7 +164,7 @@ def named_sharding(call: str, sharding: object) -> Any:
     if isinstance(sharding, PartitionSpec):
         mesh = mesh_in_force()
         if mesh is None:
-            raise AxisSpecError(
+            raise NoMeshError(
                 f"{call}: got {sharding!r}, but no mesh is in force, whose axes it could name",
                 hint="use set_mesh(mesh), or give a NamedSharding",
             )

@@ -226,7 +226,7 @@ class ShardingTrees:
         """The mesh, and the shardings over it; None where the options name one device.
 
         Raises:
-            AxisSpecError: a PartitionSpec is given, and no mesh is in force.
+            NoMeshError: a PartitionSpec is given, and no mesh is in force.
             DevicePlacementError: shardings are about different devices, or an argument is
                 committed to another sharding.
             ShapeMismatchError: an array cannot be split evenly.

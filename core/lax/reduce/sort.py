@@ -18,6 +18,7 @@ from tracebridge.core import lax
 from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_float, is_unsigned, itemsize_bits
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.shape_errors import AxisError, ShapeMismatchError
+from tracebridge.core.errors.transform_errors import ArgumentSpecError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
@@ -326,6 +327,7 @@ def sort(operand: object, dimension: int = -1, is_stable: bool = True, num_keys:
     Raises:
         AxisError: the axis is out of range.
         ShapeMismatchError: the operands have different shapes.
+        ArgumentSpecError: there is no operand.
         ArgumentValueError: ``num_keys`` is not between 1 and the number of operands.
 
     >>> import tracebridge as tb
@@ -334,6 +336,8 @@ def sort(operand: object, dimension: int = -1, is_stable: bool = True, num_keys:
     """
     several = isinstance(operand, list | tuple)
     values = [as_value(x) for x in (operand if several else [operand])]
+    if not values:
+        raise ArgumentSpecError("sort: no operand is given", expected="at least one array")
     if not 1 <= num_keys <= len(values):
         msg = f"sort: num_keys={num_keys}, expected a number from 1 to {len(values)} operands"
         raise ArgumentValueError(msg)

@@ -202,10 +202,10 @@ def approx_max_k(
         reduction_dimension: the axis.
         recall_target: how many of the true ones suffice, in (0, 1]; all are found.
         reduction_input_size_override: for operands that are parts of a larger one; no effect.
-        aggregate_to_topk: only ``True``.
+        aggregate_to_topk: whether partial results are reduced to ``k``; here they never are more.
 
     Raises:
-        ArgumentValueError: ``recall_target`` or ``aggregate_to_topk`` is none of the above.
+        ArgumentValueError: ``recall_target`` is none of the above.
 
     >>> import tracebridge as tb
     >>> tb.lax.approx_max_k(tb.numpy.array([1.0, 9.0, 5.0]), 1)[1].tolist()
@@ -257,9 +257,6 @@ def _approximate(name: str, operand: Operand, k: int, axis: int, **options: Any)
         raise ArgumentValueError(msg)
     if override < -1:
         msg = f"{name}: reduction_input_size_override={override}, expected -1 or a size"
-        raise ArgumentValueError(msg)
-    if not options["aggregate_to_topk"]:
-        msg = f"{name}: aggregate_to_topk=False, expected True: no partial results exist"
         raise ArgumentValueError(msg)
     x = as_value(operand, name)
     index = operator.index(axis)

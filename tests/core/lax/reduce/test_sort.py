@@ -132,6 +132,7 @@ def test_approximate_forms_are_exact() -> None:
 
     assert lax.approx_max_k(x, 2, recall_target=0.5)[1].tolist() == [2, 3]
     assert lax.approx_min_k(x, 2)[0].tolist() == [-1.0, 3.0]
+    assert lax.approx_max_k(x, 2, aggregate_to_topk=False)[1].tolist() == [2, 3]
     rows = np.array([[3.0, 9.0], [-1.0, 2.0], [7.0, 4.0]], np.float32)
     slopes = tb.vmap(tb.grad(lambda r: lax.approx_min_k(r, 2)[0] @ np.array([1.0, 5.0])), 1, 1)(
         rows
@@ -149,6 +150,8 @@ def test_errors() -> None:
         lax.sort(x, 2)
     with pytest.raises(ShapeMismatchError, match=r"same shape, got f32\[2,3\], f32\[3\]"):
         lax.sort((x, x[0]))
+    with pytest.raises(TypeError, match="no operand"):
+        lax.sort(())
     with pytest.raises(ValueError, match="num_keys=3"):
         lax.sort((x, x), num_keys=3)
     with pytest.raises(ShapeMismatchError, match="k=4, expected from 0 to the 3 elements"):
