@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING
 
 from tracebridge.core import lax
 from tracebridge.core.ir.jaxpr import Jaxpr
+from tracebridge.core.ir.traverse import primitives_of
 from tracebridge.core.lowering.rewrites.batches import with_batch_kernels
 from tracebridge.core.lowering.rewrites.flat import computed_by, flat
 from tracebridge.core.lowering.rewrites.joins import moved_join
@@ -51,7 +52,7 @@ def rewritten(jaxpr: Jaxpr) -> Jaxpr:
     """``jaxpr`` with the faster forms of what is in the table above."""
     # None stands for the Jaxpr itself, which must not refer to itself.
     if "rewritten" not in jaxpr.cache:
-        found = {app.primitive for app, _ in jaxpr.equations}
+        found = primitives_of(jaxpr)
         new = with_stored(jaxpr) if any([is_costly(p) for p in found]) else None
         if lax.gather_p in found:
             new = _with_picks(new or jaxpr) or new
@@ -103,11 +104,11 @@ def _transposed_concatenation(
 def _part(here: Pass, app: Application, args: Sequence[int], source: object) -> None:
     """Nothing: it only remembers what a pad puts where."""
     del source
-    here.joins.padded(app, args)
+    here.joins.padded(app, args, here.last)
 
 
 def _joined(here: Pass, app: Application, args: Sequence[int], source: object) -> int | None:
-    plan = here.joins.added(app, args)
+    plan = here.joins.added(app, args, here.last)
     return None if plan is None else here.emit(*plan, source)
 
 
@@ -116,9 +117,8 @@ def _wave(here: Pass, app: Application, args: Sequence[int], source: object) -> 
     del source
     if app.params:
         return None
-    made = next(reversed(here.made_by))
-    first = here.waves.setdefault((app.primitive, args[0]), made)
-    return None if first == made else first
+    first = here.waves.setdefault((app.primitive, args[0]), here.last)
+    return None if first == here.last else first
 
 
 _JOINS: Rewrites = {lax.pad_p: _part, lax.add_p: _joined}
