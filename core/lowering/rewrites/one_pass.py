@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core import lax
+from tracebridge.core.config.values import tracing_key
 from tracebridge.core.interpreters.graph import Graph
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.cost import Cost
@@ -16,10 +17,13 @@ from tracebridge.core.lowering.rewrites.factors import is_outer_product
 from tracebridge.core.lowering.rewrites.guarded import guarded_p
 from tracebridge.core.lowering.rewrites.joins import Joins
 from tracebridge.core.lowering.rewrites.producers import Reads, makers
+from tracebridge.core.util.caching import BoundedCache
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Application
     from tracebridge.core.ir.value import Value
+
+_STAGED: BoundedCache[Jaxpr] = BoundedCache("what rewrites emit", 256)
 
 _FUSED = frozenset({Cost.FREE, Cost.MOVES_DATA, Cost.CHEAP, Cost.EXPENSIVE, Cost.COMPOSED})
 
@@ -115,30 +119,49 @@ class Pass:
         outs = [written.get(numbers[i], numbers[i]) for i in jaxpr.outs]
         return graph.program(inputs, outs, jaxpr.debug)
 
-    def emit(self, run: Callable[..., object], args: Sequence[int], source: object) -> int:
-        """The equations of a function of values, which has one result."""
+    def emit(
+        self,
+        run: Callable[..., object],
+        args: Sequence[int],
+        source: object,
+        key: Hashable | None = None,
+    ) -> int:
+        """The equations of a function of values, which has one result.
+
+        ``key``: all that the function depends on besides, if it may be remembered.
+        """
         if self.only_looks:
             raise _Changes
-        program = self.staged(run, args)
+        program = self.staged(run, args, key)
         (number,) = self.graph.inline(program, args, source)
         return number
 
-    def staged(self, run: Callable[..., object], args: Sequence[int]) -> Jaxpr:
+    def staged(
+        self, run: Callable[..., object], args: Sequence[int], key: Hashable | None
+    ) -> Jaxpr:
         """A function of values as a program."""
+        avals = [self.graph.avals[a] for a in args]
 
         def listed(*values: Value) -> list[Any]:
             out = run(*values)
             return list(out) if isinstance(out, tuple) else [out]
 
-        return stage(listed, [self.graph.avals[a] for a in args], locate=False)
+        def staged() -> Jaxpr:
+            return stage(listed, avals, locate=False)
 
-    def guarded(self, run: Callable[..., object], leaves: Sequence[int]) -> int:
+        if key is None:
+            return staged()
+        return _STAGED.get_or_make((key, tuple(avals), tracing_key()), staged)
+
+    def guarded(
+        self, run: Callable[..., object], leaves: Sequence[int], key: Hashable | None = None
+    ) -> int:
         """Flag and result of a function of values, or the equation that was added last."""
         if self.only_looks:
             raise _Changes
         plain = self.graph.program(leaves, [len(self.graph.avals) - 1], NO_DEBUG_INFO)
         plain.cache["rewritten"] = None
-        params = {"fast": self.staged(run, leaves), "plain": plain}
+        params = {"fast": self.staged(run, leaves, key), "plain": plain}
         return self.graph.add_bound(guarded_p, leaves, params)
 
     def readers(self, number: int) -> int:

@@ -71,8 +71,8 @@ def rewritten(jaxpr: Jaxpr) -> Jaxpr:
 
 def _with_picks(jaxpr: Jaxpr) -> Jaxpr | None:
     """The program after the rewrites of picks, if there are any."""
-    equations = jaxpr.equations
-    if not any([app.primitive is lax.gather_p and may_be_pick(app) for app, _ in equations]):
+    gathers = [app for app, _ in jaxpr.equations if app.primitive is lax.gather_p]
+    if not any([may_be_pick(app) for app in gathers]):
         return None
     return Pass(flat(jaxpr, computed_by), {lax.gather_p: _pick}).result()
 
@@ -87,7 +87,7 @@ def _pick(here: Pass, app: Application, args: Sequence[int], source: object) -> 
     pick = Pick(app, args, here.made_by)
     if pick.made is None or all([here.readers(n) < 2 for n in pick.shared]):
         return None
-    return here.emit(pick.run, pick.leaves, source)
+    return here.emit(pick.run, pick.leaves, source, tuple(pick.walk))
 
 
 # concatenations ----------------------------------------------------------------------------------
