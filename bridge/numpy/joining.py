@@ -330,6 +330,9 @@ def block(arrays: object) -> Array:
 
 def _form_of(arrays: Any, leaves: list[Any]) -> Any:
     """The nesting of lists as tuples with None for each block."""
+    if type(arrays) is list and arrays and all([type(a) is Array for a in arrays]):
+        leaves.extend(arrays)
+        return (None,) * len(arrays)
     if isinstance(arrays, tuple):
         msg = "block: got a tuple, expected lists; write [a, b]"
         raise ArgumentTypeError(msg)

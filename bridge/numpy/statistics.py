@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["average", "corrcoef", "cov"]
 
+from collections.abc import Sequence
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -37,8 +38,14 @@ from tracebridge.numpy.reductions import keep_axes, wide_of
 # average -----------------------------------------------------------------------------------------
 
 
-def _average(*args: Any) -> list[Any]:
-    a, *weights, axis, keepdims = args
+def _average(*args: Any) -> Any:
+    *operands, axis, keepdims, returned = args
+    mean, size = _mean_and_size(operands, axis, keepdims)
+    return [mean, size] if returned else mean
+
+
+def _mean_and_size(operands: Sequence[Value], axis: Any, keepdims: bool) -> list[Any]:
+    a, *weights = operands
     if not weights:
         (a,) = promote_inexact(as_strong(a))  # reductions are strongly typed
         kind = a.aval.dtype
@@ -135,8 +142,9 @@ def average(
     1.75
     """
     xs = (a,) if weights is None else (a, weights)
-    mean, size = _average_staged(xs, (hashable_axis(axis, "average"), bool(keepdims)))
-    return (mean, size) if returned else mean
+    statics = hashable_axis(axis, "average"), bool(keepdims), bool(returned)
+    found = _average_staged(xs, statics)
+    return tuple(found) if returned else found
 
 
 # covariance --------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from tracebridge.core.lax.reduce.extremes import largest, smallest
 from tracebridge.core.lax.shape.axes import surely_less
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.core.symbolic.compare import at_least, is_empty
 from tracebridge.numpy._staging import concrete
 
@@ -181,16 +182,23 @@ def _segments(
     if surely_less(count, 0):
         msg = f"{call}: num_segments is {count}, expected at least 0"
         raise ArgumentValueError(msg)
-    row_shape = x.shape[1:]
     if is_empty(count):
-        return tnp.zeros((0, *row_shape), x.dtype)
-    dtype = x.dtype
+        return tnp.zeros((0, *x.shape[1:]), x.dtype)
+    flags = bool(indices_are_sorted), bool(unique_indices)
+    out = _segments_staged((x, ids), (kind, count, bucket_size, mode, *flags))
+    return out if out_sharding is None else lax.with_sharding_constraint(out, out_sharding)
+
+
+def _reduced(*args: Any) -> Any:
+    """The results of all segments; one program where it is called eagerly."""
+    x, ids, kind, count, bucket_size, mode, indices_are_sorted, unique_indices = args
+    call, dtype, row_shape = f"segment_{kind}", x.aval.dtype, x.aval.shape[1:]
     if kind in ("sum", "prod") and is_narrow(dtype):
         # Not rounded after each row: a sum in bfloat16 stops growing at 256 ones.
-        x = x.astype(tnp.float32)
-    start = _identity(kind, x.dtype)
+        x = lax.convert_element_type(x, np.float32)
+    start = _identity(kind, x.aval.dtype)
     rows = (count, *row_shape)
-    index = ids[:, None]
+    index = lax.expand_dims(ids, (1,))
     if bucket_size is not None:
         size = size_of(bucket_size, call, "bucket_size")
         if surely_less(size, 1):
@@ -198,13 +206,16 @@ def _segments(
             raise ArgumentValueError(msg)
         # One bucket at least: without rows, too, there are segments. The numbers of buckets need
         # more bits than those of segments may have.
-        rows = (at_least(-(-ids.shape[0] // size), 1), *rows)
-        ids = ids.astype(tnp.int32) if ids.dtype.itemsize < 4 else ids
-        bucket = tnp.arange(ids.shape[0], dtype=ids.dtype) // size
+        n, of_ids = ids.aval.shape[0], ids.aval.dtype
+        rows = (at_least(-(-n // size), 1), *rows)
+        if of_ids.itemsize < 4:
+            of_ids = np.dtype(np.int32)
+            ids = lax.convert_element_type(ids, of_ids)
+        bucket = tnp.arange(n, dtype=of_ids) // size
         index = tnp.stack([bucket, ids], axis=1)
     lead = len(rows) - len(row_shape)
     axes = tuple(range(lead))
-    numbers = lax.ScatterDimensionNumbers(tuple(range(1, x.ndim)), axes, axes)
+    numbers = lax.ScatterDimensionNumbers(tuple(range(1, x.aval.ndim)), axes, axes)
     out = _SCATTERS[kind](
         full_of(x.aval.update(shape=rows, weak_type=False), start),
         index,
@@ -216,6 +227,7 @@ def _segments(
     )
     if bucket_size is not None:
         out = _REDUCTIONS[kind](out, (0,))
-    if out.dtype != dtype:
-        out = out.astype(dtype)
-    return out if out_sharding is None else lax.with_sharding_constraint(out, out_sharding)
+    return out if out.aval.dtype == dtype else lax.convert_element_type(out, dtype)
+
+
+_segments_staged = StagedFunction(_reduced, "segments", judges=False)

@@ -212,6 +212,10 @@ def _no_promotion(pairs: tuple[Pair, ...], mode: str) -> TypePromotionError:
     )
 
 
+_promoted_types: dict[Any, Any] = register_table("promoted types", {})
+_NAMED = (np.dtype, type, str)  # what a dtype is called, and hashable
+
+
 def promote_types(a: Any, b: Any) -> Any:
     """The dtype of an operation on arrays of the two dtypes, whether 64 bits are enabled or not.
 
@@ -222,8 +226,15 @@ def promote_types(a: Any, b: Any) -> Any:
     Raises:
         TypePromotionError: the two have no common dtype.
     """
-    with enable_x64(True):
-        return promote((_pair_of_type(a), _pair_of_type(b)))[0]
+    key = a, b, option("numpy_dtype_promotion")
+    simple = isinstance(a, _NAMED) and isinstance(b, _NAMED)
+    found = _promoted_types.get(key) if simple else None
+    if found is None:
+        with enable_x64(True):
+            found = promote((_pair_of_type(a), _pair_of_type(b)))[0]
+        if simple:
+            _promoted_types[key] = found
+    return found
 
 
 def dtype_of_product(a: Any, b: Any) -> Any:

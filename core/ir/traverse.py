@@ -9,12 +9,22 @@ from tracebridge.core.ir.jaxpr import Jaxpr, jaxprs_in_params
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Application
+    from tracebridge.core.ir.primitive import Primitive
 
 
 def sub_jaxprs(jaxpr: Jaxpr) -> Iterator[Jaxpr]:
     """The programs in the parameters of the equations of ``jaxpr``, in order."""
     for app, _ in jaxpr.equations:
         yield from jaxprs_in_params(app.params)
+
+
+def primitives_of(jaxpr: Jaxpr) -> frozenset[Primitive]:
+    """The primitives of the equations of ``jaxpr``, without those of programs below it."""
+    found = jaxpr.cache.get("primitives")
+    if found is None:
+        found = frozenset([app.primitive for app, _ in jaxpr.equations])
+        jaxpr.cache["primitives"] = found
+    return found
 
 
 def all_jaxprs(jaxpr: Jaxpr) -> list[Jaxpr]:

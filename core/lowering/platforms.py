@@ -243,7 +243,11 @@ def _cpu_form(jaxpr: Jaxpr) -> Jaxpr | None:
 
     A program that computes the same in another way may leave undecided how its values are split.
     """
-    if any([a.split is not None for app, _ in jaxpr.equations for a in (*app.avals, *app.outs)]):
+    # What equations read is an argument, a constant, or a result of another one.
+    given = [*jaxpr.in_avals, *[c.aval for c in jaxpr.consts]]
+    if any([a.split is not None for a in given]) or any(
+        [a.split is not None for app, _ in jaxpr.equations for a in app.outs]
+    ):
         return None
     form = with_blocks(with_scan_kernels(rewritten(jaxpr)))
     return None if form is jaxpr else form

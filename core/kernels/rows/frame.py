@@ -56,12 +56,12 @@ class Frame(NamedTuple):
     @property
     def n_rows(self) -> int:
         """How many rows there are."""
-        return math.prod([self.sizes[i] for i in self.lead])
+        return math.prod([n for n, along in zip(self.sizes, self.along, strict=True) if not along])
 
     @property
     def length(self) -> int:
         """Elements of a row."""
-        return math.prod([self.sizes[i] for i in self.row])
+        return math.prod([n for n, along in zip(self.sizes, self.along, strict=True) if along])
 
     def contiguous(self, axes: Iterable[int]) -> Shape:
         """Steps along all axes of an array that has only these, one after another."""

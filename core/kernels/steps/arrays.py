@@ -52,9 +52,8 @@ class Arrays(NamedTuple):
         return self._steps(self.out_avals[i], self.outs[i])
 
     def _part(self, aval: ShapedArray, cut: Cut, base: str) -> View:
-        shape = cut_shape(aval.shape, cut, self.counts)
-        view = whole(base, aval.shape, aval.dtype)
-        return view.part([0] * aval.ndim, shape, [1] * aval.ndim)
+        view, shape = whole(base, aval.shape, aval.dtype), cut_shape(aval.shape, cut, self.counts)
+        return view if shape == view.shape else View(base, 0, shape, view.strides, view.dtype)
 
     def _steps(self, aval: ShapedArray, cut: Cut) -> list[int]:
         pairs = zip(cut, self.counts, strict=True)

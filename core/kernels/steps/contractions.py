@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -104,17 +105,17 @@ def _joined(view: View, n_lead: int, n_rows: int) -> View | None:
     at = n_lead + n_rows
     sizes, strides = [*view.shape[:n_lead]], [*view.strides[:n_lead]]
     for a, b in ((n_lead, at), (at, None)):
-        part = view._replace(shape=view.shape[a:b], strides=view.strides[a:b])
+        part = View(view.base, view.offset, view.shape[a:b], view.strides[a:b], view.dtype)
         found = part.reshaped((_size(part.shape),))
         if found is None:
             return None
         sizes.append(found.shape[0])
         strides.append(found.strides[0])
-    return view._replace(shape=tuple(sizes), strides=tuple(strides))
+    return View(view.base, view.offset, tuple(sizes), tuple(strides), view.dtype)
 
 
 def _size(shape: Sequence[int]) -> int:
-    return int(np.prod(shape, dtype=np.int64))
+    return math.prod(shape)
 
 
 def _collides(matrix: View) -> bool:

@@ -74,6 +74,8 @@ class Plan:
         self.packed: dict[View, View] = {}
         """Matrices that no step changes -> copies of them."""
         self._open: dict[tuple[bool, tuple[int, ...]], Group] = {}
+        self._opened: dict[Group, list[int]] = {}
+        """The variables that were values of open groups when they were made."""
         self._stored: dict[tuple[int, int], View] = {}
         self._slots: dict[int, View] = {}
         """Variables -> where they should be written."""
@@ -263,7 +265,8 @@ class Plan:
                 self.where(key[0]).append(group)
 
     def _store_all(self, group: Group) -> None:
-        for variable, value in enumerate(self.values):
+        for variable in self._opened.pop(group, ()):
+            value = self.values[variable]
             if isinstance(value, Open) and value.group is group and self._is_needed(variable):
                 self.values[variable] = self._place(variable, value)
 
@@ -285,6 +288,9 @@ class Plan:
             raise NotWritten
         else:
             found = [self._made(app, args, first, fixed)]
+        for v, value in enumerate(found, first):
+            if isinstance(value, Open):
+                self._opened.setdefault(value.group, []).append(v)
         self.values += found
         self.fixed += [fixed] * len(found)
 
@@ -369,8 +375,9 @@ def _moved_node(
 
 def _check(body: Jaxpr) -> None:
     """Raise where shapes, dtypes or effects are none of a kernel's."""
-    avals = [*body.in_avals, *body.out_avals]
-    avals += [a for app, _ in body.equations for a in (*app.avals, *app.outs)]
+    avals = {*body.in_avals, *body.out_avals, *[c.aval for c in body.consts]}
+    for app, _ in body.equations:
+        avals.update(app.outs)
     for a in avals:
         if a.dtype not in _DTYPES or a.vma or not all([type(n) is int and n for n in a.shape]):
             raise NotWritten

@@ -46,7 +46,8 @@ class View(NamedTuple):
     def transposed(self, axes: Sequence[int]) -> View:
         """The array with its axes in another order."""
         shape = tuple([self.shape[a] for a in axes])
-        return self._replace(shape=shape, strides=tuple([self.strides[a] for a in axes]))
+        strides = tuple([self.strides[a] for a in axes])
+        return View(self.base, self.offset, shape, strides, self.dtype)
 
     def part(self, starts: Sequence[int], limits: Sequence[int], steps: Sequence[int]) -> View:
         """A slice."""
@@ -54,14 +55,14 @@ class View(NamedTuple):
         bounds = zip(starts, limits, steps, strict=True)
         shape = tuple([max(0, -(-(b - a) // step)) for a, b, step in bounds])
         strides = tuple([s * step for s, step in zip(self.strides, steps, strict=True)])
-        return self._replace(offset=offset, shape=shape, strides=strides)
+        return View(self.base, offset, shape, strides, self.dtype)
 
     def broadcast(self, shape: tuple[int, ...], axes: Sequence[int]) -> View:
         """The array along the axes ``axes`` of ``shape``, the same along the others."""
         strides = [0] * len(shape)
         for i, axis in enumerate(axes):
             strides[axis] = self.strides[i] if self.shape[i] != 1 else 0
-        return self._replace(shape=shape, strides=tuple(strides))
+        return View(self.base, self.offset, shape, tuple(strides), self.dtype)
 
     def reshaped(self, shape: tuple[int, ...]) -> View | None:
         """The same elements in another shape; None if they do not lie in such an order."""
@@ -74,7 +75,7 @@ class View(NamedTuple):
             return None
         found = iter(strides)
         strides_there = tuple([next(found) if n != 1 else 0 for n in shape])
-        return self._replace(shape=shape, strides=strides_there)
+        return View(self.base, self.offset, shape, strides_there, self.dtype)
 
 
 def whole(base: str, shape: tuple[int, ...], dtype: Any) -> View:

@@ -16,6 +16,8 @@ import numpy as np
 from tracebridge.core import lax
 from tracebridge.core.interpreters.graph import Graph
 from tracebridge.core.ir.debug_info import NO_DEBUG_INFO
+from tracebridge.core.ir.traverse import primitives_of
+from tracebridge.core.ir.values import Literal
 from tracebridge.core.kernels.equations import REDUCTIONS, exponent_of, is_handled
 from tracebridge.core.kernels.functions import is_easy_power
 from tracebridge.core.kernels.machine import is_there, n_threads
@@ -76,9 +78,12 @@ def _sums(app: Application) -> bool:
 
 
 def _products(jaxpr: Jaxpr) -> int:
-    found = 0
+    found, there = 0, primitives_of(jaxpr)
+    calls = any([p.computes is not None for p in there])
+    if not calls and lax.dot_general_p not in there:
+        return 0
     for app, _ in jaxpr.equations:
-        called = computed_by(app)
+        called = computed_by(app) if calls else None
         if called is not None:
             found += _products(called)
         elif app.primitive is lax.dot_general_p:
@@ -147,6 +152,8 @@ class _Batches(Groups):
     def __init__(self, jaxpr: Jaxpr) -> None:
         self.cuts: dict[int, tuple[int, ...]] = {}
         """Of results of members: their axes of the batch."""
+        self.planned: dict[object, _Planned] = {}
+        """By what kernels compute: layers of a network are alike."""
         super().__init__(jaxpr)
 
     def key_for(self, app: Application, args: Sequence[int]) -> tuple[int, ...] | None:
@@ -247,6 +254,15 @@ class _Operand(NamedTuple):
     cut: Cut
 
 
+class _Planned(NamedTuple):
+    """The program of a kernel, and in which order it takes what is given."""
+
+    program: Jaxpr
+    arrays: Arrays
+    order: Sequence[int]
+    n_consts: int
+
+
 @final
 class _BatchKernel(Kernel):
     def __init__(
@@ -272,11 +288,12 @@ class _BatchKernel(Kernel):
         needed = dict.fromkeys([self._source(r) for r in self.read.values()])
         # What is the same for all elements of the batch comes first.
         self.given = sorted(needed, key=lambda r: any([i is not None for i in r.cut]))
-        self.n_consts = len([r for r in self.given if all([i is None for i in r.cut])])
-        self.arrays = self._arrays()
-        self.program = self._program()
-        self._cut_rows()
-        self.operands = [r.variable for r in self.given]
+        key = self._key()
+        planned = groups.planned.get(key)
+        if planned is None:
+            planned = groups.planned[key] = self._planned()
+        self.program, self.arrays, order, self.n_consts = planned
+        self.operands = [self.given[i].variable for i in order]
 
     def _look_through(self, operand: _Operand) -> None:
         """Broadcast or transpose within the kernel, if an operand is made so of another one."""
@@ -300,6 +317,48 @@ class _BatchKernel(Kernel):
         while operand in self.moved:
             _, operand = self.moved[operand]
         return operand
+
+    def _key(self) -> object:
+        """All that the program depends on, whatever variables are called."""
+        groups, equations = self.batches, self.batches.jaxpr.equations
+        places = {given: i for i, given in enumerate(self.given)}
+        for operand in reversed(self.moved):
+            places.setdefault(operand, len(places))
+        moved = [
+            (places[operand], equations[k][0], places[source])
+            for operand, (k, source) in self.moved.items()
+        ]
+        parts = [(places[r], r.cut, groups.avals[r.variable]) for r in places]
+        own = {groups.first[k]: -1 - i for i, k in enumerate(self.members)}
+        members: list[object] = []
+        for k in self.members:
+            app, args = equations[k]
+            read = [
+                places[self.read[k, i]] if (k, i) in self.read else own.get(a, self._number(a))
+                for i, a in enumerate(args)
+            ]
+            members += [app, groups.cuts[groups.first[k]], tuple(read)]
+        results = tuple([own[v] for v in self.results])
+        return self.sizes, tuple(moved), tuple(parts), tuple(members), results
+
+    def _number(self, variable: int) -> object:
+        """The key of a number that stands in the program; None of other variables."""
+        jaxpr = self.batches.jaxpr
+        if not self.batches.is_number(variable):
+            return None
+        const = jaxpr.consts[variable - jaxpr.n_in]
+        return const.key() if isinstance(const, Literal) else None
+
+    def _planned(self) -> _Planned:
+        """The program of one element of the batch, or of some of its rows."""
+        arrays, program = self._arrays(), self._program()
+        order: Sequence[int] = range(len(self.given))
+        # Do some rows of an element of the batch at a time, if all of them fill the caches.
+        found = rows_of(program, arrays)
+        if found is not None:
+            order, program, arrays = found
+        n_consts = len([cut for cut in arrays.ins if all([i is None for i in cut])])
+        return _Planned(program, arrays, order, n_consts)
 
     def _arrays(self) -> Arrays:
         groups = self.batches
@@ -337,14 +396,6 @@ class _BatchKernel(Kernel):
             params = cut_params(app, self._part(_Operand(v, groups.cuts[v])).shape)
             own[v] = graph.add_bound(app.primitive, given, params)
         return graph.program(inputs, [own[v] for v in self.results], NO_DEBUG_INFO)
-
-    def _cut_rows(self) -> None:
-        """Do some rows of an element of the batch at a time, if all of them fill the caches."""
-        found = rows_of(self.program, self.arrays)
-        if found is not None:
-            self.given = [self.given[i] for i in found.order]
-            self.n_consts = len([c for c in found.arrays.ins if all([i is None for i in c])])
-            self.program, self.arrays = found.program, found.arrays
 
     def _part(self, operand: _Operand) -> ShapedArray:
         aval = self.batches.avals[operand.variable]

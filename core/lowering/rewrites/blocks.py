@@ -19,6 +19,7 @@ from tracebridge.core import lax
 from tracebridge.core.interpreters.graph import Graph
 from tracebridge.core.ir.debug_info import NO_DEBUG_INFO
 from tracebridge.core.ir.jaxpr import Jaxpr
+from tracebridge.core.ir.traverse import primitives_of
 from tracebridge.core.lax.families import Elementwise
 from tracebridge.core.lowering.rewrites.producers import producers
 
@@ -40,9 +41,11 @@ def with_blocks(jaxpr: Jaxpr) -> Jaxpr:
     """``jaxpr`` with loops that make what they alone read."""
     # None stands for the Jaxpr itself, which must not refer to itself.
     if "by_blocks" not in jaxpr.cache:
-        found = {k: app.primitive.by_blocks(app) for k, (app, _) in enumerate(jaxpr.equations)}
-        large = [k for k, loop in found.items() if loop and _reads_enough(jaxpr, k, loop[0])]
-        loops = _by_blocks(jaxpr, {k: found[k] for k in large}) if large else {}
+        loops: dict[int, Loop] = {}
+        if any([p.runs_steps for p in primitives_of(jaxpr)]):
+            found = {k: app.primitive.by_blocks(app) for k, (app, _) in enumerate(jaxpr.equations)}
+            large = [k for k, loop in found.items() if loop and _reads_enough(jaxpr, k, loop[0])]
+            loops = _by_blocks(jaxpr, {k: found[k] for k in large}) if large else {}
         jaxpr.cache["by_blocks"] = with_loops(jaxpr, loops) if loops else None
     return jaxpr.cache["by_blocks"] or jaxpr
 

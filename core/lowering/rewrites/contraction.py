@@ -48,7 +48,7 @@ class SumOfProducts:
     """
 
     __slots__ = (
-        "found", "leaves", "others", "out_axes", "out_shape", "params", "result", "sums",
+        "found", "key", "leaves", "others", "out_axes", "out_shape", "params", "result", "sums",
     )  # fmt: skip
 
     def __init__(
@@ -67,6 +67,10 @@ class SumOfProducts:
         self.sums: list[Term] = []
         self.others: list[Term] = []
         terms = [self._leaf(f) for f in factors]
+        places = tuple([(self.leaves.index(f.number), f.axes) for f in factors])
+        of_axes = tuple(found.sizes), tuple(found.parts.items()), found.sign
+        self.key = places, of_axes, out_axes, out_shape, tuple(params.items()), as_pair
+        """What the function ``run`` depends on."""
         self.result = (
             self._transposed(self._contracted(*terms), self.out_axes)
             if as_pair

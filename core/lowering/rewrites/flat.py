@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tracebridge.core.interpreters.graph import Graph
 from tracebridge.core.interpreters.staging import stage
+from tracebridge.core.ir.traverse import primitives_of
 from tracebridge.core.lax.reduce.exp_sums import by_largest, shifted_exp_sum_p
 from tracebridge.core.util.caching import BoundedCache
 
@@ -36,15 +37,17 @@ def _by_largest(app: Application) -> Jaxpr:
     return stage(lambda x: list(by_largest(x, **app.params)), app.avals, locate=False)
 
 
-def _is_call(primitive: Primitive) -> bool:
+def is_call(primitive: Primitive) -> bool:
     """Whether an equation may stand for others."""
     return bool(primitive.computes or primitive.inlinable or primitive is shifted_exp_sum_p)
 
 
 def flat(jaxpr: Jaxpr, meaning: Callable[[Application], Jaxpr | None]) -> Jaxpr:
     """The program with the equations of ``meaning(app)`` for each ``app`` that has one."""
-    plain = {p for p in {app.primitive for app, _ in jaxpr.equations} if not _is_call(p)}
-    meanings = [None if app.primitive in plain else meaning(app) for app, _ in jaxpr.equations]
+    calls = {p for p in primitives_of(jaxpr) if is_call(p)}
+    if not calls:
+        return jaxpr
+    meanings = [meaning(app) if app.primitive in calls else None for app, _ in jaxpr.equations]
     if all([m is None for m in meanings]):
         return jaxpr
     graph = Graph()

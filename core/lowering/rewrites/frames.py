@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, final
 import numpy as np
 
 from tracebridge.core import lax
+from tracebridge.core.ir.traverse import primitives_of
 from tracebridge.core.kernels.equations import REDUCTIONS, is_handled
 from tracebridge.core.kernels.rows.frame import Frame, Shape, fit_together, frame_over
 from tracebridge.core.kernels.rows.program import RESHAPES
 from tracebridge.core.lax.reduce.exp_sums import shifted_exp_sum_p
-from tracebridge.core.lowering.rewrites.flat import computed_by, with_shifts
+from tracebridge.core.lowering.rewrites.flat import computed_by, is_call, with_shifts
 from tracebridge.core.lowering.rewrites.inlined import inlined
 
 if TYPE_CHECKING:
@@ -50,6 +51,9 @@ _COSTLY = frozenset(
         lax.erfc_p,
     }
 )
+_REDUCING = frozenset({*REDUCTIONS, shifted_exp_sum_p})
+_RESHAPING = RESHAPES | {lax.broadcast_in_dim_p}
+_WITH_FRAMES = _COSTLY | _REDUCING
 _FLOAT = np.dtype(np.float32)
 
 Rows = tuple[Shape, Shape]
@@ -58,13 +62,19 @@ Rows = tuple[Shape, Shape]
 
 def has_frames(jaxpr: Jaxpr) -> bool:
     """Whether large arrays may have frames, in called functions too."""
+    found = primitives_of(jaxpr)
+    calls = any([is_call(p) for p in found])
+    if not calls and found.isdisjoint(_WITH_FRAMES):
+        return False
     for app, _ in jaxpr.equations:
-        called = inlined(app) or computed_by(app)
-        if called is not None:
-            if has_frames(called):
+        primitive = app.primitive
+        if primitive in _WITH_FRAMES:
+            if is_costly(app) or _rows_of(app) is not None:
                 return True
-        elif is_costly(app) or _rows_of(app) is not None:
-            return True
+        elif calls and is_call(primitive):
+            called = inlined(app) or computed_by(app)
+            if called is not None and has_frames(called):
+                return True
     return False
 
 
@@ -84,7 +94,7 @@ def meaning(app: Application) -> Jaxpr | None:
 
 def _rows_of(app: Application) -> Rows | None:
     """The rows that an equation reduces."""
-    if app.primitive not in REDUCTIONS and app.primitive is not shifted_exp_sum_p:
+    if app.primitive not in _REDUCING:
         return None
     (aval,) = app.avals
     axes = tuple(sorted(app.params["axes"]))
@@ -138,7 +148,8 @@ class Frames:
     def _of_functions(self, jaxpr: Jaxpr) -> dict[Shape, Frame]:
         """The frames of arrays of which only functions of each element are computed."""
         frames: dict[Shape, Frame] = {}
-        for shape in dict.fromkeys([a.out.shape for a, _ in jaxpr.equations if is_costly(a)]):
+        costly = [a for a, _ in jaxpr.equations if a.primitive in _COSTLY and is_costly(a)]
+        for shape in dict.fromkeys([app.out.shape for app in costly]):
             rows = _any_rows(shape)
             if rows is None or (shape, ()) in self.tried or shape in frames:
                 continue
@@ -150,7 +161,9 @@ class Frames:
 
     def _found(self, jaxpr: Jaxpr) -> list[Rows]:
         """The rows that are reduced; if along several axes, only where they are used again."""
-        found = [_rows_of(app) for app, _ in jaxpr.equations]
+        if primitives_of(jaxpr).isdisjoint(_REDUCING):
+            return []
+        found = [_rows_of(app) for app, _ in jaxpr.equations if app.primitive in _REDUCING]
         several = {rows for rows in found if rows is not None and not _is_plain(rows)}
         used = _used_again(jaxpr, several - self.tried)
         across = {rows for rows in used if _is_across(rows)}
@@ -214,7 +227,13 @@ def _add_reshaped(
     jaxpr: Jaxpr, of_shape: dict[Shape, Rows], shapes: dict[Rows, list[Shape]]
 ) -> None:
     """Add the shapes that arrays of the frames are reshaped to or from."""
-    pairs = {(app.avals[0].shape, app.out.shape) for app, _ in jaxpr.equations if _reshapes(app)}
+    if not of_shape:
+        return
+    pairs = {
+        (app.avals[0].shape, app.out.shape)
+        for app, _ in jaxpr.equations
+        if app.primitive in _RESHAPING and _reshapes(app)
+    }
     todo: Sequence[Shape] = list(of_shape)
     while todo:
         new: list[Shape] = []
@@ -231,8 +250,6 @@ def _add_reshaped(
 
 def _reshapes(app: Application) -> bool:
     """Whether an equation gives an array of static sizes another shape."""
-    if app.primitive not in RESHAPES and app.primitive is not lax.broadcast_in_dim_p:
-        return False
     sizes = (*app.avals[0].shape, *app.out.shape)
     if not all([type(n) is int for n in sizes]) or math.prod(app.out.shape) < _LEAST:
         return False

@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.primitive import Primitive
 
 
-_NOTHING: frozenset[int] = frozenset()
-
-
 class Groups(ABC):
     """One program while its groups are found; variables and equations are those of the Jaxpr."""
 
@@ -39,14 +36,13 @@ class Groups(ABC):
         """By key the group that grows."""
         self.keys: list[Any] = []
         """Of each group what its members have in common."""
-        self.needs: list[set[int]] = []
-        """Of each group: those that it depends on."""
-        self.depends: list[frozenset[int]] = []
+        self.needs: list[int] = []
+        """Of each group: those that it depends on, as the bits of a number."""
+        self.depends: list[int] = []
         """Of each equation outside: the groups that it depends on; of members nothing."""
-        self.effects: frozenset[int] = _NOTHING
+        self.effects = 0
         """The groups that equations with effects depend on so far: they keep their order."""
-        for k in range(len(jaxpr.equations)):
-            self._place(k)
+        self._place_all()
 
     @abstractmethod
     def key_for(self, app: Application, args: Sequence[int]) -> Hashable | None:
@@ -83,57 +79,58 @@ class Groups(ABC):
         i, consts = v - self.jaxpr.n_in, self.jaxpr.consts
         return 0 <= i < len(consts) and isinstance(consts[i], Literal) and not consts[i].aval.ndim
 
-    def _place(self, k: int) -> None:
-        app, args = self.jaxpr.equations[k]
-        key = self.key_for(app, args)
-        if key is not None:
-            new = len(self.keys)
-            group = self.current.get(key, new)
-            outside = self._outside_of(args, group)
-            if group != new and outside and self._reaches(outside, group):
-                group, outside = new, self._outside_of(args, new)
-            if self.joins(k, key, group):
-                if group == new:
-                    self.keys.append(key)
-                    self.needs.append(set())
-                    self.current[key] = new
-                self.group_of[k] = group
-                self.needs[group] |= outside
-                self.depends.append(_NOTHING)
-                return
-        found = self._outside_of(args, None)
-        if app.effects:
-            found = self.effects = self.effects | found
-        self.depends.append(found)
+    def _place_all(self) -> None:
+        key_for, depends = self.key_for, self.depends
+        for k, (app, args) in enumerate(self.jaxpr.equations):
+            key = key_for(app, args)
+            if key is not None and self._place(k, args, key):
+                depends.append(0)
+                continue
+            # Nothing depends on groups before the first one.
+            found = self._outside_of(args, None) if self.keys else 0
+            if app.effects:
+                found = self.effects = self.effects | found
+            depends.append(found)
 
-    def _outside_of(self, args: Sequence[int], group: int | None) -> frozenset[int]:
+    def _place(self, k: int, args: Sequence[int], key: Hashable) -> bool:
+        """Put an equation into a group, if it can be in one."""
+        new = len(self.keys)
+        group = self.current.get(key, new)
+        outside = self._outside_of(args, group)
+        if group != new and outside and self._reaches(outside, group):
+            group, outside = new, self._outside_of(args, new)
+        if not self.joins(k, key, group):
+            return False
+        if group == new:
+            self.keys.append(key)
+            self.needs.append(0)
+            self.current[key] = new
+        self.group_of[k] = group
+        self.needs[group] |= outside
+        return True
+
+    def _outside_of(self, args: Sequence[int], group: int | None) -> int:
         """The groups that these variables depend on without being members of ``group``."""
-        found, made_by, group_of = _NOTHING, self.made_by, self.group_of
+        found, made_by, group_of = 0, self.made_by, self.group_of
         for a in args:
             k = made_by[a]
             if k != GIVEN:
                 own = group_of.get(k)
                 if own is None:
-                    more = self.depends[k]
-                    # Most equations depend on what their operands do: few sets are made.
-                    if not more <= found:
-                        found = found | more if found else more
-                elif (own != group or self.ends(k)) and own not in found:
-                    found = found | {own}
+                    found |= self.depends[k]
+                elif own != group or self.ends(k):
+                    found |= 1 << own
         return found
 
-    def _reaches(self, outside: frozenset[int], group: int) -> bool:
+    def _reaches(self, outside: int, group: int) -> bool:
         """Whether one of these groups is this one, or depends on it."""
-        seen = set(outside)
-        todo = list(seen)
-        while todo:
-            n = todo.pop()
-            if n == group:
-                return True
-            new = self.needs[n] - seen
+        seen = todo = outside
+        while todo and not seen >> group & 1:
+            n = todo.bit_length() - 1
+            new = self.needs[n] & ~seen
             seen |= new
-            todo.extend(new)
-        return False
+            todo = (todo ^ (1 << n)) | new
+        return bool(seen >> group & 1)
 
     @abstractmethod
     def shares(self, variable: int, group: int) -> bool:

@@ -59,8 +59,8 @@ class Joins:
         self._graph = graph
         self._parts: dict[int, Parts] = {}
 
-    def padded(self, app: Application, args: Sequence[int]) -> None:
-        """Remember what the last equation, a pad, puts where."""
+    def padded(self, app: Application, args: Sequence[int], number: int) -> None:
+        """Remember what the equation of the value ``number``, a pad, puts where."""
         shape = (*app.avals[0].shape, *app.out.shape)
         if not all([type(n) is int for n in shape]) or app.out.size < _LEAST_ELEMENTS:
             return
@@ -72,15 +72,15 @@ class Joins:
         if len(axes) == 1 and config[axes[0]][2] == 0 <= min(config[axes[0]]):
             (axis,) = axes
             there = {config[axis][0]: (app.avals[0].shape[axis], args[0])}
-            self._parts[len(self._graph.avals) - 1] = Parts(axis, there)
+            self._parts[number] = Parts(axis, there)
 
-    def added(self, app: Application, args: Sequence[int]) -> Plan | None:
-        """The last equation, a sum, as a concatenation: its function and what that takes."""
+    def added(self, app: Application, args: Sequence[int], number: int) -> Plan | None:
+        """A sum, the value ``number``, as a concatenation: its function and what that takes."""
         x, y = [self._parts.get(a) for a in args]
         both = None if x is None or y is None else x.with_others(y)
         if both is None:
             return None
-        self._parts[len(self._graph.avals) - 1] = both
+        self._parts[number] = both
         if not both.fill(app.out.shape[both.axis]):
             return None
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core import lax
+from tracebridge.core.config.values import tracing_key
 from tracebridge.core.interpreters.graph import Graph
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.cost import Cost
@@ -15,11 +16,14 @@ from tracebridge.core.lowering.rewrites.copies import Copies
 from tracebridge.core.lowering.rewrites.factors import is_outer_product
 from tracebridge.core.lowering.rewrites.guarded import guarded_p
 from tracebridge.core.lowering.rewrites.joins import Joins
-from tracebridge.core.lowering.rewrites.producers import Reads
+from tracebridge.core.lowering.rewrites.producers import Reads, makers
+from tracebridge.core.util.caching import BoundedCache
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Application
     from tracebridge.core.ir.value import Value
+
+_STAGED: BoundedCache[Jaxpr] = BoundedCache("what rewrites emit", 256)
 
 _FUSED = frozenset({Cost.FREE, Cost.MOVES_DATA, Cost.CHEAP, Cost.EXPENSIVE, Cost.COMPOSED})
 
@@ -32,9 +36,17 @@ _PLACES = frozenset(
 )
 
 
+class _Changes(Exception):
+    """A rewrite has found something, where nobody wants more than to know that."""
+
+
 @final
 class Pass:
-    """One Jaxpr while it is rewritten, by a list of rewrites."""
+    """One Jaxpr while it is rewritten, by a list of rewrites.
+
+    Most programs stay as they are. So rewrites look at the equations of their primitives first, in
+    the program itself (``only_looks``), and a graph is made where one of them changes something.
+    """
 
     def __init__(self, jaxpr: Jaxpr, rewrites: Rewrites) -> None:
         self.jaxpr, self.rewrites = jaxpr, rewrites
@@ -51,9 +63,34 @@ class Pass:
         self._products: dict[int, bool] = {}
         self._apart: dict[int, bool] = {}
         self._reads: Reads | None = None
+        self.last = 0
+        """The value whose equation is looked at."""
+        self.only_looks = False
 
     def result(self) -> Jaxpr | None:
-        """The program, if anything has changed."""
+        """The program, if anything changes."""
+        return self._written() if Pass(self.jaxpr, self.rewrites).finds() else None
+
+    def finds(self) -> bool:
+        """Whether a rewrite changes anything. Values have the numbers of variables."""
+        jaxpr, rewrites = self.jaxpr, self.rewrites
+        self.only_looks = True
+        self.made_by.update(makers(jaxpr))
+        self.graph.avals.extend(jaxpr.variable_avals())
+        self.graph.consts.update(enumerate(jaxpr.consts, jaxpr.n_in))
+        self.numbers = list(range(len(self.graph.avals)))
+        wanted = [v for v, (app, _) in self.made_by.items() if app.primitive in rewrites]
+        try:
+            for v in wanted:
+                (app, args), self.last = self.made_by[v], v
+                if rewrites[app.primitive](self, app, args, None) is not None:
+                    return True
+        except _Changes:
+            return True
+        return False
+
+    def _written(self) -> Jaxpr | None:
+        """The program with all that changes."""
         jaxpr, graph = self.jaxpr, self.graph
         avals, equations, made_by = graph.avals, graph.equations, self.made_by
         inputs = graph.inputs(jaxpr.in_avals)
@@ -73,7 +110,7 @@ class Pass:
             avals.append(app.out)
             equations.append((app, args, first, source))
             made_by[first] = app, args
-            rewrite = rewrite_of(app.primitive)
+            rewrite, self.last = rewrite_of(app.primitive), first
             new = rewrite(self, app, args, source) if rewrite is not None else None
             self.changed |= new is not None
             numbers.append(first if new is None else new)
@@ -82,26 +119,49 @@ class Pass:
         outs = [written.get(numbers[i], numbers[i]) for i in jaxpr.outs]
         return graph.program(inputs, outs, jaxpr.debug)
 
-    def emit(self, run: Callable[..., object], args: Sequence[int], source: object) -> int:
-        """The equations of a function of values, which has one result."""
-        program = self.staged(run, args)
+    def emit(
+        self,
+        run: Callable[..., object],
+        args: Sequence[int],
+        source: object,
+        key: Hashable | None = None,
+    ) -> int:
+        """The equations of a function of values, which has one result.
+
+        ``key``: all that the function depends on besides, if it may be remembered.
+        """
+        if self.only_looks:
+            raise _Changes
+        program = self.staged(run, args, key)
         (number,) = self.graph.inline(program, args, source)
         return number
 
-    def staged(self, run: Callable[..., object], args: Sequence[int]) -> Jaxpr:
+    def staged(
+        self, run: Callable[..., object], args: Sequence[int], key: Hashable | None
+    ) -> Jaxpr:
         """A function of values as a program."""
+        avals = [self.graph.avals[a] for a in args]
 
         def listed(*values: Value) -> list[Any]:
             out = run(*values)
             return list(out) if isinstance(out, tuple) else [out]
 
-        return stage(listed, [self.graph.avals[a] for a in args], locate=False)
+        def staged() -> Jaxpr:
+            return stage(listed, avals, locate=False)
 
-    def guarded(self, run: Callable[..., object], leaves: Sequence[int]) -> int:
+        if key is None:
+            return staged()
+        return _STAGED.get_or_make((key, tuple(avals), tracing_key()), staged)
+
+    def guarded(
+        self, run: Callable[..., object], leaves: Sequence[int], key: Hashable | None = None
+    ) -> int:
         """Flag and result of a function of values, or the equation that was added last."""
+        if self.only_looks:
+            raise _Changes
         plain = self.graph.program(leaves, [len(self.graph.avals) - 1], NO_DEBUG_INFO)
         plain.cache["rewritten"] = None
-        params = {"fast": self.staged(run, leaves), "plain": plain}
+        params = {"fast": self.staged(run, leaves, key), "plain": plain}
         return self.graph.add_bound(guarded_p, leaves, params)
 
     def readers(self, number: int) -> int:

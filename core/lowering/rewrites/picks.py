@@ -47,13 +47,17 @@ class Pick:
     the chain, and what they picked is replaced at its end.
     """
 
-    __slots__ = ("_app", "_arrays", "_known", "_made_by", "_visits", "leaves", "made", "shared")
+    __slots__ = (
+        "_app", "_arrays", "_known", "_made_by", "_visits", "leaves", "made", "shared", "walk",
+    )  # fmt: skip
 
     def __init__(self, app: Application, args: Sequence[int], made_by: Producers) -> None:
         self._app, self._made_by = app, made_by
         self._known: dict[int, Make] = {}
         self._arrays = self._visits = 0
         self.leaves = [args[1]]
+        self.walk: list[object] = [app]
+        """What the function ``run`` depends on: the chain as it is walked through."""
         self.shared: list[int] = []
         made = self._of(args[0], app.avals[0])
         self.made = made if self.shared and self._arrays <= _MOST_ARRAYS else None
@@ -80,7 +84,9 @@ class Pick:
     def _leaf(self, number: int) -> int:
         if number not in self.leaves:
             self.leaves.append(number)
-        return self.leaves.index(number)
+        place = self.leaves.index(number)
+        self.walk.append(("leaf", place))
+        return place
 
     def _of(self, number: int, aval: ShapedArray) -> Make:
         """How the picked elements of a value are made."""
@@ -93,15 +99,19 @@ class Pick:
                 self._arrays += bool(aval.ndim)
                 known = self._picked(self._leaf(number), aval)
             self._known[number] = known
+        else:
+            self.walk.append(list(self._known).index(number))
         return known
 
     def _of_equation(self, number: int, app: Application, args: Sequence[int]) -> Make | None:
         primitive, params = app.primitive, app.params
         if isinstance(primitive, Elementwise) and not app.effects:
             self.shared.append(number)
+            self.walk.append(app)
             parts = [self._of(a, aval) for a, aval in zip(args, app.avals, strict=True)]
             return lambda values: primitive.bind(*[make(values) for make in parts], **params)
         if primitive is lax.broadcast_in_dim_p:
+            self.walk.append(app)
             return self._repeated(app, self._leaf(args[0]))
         return None
 

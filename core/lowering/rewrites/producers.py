@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, final
 
+from tracebridge.core.ir.traverse import primitives_of
+
 if TYPE_CHECKING:
-    from tracebridge.core.ir.jaxpr import Jaxpr
+    from tracebridge.core.ir.jaxpr import Equation, Jaxpr
 
 GIVEN = -1
 """The producer of arguments and constants."""
@@ -15,12 +17,34 @@ GIVEN = -1
 
 def producers(jaxpr: Jaxpr) -> tuple[list[int], list[int]]:
     """Of each variable its equation, or ``GIVEN``; of each equation its first result."""
-    made_by = [GIVEN] * (jaxpr.n_in + len(jaxpr.consts))
+    n_given, n = jaxpr.n_in + len(jaxpr.consts), len(jaxpr.equations)
+    made_by = [GIVEN] * n_given
+    if not _has_several(jaxpr):
+        return [*made_by, *range(n)], [*range(n_given, n_given + n)]
     first: list[int] = []
     for k, (app, _) in enumerate(jaxpr.equations):
         first.append(len(made_by))
         made_by.extend([k] * len(app.outs))
     return made_by, first
+
+
+def makers(jaxpr: Jaxpr) -> dict[int, Equation]:
+    """The equations that have one result, by the variable that it is."""
+    at = jaxpr.n_in + len(jaxpr.consts)
+    if not _has_several(jaxpr):
+        return dict(enumerate(jaxpr.equations, at))
+    found: dict[int, Equation] = {}
+    for equation in jaxpr.equations:
+        app = equation[0]
+        if not app.multiple:
+            found[at] = equation
+        at += len(app.outs)
+    return found
+
+
+def _has_several(jaxpr: Jaxpr) -> bool:
+    """Whether the number of an equation does not tell which variable it makes."""
+    return any([p.multiple_results for p in primitives_of(jaxpr)])
 
 
 @final

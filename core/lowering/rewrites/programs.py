@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING
 
 from tracebridge.core import lax
 from tracebridge.core.ir.jaxpr import Jaxpr
+from tracebridge.core.ir.traverse import primitives_of
 from tracebridge.core.kernels.rows.running_kernel import RUNNING, can_run, running_kernel_p
 from tracebridge.core.lowering.rewrites.batches import with_batch_kernels
 from tracebridge.core.lowering.rewrites.flat import computed_by, flat
@@ -55,7 +56,7 @@ def rewritten(jaxpr: Jaxpr) -> Jaxpr:
     """``jaxpr`` with the faster forms of what is in the table above."""
     # None stands for the Jaxpr itself, which must not refer to itself.
     if "rewritten" not in jaxpr.cache:
-        found = {app.primitive for app, _ in jaxpr.equations}
+        found = primitives_of(jaxpr)
         new = with_stored(jaxpr) if any([is_costly(p) for p in found]) else None
         if lax.gather_p in found:
             new = _with_picks(new or jaxpr) or new
@@ -74,8 +75,8 @@ def rewritten(jaxpr: Jaxpr) -> Jaxpr:
 
 def _with_picks(jaxpr: Jaxpr) -> Jaxpr | None:
     """The program after the rewrites of picks, if there are any."""
-    equations = jaxpr.equations
-    if not any([app.primitive is lax.gather_p and may_be_pick(app) for app, _ in equations]):
+    gathers = [app for app, _ in jaxpr.equations if app.primitive is lax.gather_p]
+    if not any([may_be_pick(app) for app in gathers]):
         return None
     return Pass(flat(jaxpr, computed_by), {lax.gather_p: _pick}).result()
 
@@ -90,7 +91,7 @@ def _pick(here: Pass, app: Application, args: Sequence[int], source: object) -> 
     pick = Pick(app, args, here.made_by)
     if pick.made is None or all([here.readers(n) < 2 for n in pick.shared]):
         return None
-    return here.emit(pick.run, pick.leaves, source)
+    return here.emit(pick.run, pick.leaves, source, tuple(pick.walk))
 
 
 # concatenations ----------------------------------------------------------------------------------
@@ -112,11 +113,11 @@ def _transposed(here: Pass, app: Application, args: Sequence[int], source: objec
 def _part(here: Pass, app: Application, args: Sequence[int], source: object) -> None:
     """Nothing: it only remembers what a pad puts where."""
     del source
-    here.joins.padded(app, args)
+    here.joins.padded(app, args, here.last)
 
 
 def _joined(here: Pass, app: Application, args: Sequence[int], source: object) -> int | None:
-    plan = here.joins.added(app, args)
+    plan = here.joins.added(app, args, here.last)
     return None if plan is None else here.emit(*plan, source)
 
 
@@ -125,9 +126,8 @@ def _wave(here: Pass, app: Application, args: Sequence[int], source: object) -> 
     del source
     if app.params:
         return None
-    made = next(reversed(here.made_by))
-    first = here.waves.setdefault((app.primitive, args[0]), made)
-    return None if first == made else first
+    first = here.waves.setdefault((app.primitive, args[0]), here.last)
+    return None if first == here.last else first
 
 
 def _running(here: Pass, app: Application, args: Sequence[int], source: object) -> int | None:

@@ -41,6 +41,8 @@ def is_costly(primitive: Primitive) -> bool:
 
 def with_stored(jaxpr: Jaxpr) -> Jaxpr | None:
     """``jaxpr`` with what is costly and repeated in memory; None if there is nothing."""
+    if not any([_may_move(app) for app, _ in jaxpr.equations]):
+        return None
     stored = _costly_and_moved(jaxpr)
     return _program(jaxpr, stored) if stored else None
 
@@ -51,6 +53,13 @@ def _repeats(app: Application) -> bool:
     if type(x) is not int or type(n) is not int or x < 2:
         return False
     return n >= _LEAST_FACTOR * x and n - x >= _LEAST_SAVED
+
+
+def _may_move(app: Application) -> bool:
+    """Whether an equation repeats elements, or reads them in another order."""
+    if app.primitive is lax.broadcast_in_dim_p:
+        return _repeats(app)
+    return app.primitive is lax.dot_general_p and bool(_turned(app))
 
 
 def _costly_and_moved(jaxpr: Jaxpr) -> set[int]:

@@ -73,27 +73,35 @@ class _Rows(Groups):
 
     def __init__(self, jaxpr: Jaxpr, frames: dict[tuple[int, ...], Frame]) -> None:
         self.frames = frames
-        self._of_aval: dict[ShapedArray, Frame | None] = {}
+        self._of_app: dict[Application, Frame | bool] = {}
+        """Their frames by shape; False: they have none, True: their operands may tell."""
         self.sums: set[int] = set()
         """Members that sum over other axes: no other member of the group can read their results."""
         super().__init__(jaxpr)
 
     def key_for(self, app: Application, args: Sequence[int]) -> Frame | None:
-        """The frame that an equation may belong to, by its shapes."""
-        if app.multiple or app.effects or app.out.vma or app.primitive.has_rules_of_users:
+        """The frame that an equation may belong to, by its shapes or by those that it reads."""
+        frame = self._of_app.get(app)
+        if frame is None:
+            frame = self._of_app[app] = self._by_shape(app)
+        if type(frame) is not bool:
+            return frame
+        if not frame or not self.keys:
             return None
-        known = self._of_aval
-        for aval in (*app.avals, app.out):
-            if aval not in known:
-                known[aval] = self.frames.get(aval.shape)
-            frame = known[aval]
-            if frame is not None:
-                return frame
         for a in args:
             group = self.member(a)
             if group is not None and self.keys[group].is_by_row(app.out.shape):
                 return self.keys[group]
         return None
+
+    def _by_shape(self, app: Application) -> Frame | bool:
+        if app.multiple or app.effects or app.out.vma or app.primitive.has_rules_of_users:
+            return False
+        for aval in (*app.avals, app.out):
+            frame = self.frames.get(aval.shape)
+            if frame is not None:
+                return frame
+        return True
 
     def ends(self, k: int) -> bool:
         """Sums over other axes."""
@@ -114,6 +122,8 @@ class _Rows(Groups):
 
     def _can_join(self, app: Application, args: Sequence[int], frame: Frame, group: int) -> bool:
         primitive, out = app.primitive, app.out
+        if isinstance(primitive, Elementwise) and primitive is not lax.pow_p:
+            return is_handled(app) and self._fits(app, args, frame, group)
         if primitive in REDUCTIONS:
             return app.avals[0].shape in frame.shapes and self._can_reduce(app, frame)
         if primitive is lax.broadcast_in_dim_p:
@@ -130,7 +140,11 @@ class _Rows(Groups):
                 return False
         elif not is_handled(app):
             return False
-        shape = out.shape
+        return self._fits(app, args, frame, group)
+
+    def _fits(self, app: Application, args: Sequence[int], frame: Frame, group: int) -> bool:
+        """Whether an elementwise equation computes an array of the frame, or numbers of rows."""
+        shape = app.out.shape
         if any([a.ndim and a.shape != shape for a in app.avals]):
             return False
         if shape in frame.shapes:

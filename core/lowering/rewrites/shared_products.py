@@ -61,12 +61,14 @@ _STAGED: BoundedCache[Jaxpr] = BoundedCache("sums by weights", 64)
 
 def with_shared_products(jaxpr: Jaxpr) -> Jaxpr | None:
     """``jaxpr`` with products written once that several sums share; None if there are none."""
-    sums = [k for k, (app, _) in enumerate(jaxpr.equations) if _is_candidate(app)]
+    found = [k for k, (app, _) in enumerate(jaxpr.equations) if app.primitive is lax.reduce_sum_p]
+    sums = [k for k in found if _is_candidate(jaxpr.equations[k][0])]
     return _Shared(jaxpr, sums).result() if len(sums) > 1 else None
 
 
 def _is_candidate(app: Application) -> bool:
-    if app.primitive is not lax.reduce_sum_p or app.out.dtype != np.float32:
+    """Whether a sum is one of many elements, of which whole rows or columns are left."""
+    if app.out.dtype != np.float32:
         return False
     (x,), axes = app.avals, app.params["axes"]
     if any([type(n) is not int for n in x.shape]) or x.size < _LEAST:

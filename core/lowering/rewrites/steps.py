@@ -20,6 +20,7 @@ from tracebridge.core.ir.aval import element_aval
 from tracebridge.core.ir.content import content_of, has_arrays
 from tracebridge.core.ir.jaxpr import eval_jaxpr
 from tracebridge.core.ir.trace import current_trace
+from tracebridge.core.ir.traverse import primitives_of
 from tracebridge.core.kernels.machine import is_there, n_threads
 from tracebridge.core.kernels.steps.scan_kernel import scan_kernel_p, written
 from tracebridge.core.lax.families import Elementwise
@@ -53,7 +54,9 @@ def with_scan_kernels(jaxpr: Jaxpr) -> Jaxpr:
     """``jaxpr`` with kernels for its small loops."""
     # None stands for the Jaxpr itself, which must not refer to itself.
     if "scan kernels" not in jaxpr.cache:
-        loops = [k for k, (app, _) in enumerate(jaxpr.equations) if _may_have(app)]
+        loops: list[int] = []
+        if any([p.runs_steps for p in primitives_of(jaxpr)]):
+            loops = [k for k, (app, _) in enumerate(jaxpr.equations) if _may_have(app)]
         jaxpr.cache["scan kernels"] = _with_kernels(jaxpr, loops) if loops and is_there() else None
     return jaxpr.cache["scan kernels"] or jaxpr
 

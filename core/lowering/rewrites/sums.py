@@ -119,8 +119,8 @@ def _contracted(
     if plan.result is None or (plan.sums and dtype not in _REAL):
         return None
     if not plan.sums:
-        return here.emit(lambda *leaves: plan.run(leaves)[1], plan.leaves, source)
-    return here.guarded(lambda *leaves: plan.run(leaves), plan.leaves)
+        return here.emit(lambda *leaves: plan.run(leaves)[1], plan.leaves, source, plan.key)
+    return here.guarded(lambda *leaves: plan.run(leaves), plan.leaves, plan.key)
 
 
 def _weighted_sum(
@@ -147,7 +147,7 @@ def _weighted_sum(
         return None
     kept = tuple([a for i, a in enumerate(axes) if i not in app.params["axes"]])
     plan = SumOfProducts(unfolding, [weights, array], kept, app.out.shape, params, as_pair=True)
-    return here.emit(lambda *leaves: plan.run(leaves)[1], plan.leaves, source)
+    return here.emit(lambda *leaves: plan.run(leaves)[1], plan.leaves, source, plan.key)
 
 
 # copies ------------------------------------------------------------------------------------------
@@ -197,7 +197,8 @@ def _sum_of_reshaped(
     if not summed:
         return None
     axes, shape = tuple(summed), app.out.shape
-    return here.emit(lambda x: lax.reshape(lax.reduce_sum(x, axes), shape), [operand], source)
+    key = "reshaped", axes, shape
+    return here.emit(lambda x: lax.reshape(lax.reduce_sum(x, axes), shape), [operand], source, key)
 
 
 def _sum_of_negated(
@@ -211,7 +212,8 @@ def _sum_of_negated(
     if made[0].primitive is not lax.neg_p or app.out.dtype not in _REAL:
         return None
     axes = app.params["axes"]
-    return here.emit(lambda x: lax.neg(lax.reduce_sum(x, axes)), made[1], source)
+    key = "negated", axes
+    return here.emit(lambda x: lax.neg(lax.reduce_sum(x, axes)), made[1], source, key)
 
 
 # functions that are read twice --------------------------------------------------------------------

@@ -31,6 +31,7 @@ from tracebridge.core.interpreters.graph import Graph
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.debug_info import NO_DEBUG_INFO
+from tracebridge.core.ir.traverse import primitives_of
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lax.elementwise.cpu_waves import FORMS, NEAR, are_near, are_surely_near
 from tracebridge.core.lax.families import Elementwise
@@ -58,6 +59,8 @@ _STAGED: BoundedCache[Jaxpr] = BoundedCache("tests of angles", 64)
 
 def with_guarded_waves(jaxpr: Jaxpr) -> Jaxpr | None:
     """``jaxpr`` with large sines and cosines in regions behind a test; None if there are none."""
+    if primitives_of(jaxpr).isdisjoint(_WAVES):
+        return None
     if any([_is_wave(app) for app, _ in jaxpr.equations]):
         return _Waves(jaxpr).result()
     return None

@@ -19,7 +19,7 @@ from tracebridge.core.config.state import state
 from tracebridge.core.config.values import on_global_change
 from tracebridge.core.errors.filtering import hide_internal_frames, hiding
 from tracebridge.core.errors.user_warnings import warned
-from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array import Array, new_array
 from tracebridge.core.runtime.backends.clients import on_fork
 from tracebridge.core.runtime.calls.dispatch import raise_for
 from tracebridge.core.runtime.calls.recording import recording
@@ -56,7 +56,7 @@ def one_program(fn: Callable[P, R]) -> Callable[P, R]:
 
 def _boundary(fn: Callable[..., Any], whole: bool, name: str) -> Callable[..., Any]:
     """``fn`` for users; its errors say ``name``."""
-    slow: Any = hiding(_without_boundary(fn), name)
+    slow: Any = hiding(without_boundary(fn), name)
     first = _whole(slow, fn.__name__) if whole else slow
     table = register_table(f"calls of {fn.__name__}", {})
     _TABLES.append(table)
@@ -85,6 +85,8 @@ def _boundary(fn: Callable[..., Any], whole: bool, name: str) -> Callable[..., A
             # Outside the handler, so that errors of the slow path have no KeyError as context.
             if run is None:
                 return _remember(table, slow, first, args, kwargs)
+            if kwargs:
+                args = (*args, *kwargs.values())
             try:
                 return run(args[0]) if n == 1 else run(*args[:n]) if n else run(args)
             except XlaRuntimeError as error:
@@ -116,7 +118,7 @@ def _whole(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
     return call
 
 
-def _without_boundary(fn: Callable[..., Any]) -> Callable[..., Any]:
+def without_boundary(fn: Callable[..., Any]) -> Callable[..., Any]:
     """The same function, of which `hiding` makes an ordinary boundary."""
     plain = types.FunctionType(
         fn.__code__, fn.__globals__, fn.__name__, fn.__defaults__, fn.__closure__
@@ -149,22 +151,23 @@ def _remember(
     kwargs: dict[str, Any],
 ) -> Any:
     """The result of a new kind of call: of ``first`` if its arguments allow, else of ``slow``."""
-    arrays = [a for a in args if type(a) is Array]
-    others = [a for a in (*args, *kwargs.values()) if type(a) is not Array]
-    if not arrays or any([type(a) is Array for a in kwargs.values()]):
+    every = (*args, *kwargs.values())
+    arrays = [a for a in every if type(a) is Array]
+    others = [a for a in every if type(a) is not Array]
+    if not arrays or not all(map(_is_simple, others)):
         return slow(*args, **kwargs)
-    # Which of two arguments a function has passed on is known if they are two objects.
-    if not all(map(_is_simple, others)) or len({id(a) for a in arrays}) < len(arrays):
-        return slow(*args, **kwargs)
-    if any([type(a) is float for a in others]):
-        first = slow  # as a program it would be compiled for each number
-    warnings, options = warned[0], _options[0]
+    if any([type(a) is float for a in others]) or any([type(a) is Array for a in kwargs.values()]):
+        first = slow  # as a program it would be compiled for each number, and takes arrays by place
+    warnings, options, n, names = warned[0], _options[0], len(args), tuple(kwargs)
+    apart = _apart(every) if len({id(a) for a in arrays}) < len(arrays) else every
     with recording() as recorder:
-        out = first(*args, **kwargs)
-    again: Any = _again(recorder.calls[0], args, out) if len(recorder.calls) == 1 else None
+        out = first(*apart[:n], **dict(zip(names, apart[n:], strict=True)))
+    again: Any = _again(recorder.calls[0], apart, out) if len(recorder.calls) == 1 else None
+    if apart is not every:  # some functions return an argument as it is
+        out = next((x for x, twin in zip(every, apart, strict=True) if twin is out), out)
     if warned[0] is not warnings:
         # Every call warns. A program is staged once, which is no way to do that.
-        again = None if first is slow else (lambda args: slow(*args, **kwargs), 0)
+        again = None if first is slow else (_slowly(slow, n, names), 0)
     if again is None or options is not _options[0]:
         return out
     if len(table) >= MOST:
@@ -176,6 +179,23 @@ def _remember(
     else:
         table[_kinds(args)] = again
     return out
+
+
+def _slowly(
+    slow: Callable[..., Any], n: int, names: tuple[str, ...]
+) -> Callable[[tuple[Any, ...]], Any]:
+    return lambda every: slow(*every[:n], **dict(zip(names, every[n:], strict=True)))
+
+
+def _apart(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The same values as different objects: they tell which argument a function has passed on."""
+    seen: set[int] = set()
+    found: list[Any] = []
+    for x in values:
+        again = type(x) is Array and id(x) in seen and not x.is_deleted()
+        seen.add(id(x))
+        found.append(new_array(x._buf, x._sig) if again else x)
+    return tuple(found)
 
 
 def _again(
