@@ -163,6 +163,12 @@ def cross_entropy(logits: Any, labels: Any) -> Any:
     return -picked.mean()
 
 
+def cross_entropy_of_images(logits: Any, labels: Any) -> Any:
+    """Mean cross entropy of images of logits, classes along the second axis."""
+    picked = tnp.take_along_axis(nn.log_softmax(logits, axis=1), labels[:, None], axis=1)
+    return -picked.mean()
+
+
 def attention(q: Any, k: Any, v: Any) -> Any:
     """Heads of one sequence: (head, time, feature)."""
     scores = q @ tnp.swapaxes(k, -1, -2) / q.shape[-1] ** 0.5

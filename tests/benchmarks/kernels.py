@@ -166,7 +166,41 @@ def _arrays() -> list[Kernel]:
     ]
 
 
+def _images() -> list[Kernel]:
+    """Reductions over channels, and other functions of large arrays."""
+    images, logits = _wide(8, 64, 64, 64), _wide(8, 21, 128, 128)
+    labels = torch.randint(0, 21, (8, 128, 128))
+    return [
+        _row(
+            "softmax over channels, 8x64x64x64",
+            lambda x: nn.softmax(x, axis=1),
+            lambda x: x.softmax(1),
+            images,
+        ),
+        _row(
+            "cross entropy of images, 8x21x128x128",
+            programs.cross_entropy_of_images,
+            functional.cross_entropy,
+            logits,
+            labels,
+        ),
+        _row(
+            "exact GELU, 4096x1000",
+            lambda x: nn.gelu(x, approximate=False),
+            functional.gelu,
+            _wide(4096, 1000),
+        ),
+        _row("gated linear unit, 4096x1024", nn.glu, functional.glu, _wide(4096, 1024)),
+        _row(
+            "cumulative sum, 4096x1000",
+            lambda x: tnp.cumsum(x, -1),
+            lambda x: x.cumsum(-1),
+            _wide(4096, 1000),
+        ),
+    ]
+
+
 def kernels() -> list[Kernel]:
-    """All rows: derivatives, loops, arrays."""
+    """All rows: derivatives, loops, arrays, images."""
     torch.manual_seed(0)
-    return [*_derivatives(), *_loops(), *_arrays()]
+    return [*_derivatives(), *_loops(), *_arrays(), *_images()]

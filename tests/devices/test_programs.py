@@ -25,7 +25,7 @@ ELSEWHERE = {
     "nothing of them is left when a program is lowered": "check stage unchosen",
     "parts of derived programs and of lowerings": (
         "batch_kernel chosen closed_call composed custom_lin geqrf guarded plain_call remat_opt "
-        "row_kernel scan_by_blocks scan_kernel"
+        "row_kernel running_kernel scan_by_blocks scan_kernel"
     ),
     "taken apart before programs are lowered: tests/core/compat/hijax": (
         "add_of_users call_hi_primitive call_hi_primitive_linearized"

@@ -59,15 +59,24 @@ EXEMPT: dict[tuple[str, str], str] = {
     (
         "jvp",
         "made while programs are lowered: nobody transforms it",
-    ): "batch_kernel chosen composed guarded plain_call row_kernel scan_by_blocks scan_kernel",
+    ): (
+        "batch_kernel chosen composed guarded plain_call row_kernel running_kernel scan_by_blocks "
+        "scan_kernel"
+    ),
     (
         "transpose",
         "made while programs are lowered: nobody transforms it",
-    ): "batch_kernel chosen composed guarded plain_call row_kernel scan_by_blocks scan_kernel",
+    ): (
+        "batch_kernel chosen composed guarded plain_call row_kernel running_kernel scan_by_blocks "
+        "scan_kernel"
+    ),
     (
         "batch",
         "made while programs are lowered: nobody transforms it",
-    ): "batch_kernel chosen composed guarded plain_call row_kernel scan_by_blocks scan_kernel",
+    ): (
+        "batch_kernel chosen composed guarded plain_call row_kernel running_kernel scan_by_blocks "
+        "scan_kernel"
+    ),
     ("jvp", "no operands"): "axis_index create_token",
     ("jvp", "operands are never floating or complex"): (
         "after_all key_use lu_pivots_to_permutation random_unwrap random_wrap reduce_and reduce_or "

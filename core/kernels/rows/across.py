@@ -161,8 +161,8 @@ class AcrossPass(Pass):
     def loaded(self, to: Text, i: int, j: str) -> str:
         """An operand at a place of the rows."""
         node = self.writer.nodes[i]
-        operand, steps = node.params
-        at = self.at(to, f"%in{operand}", node, steps, j)
+        steps = node.params.steps
+        at = self.at(to, self.writer.source(node), node, steps, j)
         if self.writer.goes_along(steps):
             self._fetch_next(to, node, at)
         return self.writer.vector(to, node, at)

@@ -219,8 +219,19 @@ class Writer:
 
     def pointer(self, node: Node) -> str:
         """Where the current row of an operand begins."""
+        return self.row_of(self.source(node), stored(node), node.params.steps)
+
+    def source(self, node: Node) -> str:
+        """Where the first element of an operand lies that the program reads."""
         place: Place = node.params
-        return self.row_of(f"%in{place.operand}", stored(node), place.steps)
+        if not place.before:
+            return f"%in{place.operand}"
+        name = f"%in{place.operand}.view"
+        kind, first = stored(node), place.before
+        line = f"{name} = getelementptr {kind}, ptr %in{place.operand}, i64 {first}"
+        if line not in self.entry:
+            self.entry.append(line)
+        return name
 
     def row_of(self, base: str, kind: str, steps: Sequence[int]) -> str:
         """Where the current row of an array begins."""

@@ -104,6 +104,16 @@ class Frame(NamedTuple):
                     step *= self.sizes[i]
         return tuple(steps)
 
+    def strided(self, shape: Sequence[int], strides: Sequence[int]) -> Shape:
+        """Steps in an array whose axes are those of one of the shapes, with these strides."""
+        steps = [0] * len(self.sizes)
+        for axes, stride in zip(self.axes_of(shape), strides, strict=True):
+            step = stride
+            for i in reversed(axes):
+                steps[i] = step
+                step *= self.sizes[i]
+        return tuple(steps)
+
     def tail(self, steps: Sequence[int]) -> int:
         """How many elements at the end an operand has one after another, or all equal.
 

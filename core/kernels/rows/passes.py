@@ -281,7 +281,7 @@ class Pass:
         def make() -> str:
             node, to = self.writer.nodes[i], self.part
             kind = stored(node)
-            at = self.at_part(f"%in{node.params.operand}", kind, node.params.steps)
+            at = self.at_part(self.writer.source(node), kind, node.params.steps)
             return as_flag(to, node, to.splat(to.line(f"load {kind}, ptr {at}"), kind))
 
         return self.once(i, make)
@@ -291,8 +291,8 @@ class Pass:
         node = self.writer.nodes[i]
         if self._is_one_number(node):
             return self.of_part(i)
-        operand, steps = node.params
-        return read(to, node, self.at(to, f"%in{operand}", node, steps, j))
+        at = self.at(to, self.writer.source(node), node, node.params.steps, j)
+        return read(to, node, at)
 
     def _is_one_number(self, node: Node) -> bool:
         """Whether what is read is the same within a part."""

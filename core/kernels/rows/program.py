@@ -60,10 +60,25 @@ def _described(node: Node) -> object:
 
 
 class Place(NamedTuple):
-    """Where a kernel reads or writes: an operand, or -1, and steps along the frame's axes."""
+    """Where a kernel reads or writes: an operand, or -1, and steps along the frame's axes.
+
+    ``before``: elements that come first in the operand.
+    """
 
     operand: int
     steps: tuple[int, ...]
+    before: int = 0
+
+
+class View(NamedTuple):
+    """A part of an operand that the program reads: steps along the frame's axes, and the first."""
+
+    steps: tuple[int, ...]
+    before: int
+
+
+Views = tuple["View | None", ...]
+"""Of each operand of a kernel; None of those that it reads as a whole."""
 
 
 class Result(NamedTuple):
@@ -97,8 +112,8 @@ def kind_of_sum(app: Application, frame: Frame) -> str | None:
 class RowProgram:
     """The values of a Jaxpr over a frame: ``nodes``, each after those that it is made of."""
 
-    def __init__(self, jaxpr: Jaxpr, frame: Frame) -> None:
-        self.frame, self.jaxpr = frame, jaxpr
+    def __init__(self, jaxpr: Jaxpr, frame: Frame, views: Views) -> None:
+        self.frame, self.jaxpr, self.views = frame, jaxpr, views
         self.nodes: list[Node] = []
         self.inside: list[bool] = []
         """Of each node: whether it differs within a part of a row."""
@@ -189,6 +204,9 @@ class RowProgram:
         if node is not None:
             return node
         frame, shape = self.frame, self._avals[v].shape
+        view = self.views[v]
+        if view is not None:
+            return self._read("load", Place(v, *view), self._avals[v].dtype)
         if not shape:
             return self._load(v, (0,) * len(frame.sizes))
         return self._load(v, frame.whole if shape in frame.shapes else frame.by_row)

@@ -29,13 +29,19 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.jaxpr import Jaxpr
     from tracebridge.core.ir.rule_contexts import LoweringContext
     from tracebridge.core.kernels.rows.frame import Frame
+    from tracebridge.core.kernels.rows.program import Views
+
+    _Given = tuple[Jaxpr, Frame, Views]
 
 _NAMES: BoundedCache[str] = BoundedCache("names of row kernels", 256)
 
 
 @final
 class RowKernel(Primitive):
-    """``program`` over ``frame``. It is made while programs are lowered: nobody transforms it."""
+    """``program`` over ``frame``, of parts of the operands that ``views`` tell.
+
+    It is made while programs are lowered: nobody transforms it.
+    """
 
     name = "row_kernel"
     cost = Cost.OTHER
@@ -45,18 +51,18 @@ class RowKernel(Primitive):
         return params["program"].out_avals
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
-        program: Jaxpr = params["program"]
-        numbers = {"shares": _shares(program, params["frame"])}
-        return kernel_call(ctx, operands, _target(program, params["frame"]), numbers)
+        given: _Given = params["program"], params["frame"], params["views"]
+        return kernel_call(ctx, operands, _target(given), {"shares": _shares(given)})
 
 
 row_kernel_p = RowKernel()
 
 
-def _shares(program: Jaxpr, frame: Frame) -> Sequence[int]:
+def _shares(given: _Given) -> Sequence[int]:
     """What a call says of its work: units of rows, those in a block, blocks."""
+    program, frame, _ = given
     if frame.is_across:
-        across = Across(RowProgram(program, frame), machine().lanes)
+        across = Across(RowProgram(*given), machine().lanes)
         return shares(across.n_units, frame.length * across.width, 0)
     sums = [app for app, _ in program.equations if app.primitive in REDUCTIONS]
     columns = [app for app in sums if kind_of_sum(app, frame) == "columns"]
@@ -68,12 +74,13 @@ def _text(rows: RowProgram) -> str:
     return module_text(Interface.of(rows), writer(rows, machine().lanes).text())
 
 
-def _target(program: Jaxpr, frame: Frame) -> str:
+def _target(given: _Given) -> str:
     """The name by which XLA calls the kernel: the same one for the same text and processor."""
-    key = content_of(program), frame
+    program, frame, views = given
+    key = content_of(program), frame, views
     name = _NAMES.get(key)
     if name is None:
-        rows = RowProgram(program, frame)
+        rows = RowProgram(*given)
         name = name_of(rows.described(), partial(_text, rows))
         together = Across(rows, machine().lanes).width if frame.is_across else 1
         remember_costs(name, *[together * n for n in rows.operations()])

@@ -35,6 +35,7 @@ from tracebridge.core.lowering.rewrites.frames import (
     meaning,
 )
 from tracebridge.core.lowering.rewrites.groups import Groups, Kernel, WithKernels
+from tracebridge.core.lowering.rewrites.parts import part_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.jaxpr import Jaxpr
     from tracebridge.core.kernels.rows.frame import Frame, Shape
+    from tracebridge.core.kernels.rows.program import Views
 
 _MOST_EQUATIONS = 128
 _MOST_OF_FUNCTIONS = 3  # results of kernels that only compute functions
@@ -229,6 +231,11 @@ class _RowKernel(Kernel):
         self.frame: Frame = self.key
         self.rests: dict[int, _Rest] = {}
         """How sums over parts of rows are ended outside; known with the program."""
+        self.given = list(self.operands)
+        """What the program calls its operands; they may be parts of what the kernel reads."""
+        parts = [part_of(groups, self.frame, v) for v in self.operands]
+        self.operands = [v if p is None else p[0] for v, p in zip(self.given, parts, strict=True)]
+        self.views: Views = tuple([None if p is None else p[1] for p in parts])
 
     @property
     def pays(self) -> bool:
@@ -245,14 +252,14 @@ class _RowKernel(Kernel):
         """
         rows = self.rows
         equations, inside = rows.jaxpr.equations, {*self.members, *self.copied}
-        around = [rows.made_by[v] for v in self.operands]
+        around = [rows.made_by[v] for v in self.given]
         around += [k for v in self.results for k in self.readers[v] if k not in inside]
         fused = [k for k in around if k >= 0 and isinstance(equations[k][0].primitive, Elementwise)]
         return len(self.results) <= _MOST_OF_FUNCTIONS and not fused
 
     def add_to(self, graph: Graph, operands: Sequence[int]) -> Sequence[int]:
         """Append the kernel, and what ends sums over parts of rows."""
-        params = {"program": self._program(), "frame": self.frame}
+        params = {"program": self._program(), "frame": self.frame, "views": self.views}
         first = graph.add_bound(row_kernel_p, operands, params)
         return [
             self.rests[v].end(graph, first + i) if v in self.rests else first + i
@@ -263,8 +270,8 @@ class _RowKernel(Kernel):
         """The equations from the operands to the results."""
         groups, graph = self.rows, Graph()
         jaxpr = groups.jaxpr
-        inputs = graph.inputs([groups.avals[a] for a in self.operands])
-        numbers = dict(zip(self.operands, inputs, strict=True))
+        inputs = graph.inputs([groups.avals[a] for a in self.given])
+        numbers = dict(zip(self.given, inputs, strict=True))
         for k in self.members:
             app, args = jaxpr.equations[k]
             for a in args:

@@ -174,7 +174,7 @@ WITHOUT = {
     ),
     "made by derivatives or lowerings, or to be handled before": (
         "batch_kernel check chosen composed custom_lin guarded plain_call row_kernel "
-        "scan_by_blocks scan_kernel"
+        "running_kernel scan_by_blocks scan_kernel"
     ),
 }
 
