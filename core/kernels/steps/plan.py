@@ -1,7 +1,7 @@
 """What a kernel does in one step of a loop, and where each value is.
 
-A value is an array in memory (a ``View``), a number of the program, parts of both (``Boxes``), or it
-is computed by a group of elementwise equations that is not written yet: a group stays open until
+A value is an array in memory (a ``View``), a number of the program, parts of both (``Boxes``), or
+it is computed by a group of elementwise equations that is not written yet: a group stays open until
 something else reads one of its values. Slices, transposes and broadcasts are other views of memory
 that is there (``moves.py``); parts of a concatenation are written where they belong. What no step
 changes is done before the loop.
@@ -26,6 +26,7 @@ from tracebridge.core.kernels.steps.contractions import CONTRACTIONS
 from tracebridge.core.kernels.steps.elementwise import CHEAP, Group, Node, copy_of
 from tracebridge.core.kernels.steps.memory import places
 from tracebridge.core.kernels.steps.moves import MOVES, split
+from tracebridge.core.kernels.steps.swapped import products_of_results
 from tracebridge.core.kernels.steps.values import Known, NotWritten, Open, Statement
 from tracebridge.core.kernels.steps.views import ALIGNED, View, bytes_of, whole, without_ones
 
@@ -80,7 +81,8 @@ class Plan:
         self._last = _last_readers(body)
         self._now = 0
         """The variables that are there: what later equations do not read is not needed."""
-        self.totals = {body.outs[k] for k in arrays.totals}
+        self._products = products_of_results(body) if arrays.totals else {}
+        self.totals = {self._products[body.outs[k]] for k in arrays.totals}
         """Results that are sums over some steps."""
         _check(body)
         self._begin()
@@ -116,14 +118,20 @@ class Plan:
             self.fixed.append(True)
         for k, v in enumerate(body.outs[self.n_carry :]):
             place = self._slice_of_ys(k)
-            if place.is_contiguous:  # what writes it may take other axes together
-                self._slots.setdefault(v, place)
             if k in self.arrays.totals:
-                if not place.is_contiguous:
-                    raise NotWritten
-                self.write_copy(Number(0.0, place.shape, place.dtype), place, self.first)
+                self._add_total(self._products[v], place)
+            elif place.is_contiguous:  # what writes it may take other axes together
+                self._slots.setdefault(v, place)
         for k, place in self.next.items():
             self._slots.setdefault(body.outs[k], place)
+
+    def _add_total(self, product: int, place: View) -> None:
+        """A product that is added to what is in a place, which begins with zeros."""
+        there = place.reshaped(self.body.variable_avals()[product].shape)
+        if there is None:
+            raise NotWritten
+        self._slots[product] = there
+        self.write_copy(Number(0.0, place.shape, place.dtype), place, self.first)
 
     def _slice_of_ys(self, k: int) -> View:
         return self.arrays.result(self.n_carry + k, f"%y{k}")
