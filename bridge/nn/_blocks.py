@@ -31,6 +31,7 @@ _AT_ONCE: Final = 1 << 20  # scores that are one block
 _BLOCK: Final = 1 << 18
 _HEAD: Final = 1 << 19  # scores of one head that a kernel does as a whole, each thread another one
 _HEAD_BY_ROWS: Final = 1 << 22  # the same if it takes some queries after others
+_ALL_BY_ROWS: Final = 1 << 25  # scores of all: a program without kernels holds them
 _PART_OF_HEAD: Final = 1 << 18  # where there are more, in three arrays at a time
 _ROWS: Final = 128  # queries in a block, if there are so many: fewer are no matrix worth the name
 _ON_ACCELERATORS: Final = 1 << 7  # times as many: these have memory, and wait for each step
@@ -136,6 +137,8 @@ def _are_by_rows(operands: Operands, sizes: dict[str, int]) -> bool:
     """
     t, s = sizes["t"], sizes["s"]
     if sizes["g"] != 1 or t * s > _HEAD_BY_ROWS:
+        return False
+    if t * s * sizes["b"] * sizes["k"] > _ALL_BY_ROWS:
         return False
     if any([x is not None and x.dtype.kind == "f" for x in operands.extras]):
         return False
