@@ -19,7 +19,7 @@ from tracebridge.core.kernels.steps.moves import only_adds
 from tracebridge.core.kernels.steps.parts import cut_params
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from tracebridge.core.ir.application import Application, Params
     from tracebridge.core.ir.aval import ShapedArray
@@ -50,7 +50,8 @@ class Tiles(NamedTuple):
     outs: tuple[bool, ...]
 
     @property
-    def count(self) -> int:
+    def number(self) -> int:
+        """How many tiles there are."""
         return -(-self.n // self.own)
 
 
@@ -206,7 +207,7 @@ class _Reach:
         return min([a for a, _ in found]), max([b for _, b in found])
 
 
-_MOVED = {
+_MOVED: Mapping[Any, Callable[..., tuple[int, int]]] = {
     lax.roll_p: _Reach.rolled,
     lax.slice_p: _Reach.sliced,
     lax.pad_p: _Reach.padded,
