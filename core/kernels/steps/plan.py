@@ -39,6 +39,7 @@ _DTYPES = frozenset({np.dtype(np.float32), np.dtype(np.int32), np.dtype(np.bool_
 _FLOAT = np.dtype(np.float32)
 _LEAST_TWICE = 1 << 11  # elements of a carry: smaller ones are copied
 _MOST_REPEATED = 4  # cheap operations, rather than an array more
+Move = Callable[[Source], Source]
 _RULES: Mapping[Any, Callable[..., Known]] = {**MOVES, **CONTRACTIONS}
 
 
@@ -272,11 +273,9 @@ class Plan:
 
     def _store_all(self, group: Group) -> None:
         for variable, value in enumerate(self.values):
-            if isinstance(value, Open) and value.group is group and self._is_needed(variable):
+            is_needed = self._last.get(variable, -1) >= self._now
+            if isinstance(value, Open) and value.group is group and is_needed:
                 self.values[variable] = self._place(variable, value)
-
-    def _is_needed(self, variable: int) -> bool:
-        return self._last.get(variable, -1) >= self._now
 
     # equations
 
@@ -330,14 +329,10 @@ class Plan:
     def _node(self, group: Group, value: Known) -> int:
         return value.node if isinstance(value, Open) else group.source(value)
 
-    def moved(
-        self, variable: int, shape: tuple[int, ...], move: Callable[[Source], Source]
-    ) -> Known:
-        """A value with its elements at other places: ``move`` has them all, and no others.
-
-        What is cheap is computed once more of what is moved.
-        """
+    def moved(self, variable: int, shape: tuple[int, ...], move: Move) -> Known:
+        """A value with its elements at other places, as ``move`` has them."""
         value, fixed = self.values[variable], self.fixed[variable]
+        # What is cheap is computed once more of what is moved.
         if isinstance(value, Open) and value.shape == value.group.shape:
             nodes = value.group.nodes
             needed = sorted(_needed(nodes, value.node))
@@ -364,7 +359,7 @@ def _moved_node(
     node: Node,
     numbers: dict[int, int],
     shape: tuple[int, ...],
-    move: Callable[[Source], Source],
+    move: Move,
 ) -> int:
     """The number of a value whose elements are at other places."""
     if node.kind != "load":
