@@ -22,6 +22,7 @@ from tracebridge.core.config.values import option
 from tracebridge.core.control.loops.map import map as map_slices
 from tracebridge.core.ir.value import Value
 from tracebridge.core.kernels.machine import is_there, n_threads
+from tracebridge.core.kernels.steps.parts import FEWEST_ROWS
 from tracebridge.core.runtime.backends.clients import get_backend
 from tracebridge.core.sharding.context import get_abstract_mesh
 from tracebridge.random.keys import split
@@ -29,6 +30,8 @@ from tracebridge.random.keys import split
 _AT_ONCE: Final = 1 << 20  # scores that are one block
 _BLOCK: Final = 1 << 18
 _HEAD: Final = 1 << 19  # scores of one head that a kernel does as a whole, each thread another one
+_HEAD_BY_ROWS: Final = 1 << 22  # the same if it takes some queries after others
+_ALL_BY_ROWS: Final = 1 << 25  # scores of all: a program without kernels holds them
 _PART_OF_HEAD: Final = 1 << 18  # where there are more, in three arrays at a time
 _ROWS: Final = 128  # queries in a block, if there are so many: fewer are no matrix worth the name
 _ON_ACCELERATORS: Final = 1 << 7  # times as many: these have memory, and wait for each step
@@ -104,7 +107,7 @@ def by_blocks(attend: Attend, layout: Layout, operands: Operands) -> tuple[Any, 
     if n_scores <= _AT_ONCE * more or sizes["h"] == 0:
         return attend(layout, operands)
     if _are_kernels(operands, sizes):
-        is_whole = sizes["g"] * sizes["t"] * sizes["s"] <= _HEAD
+        is_whole = sizes["g"] * sizes["t"] * sizes["s"] <= _HEAD or _are_by_rows(operands, sizes)
         blocks = _Blocks(attend, sizes, _HEAD if is_whole else _PART_OF_HEAD, 1)
         return blocks.over_queries(layout, operands)
     if sizes["g"] == 1:
@@ -125,6 +128,21 @@ def _are_kernels(operands: Operands, sizes: dict[str, int]) -> bool:
     if sizes["b"] * sizes["k"] < n_threads() or not option("platform_rules"):
         return False
     return is_there()
+
+
+def _are_by_rows(operands: Operands, sizes: dict[str, int]) -> bool:
+    """Whether a kernel takes some queries of a head after others, forward and backward.
+
+    Gradients of biases have all scores, those of shared keys are sums over two axes.
+    """
+    t, s = sizes["t"], sizes["s"]
+    if sizes["g"] != 1 or t * s > _HEAD_BY_ROWS:
+        return False
+    if t * s * sizes["b"] * sizes["k"] > _ALL_BY_ROWS:
+        return False
+    if any([x is not None and x.dtype.kind == "f" for x in operands.extras]):
+        return False
+    return any([t % n == 0 for n in range(FEWEST_ROWS, min(t, _PART_OF_HEAD // s) + 1)])
 
 
 def _without_groups(operands: Operands, layout: Layout) -> Operands:

@@ -107,11 +107,12 @@ class Axes:
         return [out for out, axis in self._summed.items() if self._root(axis) == root]
 
     def _relate_summed(self, app: Application, args: Sequence[int], out: int) -> set[int]:
-        """The axes that are summed along, of each factor, as one class: there is only one."""
+        """The axes that are summed along, of each factor, as one class: one is longer than 1."""
         (xc, yc), _ = app.params["dimension_numbers"]
-        if out not in self._totals or len(xc) != 1 or args[0] == args[1]:
+        long = [k for k, i in enumerate(xc) if app.avals[0].shape[i] != 1]
+        if out not in self._totals or len(long) != 1 or args[0] == args[1]:
             return set()
-        x, y = self._first[args[0]] + xc[0], self._first[args[1]] + yc[0]
+        x, y = [self._first[a] + axes[long[0]] for a, axes in zip(args, (xc, yc), strict=True)]
         self._parent[self._root(x)] = self._root(y)
         self._summed[out] = x
         return {x, y}

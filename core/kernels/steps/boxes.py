@@ -137,7 +137,7 @@ def padded(value: Source, number: Any, config: Sequence[tuple[int, int, int]]) -
 
 def cells(
     shape: Sequence[int], values: Iterable[Boxes]
-) -> Iterator[tuple[tuple[int, ...], list[tuple[int, int]]]]:
+) -> Iterator[tuple[tuple[tuple[int, int], ...], list[tuple[int, int]]]]:
     """Where each band of an array begins and ends, and the same of its cells along the last axis.
 
     No part of ``values`` ends within a cell. Bands come as pairs of all axes but the last one.

@@ -59,7 +59,8 @@ def _product(
     out = plan.slot(variable, app.out.shape, app.out.dtype)
     shape = (*x.shape[:-1], y.shape[-1])
     target = out.reshaped(shape)
-    assert target is not None  # its elements lie one after another
+    if target is None:
+        raise NotWritten
     wide = args[1]
     if shape[-1] == 1 and shape[-2] > 1:
         # The transposed product: its columns are what there is more of.
@@ -67,6 +68,8 @@ def _product(
         x, y, target = y.transposed(order), x.transposed(order), target.transposed(order)
         wide = args[0]
     adds = variable in plan.totals
+    if target.shape[-1] > 1 and target.strides[-1] != 1:
+        raise NotWritten
     if _multiplies_rows(x, y) and not adds:
         plan.where(fixed).append(dots_of(x, y, target))
     else:

@@ -13,7 +13,7 @@ from tracebridge.core.interpreters.graph import Graph
 from tracebridge.core.ir.debug_info import NO_DEBUG_INFO
 from tracebridge.core.kernels.steps.arrays import Arrays
 from tracebridge.core.kernels.steps.axes import Axes
-from tracebridge.core.kernels.steps.swapped import with_swapped_products
+from tracebridge.core.kernels.steps.swapped import products_of_results, with_swapped_products
 from tracebridge.core.kernels.steps.work import work
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _LEAST = 75_000  # ns of work in a part: to wake a thread takes up to 60,000
 _FEWEST_ROWS = 4  # in a part: a matrix is read once for several rows
 _FEWEST_COLUMNS = 16  # in a part, where elements of the axis lie one after another
-_LEAST_ROWS = 32  # of a part of a matrix
+FEWEST_ROWS = 32  # of a part of a matrix
 _MOST_CACHED = 1 << 15  # elements of an array: a few of them are in the second cache
 _LEAST_SHARED = 0.8  # of the work: what has no part is done by each thread
 
@@ -82,11 +82,13 @@ def rows_of(program: Jaxpr, arrays: Arrays) -> Rows | None:
     """
     program = with_swapped_products(program)
     works = [work(app) for app, _ in program.equations]
-    axes = Axes(program, totals=_only_results(program))
+    products = products_of_results(program)
+    axes = Axes(program, totals=products.values())
     best, most = 1, dict[int, int]()
     for members in axes.classes():
-        shared = members.keys() | axes.totals_along(members)
-        if not shared >= {*program.outs}:
+        totals = axes.totals_along(members)
+        shared = members.keys() | totals
+        if any([v not in members and products.get(v) not in totals for v in program.outs]):
             continue  # each part would write all of the result
         if _shared(program, shared, works) >= _LEAST_SHARED * sum(works):
             count = _count_of_rows(axes.avals, members)
@@ -109,12 +111,6 @@ def rows_of(program: Jaxpr, arrays: Arrays) -> Rows | None:
     return Rows(order, _for_part(program, axes.avals, most, best, order), cut)
 
 
-def _only_results(program: Jaxpr) -> set[int]:
-    """Results that no equation reads."""
-    read = {a for _, args in program.equations for a in args}
-    return {v for v in program.outs if v not in read and program.outs.count(v) == 1}
-
-
 def _count_of_rows(avals: Sequence[ShapedArray], members: dict[int, int]) -> int:
     """How many parts keep the largest array that has rows within the caches of a core."""
     largest = max([avals[v].size for v in members])
@@ -123,7 +119,7 @@ def _count_of_rows(avals: Sequence[ShapedArray], members: dict[int, int]) -> int
     inner = [v for v, i in members.items() if i == avals[v].ndim - 1]
     if largest <= _MOST_CACHED or any([avals[v].size > size for v in inner]):
         return 1
-    each = [n for n in range(_LEAST_ROWS, size) if size % n == 0]
+    each = [n for n in range(FEWEST_ROWS, size) if size % n == 0]
     small = [n for n in each if n * largest <= _MOST_CACHED * size]
     return size // max(small) if small else size // min(each) if each else 1
 

@@ -1,7 +1,7 @@
 """What a kernel does in one step of a loop, and where each value is.
 
-A value is an array in memory (a ``View``), a number of the program, parts of both (``Boxes``), or it
-is computed by a group of elementwise equations that is not written yet: a group stays open until
+A value is an array in memory (a ``View``), a number of the program, parts of both (``Boxes``), or
+it is computed by a group of elementwise equations that is not written yet: a group stays open until
 something else reads one of its values. Slices, transposes and broadcasts are other views of memory
 that is there (``moves.py``); parts of a concatenation are written where they belong. What no step
 changes is done before the loop.
@@ -26,6 +26,7 @@ from tracebridge.core.kernels.steps.contractions import CONTRACTIONS
 from tracebridge.core.kernels.steps.elementwise import CHEAP, Group, Node, copy_of
 from tracebridge.core.kernels.steps.memory import places
 from tracebridge.core.kernels.steps.moves import MOVES, split
+from tracebridge.core.kernels.steps.swapped import products_of_results
 from tracebridge.core.kernels.steps.values import Known, NotWritten, Open, Statement
 from tracebridge.core.kernels.steps.views import ALIGNED, View, bytes_of, whole, without_ones
 
@@ -38,6 +39,7 @@ _DTYPES = frozenset({np.dtype(np.float32), np.dtype(np.int32), np.dtype(np.bool_
 _FLOAT = np.dtype(np.float32)
 _LEAST_TWICE = 1 << 11  # elements of a carry: smaller ones are copied
 _MOST_REPEATED = 4  # cheap operations, rather than an array more
+Move = Callable[[Source], Source]
 _RULES: Mapping[Any, Callable[..., Known]] = {**MOVES, **CONTRACTIONS}
 
 
@@ -82,7 +84,8 @@ class Plan:
         self._last = _last_readers(body)
         self._now = 0
         """The variables that are there: what later equations do not read is not needed."""
-        self.totals = {body.outs[k] for k in arrays.totals}
+        self._products = products_of_results(body) if arrays.totals else {}
+        self.totals = {self._products[body.outs[k]] for k in arrays.totals}
         """Results that are sums over some steps."""
         _check(body)
         self._begin()
@@ -118,14 +121,20 @@ class Plan:
             self.fixed.append(True)
         for k, v in enumerate(body.outs[self.n_carry :]):
             place = self._slice_of_ys(k)
-            if place.is_contiguous:  # what writes it may take other axes together
-                self._slots.setdefault(v, place)
             if k in self.arrays.totals:
-                if not place.is_contiguous:
-                    raise NotWritten
-                self.write_copy(Number(0.0, place.shape, place.dtype), place, self.first)
+                self._add_total(self._products[v], place)
+            elif place.is_contiguous:  # what writes it may take other axes together
+                self._slots.setdefault(v, place)
         for k, place in self.next.items():
             self._slots.setdefault(body.outs[k], place)
+
+    def _add_total(self, product: int, place: View) -> None:
+        """A product that is added to what is in a place, which begins with zeros."""
+        there = place.reshaped(self.body.variable_avals()[product].shape)
+        if there is None:
+            raise NotWritten
+        self._slots[product] = there
+        self.write_copy(Number(0.0, place.shape, place.dtype), place, self.first)
 
     def _slice_of_ys(self, k: int) -> View:
         return self.arrays.result(self.n_carry + k, f"%y{k}")
@@ -267,11 +276,9 @@ class Plan:
     def _store_all(self, group: Group) -> None:
         for variable in self._opened.pop(group, ()):
             value = self.values[variable]
-            if isinstance(value, Open) and value.group is group and self._is_needed(variable):
+            is_needed = self._last.get(variable, -1) >= self._now
+            if isinstance(value, Open) and value.group is group and is_needed:
                 self.values[variable] = self._place(variable, value)
-
-    def _is_needed(self, variable: int) -> bool:
-        return self._last.get(variable, -1) >= self._now
 
     # equations
 
@@ -328,14 +335,10 @@ class Plan:
     def _node(self, group: Group, value: Known) -> int:
         return value.node if isinstance(value, Open) else group.source(value)
 
-    def moved(
-        self, variable: int, shape: tuple[int, ...], move: Callable[[Source], Source]
-    ) -> Known:
-        """A value with its elements at other places: ``move`` has them all, and no others.
-
-        What is cheap is computed once more of what is moved.
-        """
+    def moved(self, variable: int, shape: tuple[int, ...], move: Move) -> Known:
+        """A value with its elements at other places, as ``move`` has them."""
         value, fixed = self.values[variable], self.fixed[variable]
+        # What is cheap is computed once more of what is moved.
         if isinstance(value, Open) and value.shape == value.group.shape:
             nodes = value.group.nodes
             needed = sorted(_needed(nodes, value.node))
@@ -362,7 +365,7 @@ def _moved_node(
     node: Node,
     numbers: dict[int, int],
     shape: tuple[int, ...],
-    move: Callable[[Source], Source],
+    move: Move,
 ) -> int:
     """The number of a value whose elements are at other places."""
     if node.kind != "load":

@@ -44,24 +44,33 @@ class Rounds:
         self.y_avals = ctx.avals_out[self.n_carry :]
 
     def results(self) -> list[Any]:
-        """Last carries, stacked ys."""
+        """Last carries, stacked ys.
+
+        Two rounds are one of XLA's loop: a kernel cannot write where it reads, and after one call
+        the carry would be copied. Two hand it to and fro.
+        """
         ctx, n_rounds = self.ctx, self.length // self.steps
         ys = [ctx.splat(False if a.dtype.kind == "b" else 0, a) for a in self.y_avals]
         start = [ctx.splat(0, _I32), *self.init, *ys]
 
         def more(state: Sequence[Any]) -> Any:
-            return ctx.compare(state[0], ctx.splat(n_rounds, _I32), _BOOL, "LT", "SIGNED")
+            return ctx.compare(state[0], ctx.splat(n_rounds // 2, _I32), _BOOL, "LT", "SIGNED")
 
         def body(state: Sequence[Any]) -> list[Any]:
-            done = self._arith("multiply", state[0], ctx.splat(self.steps, _I32))
+            done = self._arith("multiply", state[0], ctx.splat(2 * self.steps, _I32))
             made = self._round(state[1:], done, self.steps)
+            done = self._arith("add", done, ctx.splat(self.steps, _I32))
+            made = self._round(made, done, self.steps)
             return [self._arith("add", state[0], ctx.splat(1, _I32)), *made]
 
-        state = list(ctx.while_loop(start, [_I32, *self.carry_avals, *self.y_avals], more, body))
-        rest = self.length % self.steps
-        if not rest:
-            return state[1:]
-        return self._round(state[1:], ctx.splat(self.length - rest, _I32), rest)
+        avals = [_I32, *self.carry_avals, *self.y_avals]
+        _, *made = ctx.while_loop(start, avals, more, body) if n_rounds > 1 else start
+        done = n_rounds // 2 * 2 * self.steps
+        while done < self.length:
+            steps = min(self.steps, self.length - done)
+            made = self._round(made, ctx.splat(done, _I32), steps)
+            done += steps
+        return list(made)
 
     def _round(self, state: Sequence[Any], done: Any, steps: int) -> list[Any]:
         """So many steps after those that are done."""

@@ -124,9 +124,9 @@ def _tiled(body: Jaxpr, n_consts: int, n_carry: int, reverse: bool, tiled: Tiled
                 described(plan, reverse, tiles, by_steps=True),
                 partial(_text_of_tile, plan, tiles, reverse),
                 lines_of(plan, machine().lanes),
-                (tiles.count * cheap, tiles.count * dear),
+                (tiles.number * cheap, tiles.number * dear),
                 plan.scratch + bytes_of_copies(plan, tiles),
-                tiles.count,
+                tiles.number,
                 tiles.steps,
             )
     return body.cache[key]

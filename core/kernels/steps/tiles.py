@@ -19,7 +19,7 @@ from tracebridge.core.kernels.steps.moves import only_adds
 from tracebridge.core.kernels.steps.parts import cut_params
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from tracebridge.core.ir.application import Application, Params
     from tracebridge.core.ir.aval import ShapedArray
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _EDGE = 8  # rows: how far a step may reach
 _CACHE = 3 << 18  # bytes: less than the second cache of a core
 _OUTSIDE = 1.4  # how much longer a step takes whose arrays are not in it
+_LAST_CACHE = 1 << 23  # bytes: what all threads together have of the last one, about
+_IN_MEMORY, _COPY_IN_MEMORY = 8.0, 4.0  # how much longer where arrays are in no cache
 _OPERATION, _COPY = 1 / 50, 1 / 8  # ns, of an element
 _CALL = 10_000.0  # ns, of all tiles
 _TILES = (1, 2, 3, 4, 6, 8, 16, 32, 64)  # for each thread
@@ -50,7 +52,8 @@ class Tiles(NamedTuple):
     outs: tuple[bool, ...]
 
     @property
-    def count(self) -> int:
+    def number(self) -> int:
+        """How many tiles there are."""
         return -(-self.n // self.own)
 
 
@@ -206,7 +209,7 @@ class _Reach:
         return min([a for a, _ in found]), max([b for _, b in found])
 
 
-_MOVED = {
+_MOVED: Mapping[Any, Callable[..., tuple[int, int]]] = {
     lax.roll_p: _Reach.rolled,
     lax.slice_p: _Reach.sliced,
     lax.pad_p: _Reach.padded,
@@ -242,6 +245,9 @@ def _sizes(
     kept = 2 * carried + bytes_of_row(range(n_consts)) + slices
     outs = [app.out.size for app, _ in body.equations if not app.multiple]
     work = sum(outs) / n * _OPERATION + slices / 4 * _COPY
+    is_far = kept * n > _LAST_CACHE
+    outside = _IN_MEMORY if is_far else _OUTSIDE
+    copies = carried / 2 * _COPY * (_COPY_IN_MEMORY if is_far else 1.0)
     best, found = math.inf, None
     for steps in {length, *[1 << k for k in range(2, 10) if 1 << k < length]}:
         margin = steps * radius
@@ -251,8 +257,8 @@ def _sizes(
                 continue
             wide = min(own + 2 * margin, n) if k > 1 else n
             turns = math.ceil(math.ceil(n / own) / threads)
-            step = work * (1.0 if wide * kept <= _CACHE else _OUTSIDE)
-            cost = turns * wide * (steps * step + carried / 2 * _COPY)
+            step = work * (1.0 if wide * kept <= _CACHE else outside)
+            cost = turns * wide * (steps * step + copies)
             total = (cost + _CALL * (k > 1)) * -(-length // steps)
             if total < best:
                 best, found = total, (own, steps)

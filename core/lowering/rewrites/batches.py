@@ -41,12 +41,24 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.jaxpr import Jaxpr
 
 _FEWEST = 2  # elements of the batch
-_MOST_MULTIPLIED = 1 << 19  # products of numbers in one matrix product
-_MOST_ELEMENTS = 1 << 15  # of an array, for one element of the batch
+
+
+class Limits(NamedTuple):
+    """For one element of the batch: products of numbers in a matrix product, elements of an array.
+
+    ``of_part``: elements of an array in one of the parts that are done one after another.
+    """
+
+    multiplied: int
+    elements: int
+    of_part: int
+
+
+_SMALL = Limits(1 << 19, 1 << 15, 1 << 15)
 # Where every thread has an element of its own. XLA shares a product of large matrices among
 # threads, but is slower even then: it reads and writes each matrix once for each equation.
-_MOST_MULTIPLIED_EACH = 1 << 25
-_MOST_ELEMENTS_EACH = 1 << 19
+_EACH = Limits(1 << 25, 1 << 19, 1 << 19)
+_BY_ROWS = Limits(1 << 28, 1 << 22, 1 << 19)
 _LARGE_MATRIX = 1 << 14  # elements
 _MOST_SCRATCH = 1 << 24  # bytes, of each thread
 _MOST_LINES = 8192  # of the text
@@ -62,8 +74,12 @@ def with_batch_kernels(jaxpr: Jaxpr) -> Jaxpr | None:
     """``jaxpr`` with kernels for batches of small matrices; None if there are none."""
     if not _has_products(jaxpr) or not is_there():
         return None
-    batches = _Batches(flat(jaxpr, _meaning))
+    program = flat(jaxpr, _meaning)
+    batches = _Batches(program, _BY_ROWS)
     kernels = batches.kernels()
+    if batches.has_too_large:
+        batches = _Batches(program, _EACH)
+        kernels = batches.kernels()
     return WithKernels(batches, kernels).program() if kernels else None
 
 
@@ -96,15 +112,15 @@ def _meaning(app: Application) -> Jaxpr | None:
     return inlined(app) or with_shifts(app)
 
 
-def _batch_of(app: Application) -> tuple[int, ...] | None:
+def _batch_of(app: Application, limits: Limits = _BY_ROWS) -> tuple[int, ...] | None:
     """The sizes of the batch of a product of small matrices."""
     if not app.params["dimension_numbers"][1][0] or not _is_static((*app.avals, app.out)):
         return None
     sizes = tuple([app.out.shape[i] for i in _batch_axes(app)])
     n = math.prod(sizes)
-    if n < _FEWEST or not _is_small_product(app, n):
+    if n < _FEWEST or not _is_small_product(app, n, limits):
         return None
-    return sizes if _are_small((*app.avals, app.out), n) else None
+    return sizes if _are_small((*app.avals, app.out), n, limits) else None
 
 
 def _batch_axes(app: Application) -> tuple[int, ...]:
@@ -126,14 +142,17 @@ def _is_static(avals: Sequence[ShapedArray]) -> bool:
     return all([type(n) is int for a in avals for n in a.shape])
 
 
-def _are_small(avals: Sequence[ShapedArray], n: int) -> bool:
-    most = _MOST_ELEMENTS if n < n_threads() else _MOST_ELEMENTS_EACH
+def _limits(n: int, limits: Limits) -> Limits:
+    return _SMALL if n < n_threads() else limits
+
+
+def _are_small(avals: Sequence[ShapedArray], n: int, limits: Limits) -> bool:
+    most = _limits(n, limits).elements
     return all([a.size <= n * most for a in avals])
 
 
-def _is_small_product(app: Application, n: int) -> bool:
-    most = _MOST_MULTIPLIED if n < n_threads() else _MOST_MULTIPLIED_EACH
-    return multiplications(app) <= n * most
+def _is_small_product(app: Application, n: int, limits: Limits) -> bool:
+    return multiplications(app) <= n * _limits(n, limits).multiplied
 
 
 def _reads_a_large_matrix(app: Application) -> bool:
@@ -149,7 +168,8 @@ def _reads_a_large_matrix(app: Application) -> bool:
 class _Batches(Groups):
     """Groups by the sizes of their batch."""
 
-    def __init__(self, jaxpr: Jaxpr) -> None:
+    def __init__(self, jaxpr: Jaxpr, limits: Limits) -> None:
+        self.limits, self.has_too_large = limits, False
         self.cuts: dict[int, tuple[int, ...]] = {}
         """Of results of members: their axes of the batch."""
         self.planned: dict[object, _Planned] = {}
@@ -165,7 +185,7 @@ class _Batches(Groups):
             group = self.member(a)
             if group is not None and (not is_product or self.cuts[a] == _batch_of_operand(app, i)):
                 return self.keys[group]
-        return _batch_of(app) if is_product else None
+        return _batch_of(app, self.limits) if is_product else None
 
     def joins(self, k: int, key: tuple[int, ...], group: int) -> bool:
         """Whether no element of the batch of this equation needs another one."""
@@ -173,7 +193,7 @@ class _Batches(Groups):
         avals, n = (*app.avals, app.out), math.prod(key)
         if any([a.dtype not in _DTYPES for a in avals]) or not _is_static(avals):
             return False
-        if not _are_small(avals, n) or not self._can_be_written(app, args, n):
+        if not _are_small(avals, n, self.limits) or not self._can_be_written(app, args, n):
             return False
         cut = self._cut(app, args, key, group)
         if cut is None or tuple([app.out.shape[i] for i in cut]) != key:
@@ -185,7 +205,7 @@ class _Batches(Groups):
         """Whether steps may have such an equation."""
         primitive = app.primitive
         if primitive is lax.dot_general_p:
-            return is_written_product(app) and _is_small_product(app, n)
+            return is_written_product(app) and _is_small_product(app, n, self.limits)
         if primitive in REDUCTIONS:
             return is_written_reduction(app)
         if primitive is lax.pad_p:
@@ -261,6 +281,11 @@ class _Planned(NamedTuple):
     arrays: Arrays
     order: Sequence[int]
     n_consts: int
+
+
+def _n_consts(arrays: Arrays) -> int:
+    """How many operands are the same for all elements of the batch."""
+    return len([cut for cut in arrays.ins if all([i is None for i in cut])])
 
 
 @final
@@ -352,13 +377,14 @@ class _BatchKernel(Kernel):
     def _planned(self) -> _Planned:
         """The program of one element of the batch, or of some of its rows."""
         arrays, program = self._arrays(), self._program()
-        order: Sequence[int] = range(len(self.given))
+        whole = _Planned(program, arrays, range(len(self.given)), _n_consts(arrays))
         # Do some rows of an element of the batch at a time, if all of them fill the caches.
         found = rows_of(program, arrays)
-        if found is not None:
-            order, program, arrays = found
-        n_consts = len([cut for cut in arrays.ins if all([i is None for i in cut])])
-        return _Planned(program, arrays, order, n_consts)
+        if found is None:
+            return whole
+        order, program, arrays = found
+        rows = _Planned(program, arrays, order, _n_consts(arrays))
+        return whole if batch_kernel(program, rows.n_consts, arrays) is None else rows
 
     def _arrays(self) -> Arrays:
         groups = self.batches
@@ -404,6 +430,10 @@ class _BatchKernel(Kernel):
     def is_written(self) -> bool:
         """Whether there is a kernel, and LLVM compiles it in about the time that XLA would take."""
         if not self.results or len(self.operands) + len(self.results) > _MOST_ARRAYS:
+            return False
+        sizes = [a.size for app, _ in self.program.equations for a in (*app.avals, app.out)]
+        if max(sizes) > _limits(math.prod(self.sizes), self.batches.limits).of_part:
+            self.batches.has_too_large = True
             return False
         kernel = batch_kernel(self.program, self.n_consts, self.arrays)
         if kernel is None or kernel.scratch > _MOST_SCRATCH:

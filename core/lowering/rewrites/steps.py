@@ -21,6 +21,7 @@ from tracebridge.core.ir.content import content_of, has_arrays
 from tracebridge.core.ir.jaxpr import eval_jaxpr
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.traverse import primitives_of
+from tracebridge.core.kernels.functions import TRANSCENDENTAL
 from tracebridge.core.kernels.machine import is_there, n_threads
 from tracebridge.core.kernels.steps.scan_kernel import scan_kernel_p, written
 from tracebridge.core.lax.families import Elementwise
@@ -46,8 +47,8 @@ _MOST_MULTIPLIED = 1 << 19  # products of numbers in one matrix product: XLA has
 _MOST_ELEMENTS = 1 << 15  # of an array
 _MOST_WITHOUT_PRODUCT = 1 << 12  # elements, where all of a step is one operation of XLA
 _MOST_OF_STENCIL = 1 << 27  # elements: an index of theirs fits into 32 bits
-_MOST_FOR_ONE = 1 << 15  # elements of a stencil in one part, for each thread that XLA would take
-_FASTER = 4  # times as fast as XLA, on one thread each
+_MOST_FOR_ONE = 1 << 15  # elements of a stencil in one part
+_FASTER = 4  # times as fast as XLA, on one thread each, without exponentials and their like
 
 
 def with_scan_kernels(jaxpr: Jaxpr) -> Jaxpr:
@@ -123,7 +124,8 @@ def _is_written(params: Params) -> bool:
     if not _is_stencil(body):
         return kernel.scratch <= _MOST_SCRATCH
     largest = max([a.size for a in body.out_avals])
-    return largest <= _MOST_FOR_ONE or _FASTER * kernel.parts >= n_threads()
+    faster = 1 if _has_functions(body) else _FASTER
+    return largest <= _MOST_FOR_ONE or faster * kernel.parts >= n_threads()
 
 
 def _with_moved(body: Jaxpr, n_consts: int, n_carry: int, moved: Moved) -> Jaxpr:
@@ -179,6 +181,11 @@ def _has_small_arrays(body: Jaxpr) -> bool:
             if terms * app.out.size > _MOST_MULTIPLIED:
                 return False
     return True
+
+
+def _has_functions(body: Jaxpr) -> bool:
+    """Whether most of the time may go to exponentials and their like."""
+    return any([app.primitive.name in TRANSCENDENTAL for app, _ in body.equations])
 
 
 def _is_stencil(body: Jaxpr) -> bool:

@@ -11,9 +11,12 @@ from scipy import special
 import tracebridge as tb
 import tracebridge.nn as nn
 from tests.quick_compiles import check_grads
+from tracebridge.core._jaxlib.ffi import KERNEL
+from tracebridge.core.config.scopes import scope
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
+from tracebridge.core.kernels.machine import is_there, n_threads
 from tracebridge.nn import _blocks
 from tracebridge.testing import assert_allclose, check_rules
 
@@ -218,3 +221,44 @@ def test_bias_and_mask_fit_the_scores() -> None:
     for name, given in (("bias", np.ones((2, 5, 5))), ("mask", np.ones((1, 4, 5, 2), bool))):
         with pytest.raises(ShapeMismatchError, match=name):
             nn.dot_product_attention(q, k, v, **{name: given})
+
+
+@pytest.mark.skipif(not is_there(), reason="llvmlite is not installed")
+@pytest.mark.parametrize(("t", "s", "is_causal"), [(800, 800, True), (736, 720, False)])
+def test_long_sequences_are_one_kernel_each_way(t: int, s: int, is_causal: bool) -> None:
+    """Queries after queries, also where gradients of keys and values are sums over them."""
+    random = np.random.default_rng(2)
+    n = max(2, n_threads())
+    q, k, v, g = [random.normal(size=(1, m, n, 8)).astype(np.float32) for m in (t, s, s, t)]
+
+    def attend(q: Any, k: Any, v: Any) -> Any:
+        return nn.dot_product_attention(q, k, v, is_causal=is_causal)
+
+    def backward(q: Any, k: Any, v: Any, g: Any) -> Any:
+        return tb.vjp(attend, q, k, v)[1](g)
+
+    allowed = np.tril(np.ones((t, s), np.bool_)) if is_causal else True
+    assert_allclose(by_loop(q, k, v, allowed=allowed), attend(q, k, v), rtol=1e-5, atol=1e-5)
+    for f, args in ((attend, (q, k, v)), (backward, (q, k, v, g))):
+        assert tb.jit(f).lower(*args).as_text().count(f"@{KERNEL}") == 1
+    found = tb.jit(backward)(q, k, v, g)
+    with scope("platform_rules", False):
+        wanted = tb.jit(lambda *xs: backward(*xs))(q, k, v, g)
+    for a, b in zip(wanted, found, strict=True):
+        assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+
+
+def test_which_sequences_are_done_by_rows() -> None:
+    """Those that some queries divide, without biases and shared keys, and not too many scores."""
+
+    def by_rows(t: int, s: int, extra: Any = None, **sizes: int) -> bool:
+        operands = _blocks.Operands(None, None, None, (extra,), None, None)
+        return _blocks._are_by_rows(operands, {"b": 1, "k": 8, "g": 1, "t": t, "s": s, **sizes})
+
+    assert by_rows(2048, 2048)
+    assert by_rows(1000, 1000, np.ones((1, 1, 1000, 1000), np.bool_))
+    assert not by_rows(1000, 1000, np.ones((1, 1, 1000, 1000), np.float32))
+    assert not by_rows(2039, 1024)
+    assert not by_rows(4096, 2048)
+    assert not by_rows(2048, 2048, b=2)
+    assert not by_rows(1024, 1024, g=2)
