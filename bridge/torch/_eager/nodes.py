@@ -139,7 +139,10 @@ class Node:
         family, avals = compiled.family, compiled.avals
         self.parts = split_if_possible(family, self.active, avals)
         # What gives gradients in the forward pass; None if they wait for the backward pass.
-        self.early = Early(self._compile_early) if is_worth_it(self) else None
+        early = compiled.where.device.platform == "cpu" and is_worth_it(
+            compiled.jaxpr, self.active, self.attached, self.parts
+        )
+        self.early = Early(self._compile_early) if early else None
         self.forward: Run
         if self.parts.n_residuals:
             self.forward = checked(
