@@ -144,7 +144,9 @@ class Node:
         )
         self.early = Early(self._compile_early) if early else None
         self.forward: Run
-        if self.parts.n_residuals:
+        # What rules of users print of saved values has no place in a program that begins later.
+        prints = self.parts.forward.effects != compiled.jaxpr.effects
+        if self.parts.n_residuals or prints:
             self.forward = checked(
                 make_run(self.parts.forward, family.name, compiled.where, compiled.numbers),
                 family.name,

@@ -175,8 +175,9 @@ def test_rules_of_users():
         torch.testing.assert_close(g, 7 * x.detach())
 
 
-def test_effects_of_rules():
-    """What a rule prints belongs to the backward pass."""
+@pytest.mark.parametrize("of_cotangent", [True, False])
+def test_effects_of_rules(of_cotangent):
+    """What a rule prints of the cotangent belongs to the backward pass; nothing is lost."""
     calls = []
 
     @tb.custom_vjp
@@ -184,18 +185,20 @@ def test_effects_of_rules():
         return tnp.sum(x)
 
     def pull(x, g):
-        tb.debug.callback(lambda g: calls.append(float(g)), g)
+        tb.debug.callback(lambda v: calls.append(float(v)), g if of_cotangent else x[0])
         return (g * x,)
 
     rule.defvjp(lambda x: (rule(x), x), pull)
     f = wrap(rule)
     x, _ = values()
-    out = f(x)
-    tb.effects_barrier()
-    assert not calls
-    torch.testing.assert_close(backward(out, x)[0], x.detach())
-    tb.effects_barrier()
-    assert calls == [1]
+    for _ in range(2):
+        out = f(x)
+        tb.effects_barrier()
+        assert not (calls and of_cotangent)
+        torch.testing.assert_close(backward(out, x)[0], x.detach())
+        tb.effects_barrier()
+        assert calls == [1.0 if of_cotangent else x[0].item()]
+        calls.clear()
 
 
 def test_complex_inputs():
