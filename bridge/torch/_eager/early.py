@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     import torch
 
     from tracebridge._derived.handles import Mask
+    from tracebridge._derived.residuals import Split
     from tracebridge.core.ir.jaxpr import Jaxpr
     from tracebridge.torch._crossing.execute import Run
-    from tracebridge.torch._eager.nodes import Node
 
 MAX_BYTES = 64 << 10  # of all gradients: more are dearer than a second program
 PATIENCE = 16  # forward passes without a backward pass
@@ -65,15 +65,14 @@ class Early:
         self._run = None
 
 
-def is_worth_it(node: Node) -> bool:
-    """Whether gradients of a node may be computed in its forward pass."""
-    parts, compiled, program = node.parts, node.compiled, node.compiled.jaxpr
-    if compiled.where.device.platform != "cpu" or isinstance(parts, NoSplit) or parts.n_residuals:
+def is_worth_it(program: Jaxpr, active: Mask, attached: Mask, parts: Split | NoSplit) -> bool:
+    """Whether gradients may be computed in the forward pass of ``program``, split in ``parts``."""
+    if isinstance(parts, NoSplit) or parts.n_residuals:
         return False
-    if not is_small_loss(program, node.active, node.attached):
+    if not is_small_loss(program, active, attached):
         return False
     # Rules of users may print, which belongs to the backward pass.
-    return not with_gradients(program, node.active, node.attached).effects
+    return not with_gradients(program, active, attached).effects
 
 
 def is_small_loss(program: Jaxpr, active: Mask, attached: Mask) -> bool:

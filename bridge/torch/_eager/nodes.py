@@ -35,7 +35,17 @@ from tracebridge.torch._eager.stages import Stages
 class Compiled:
     """A family at dtypes, shapes and a device: executables for each kind of call."""
 
-    __slots__ = ("avals", "detached", "family", "jaxpr", "nodes", "numbers", "run", "where")
+    __slots__ = (
+        "_made",
+        "avals",
+        "detached",
+        "family",
+        "jaxpr",
+        "nodes",
+        "numbers",
+        "run",
+        "where",
+    )
 
     def __init__(
         self, family: Family, avals: tuple[ShapedArray, ...], where: Any, numbers: Mask
@@ -45,11 +55,25 @@ class Compiled:
         self.where = where
         self.numbers = numbers
         self.jaxpr = family.program(avals)
-        with settings_of(self.jaxpr):
-            self.run = checked(make_run(self.jaxpr, family.name, where, numbers), family.name)
+        # The results alone; compiled when they are wanted, which in training is never.
+        self.run: Run = self._run_first
+        self._made: Run | None = None
         self.nodes: dict[Mask, Node] = {}
         # Sets of inputs that no result depends on: calls that want these gradients have no node.
         self.detached: set[Mask] = set()
+
+    def ready(self) -> Run:
+        """``run``, compiled now if it has not been yet."""
+        with self.family.lock:
+            if self._made is None:
+                name = self.family.name
+                with settings_of(self.jaxpr):
+                    made = checked(make_run(self.jaxpr, name, self.where, self.numbers), name)
+                self._made = self.run = made
+            return self._made
+
+    def _run_first(self, leaves: Sequence[Any]) -> list[torch.Tensor]:
+        return self.ready()(leaves)
 
     def clear(self) -> None:
         """Drop the executables of graphs that still wait for their backward pass."""
@@ -114,13 +138,21 @@ class Node:
         self.sources = [i for i, here in enumerate(self.attached) if here]
         family, avals = compiled.family, compiled.avals
         self.parts = split_if_possible(family, self.active, avals)
-        if self.parts.n_residuals:
+        # What gives gradients in the forward pass; None if they wait for the backward pass.
+        early = compiled.where.device.platform == "cpu" and is_worth_it(
+            compiled.jaxpr, self.active, self.attached, self.parts
+        )
+        self.early = Early(self._compile_early) if early else None
+        self.forward: Run
+        # What rules of users print of saved values has no place in a program that begins later.
+        prints = self.parts.forward.effects != compiled.jaxpr.effects
+        if self.parts.n_residuals or prints:
             self.forward = checked(
                 make_run(self.parts.forward, family.name, compiled.where, compiled.numbers),
                 family.name,
             )
         else:
-            self.forward = compiled.run
+            self.forward = compiled.ready() if self.early is None else self._results_alone
         # Numbers cannot be saved as tensors: they stay in the context.
         extra = [i for i in self.parts.redo if i not in self.parts.inputs]
         self.saved_inputs = [i for i in (*self.parts.inputs, *extra) if not compiled.numbers[i]]
@@ -140,8 +172,6 @@ class Node:
         kept = self.parts.forward.out_avals[self.n_out :] if self.parts.n_residuals else ()
         self.frees = sum(map(bytes_of, kept)) >= LEAST_FREED
         self.in_graph = self._describe()
-        # What gives gradients in the forward pass; None if they wait for the backward pass.
-        self.early = Early(self._compile_early) if is_worth_it(self) else None
         # What applies it to leaves, under the name of the function: filled by autograd.py.
         self.apply: Any = None
 
@@ -246,6 +276,9 @@ class Node:
             )
         changing &= {p for tail in last.values() for p in tail.places}
         return LateRuns(self._make(tails.first, numbers), last, len(program.outs), changing)
+
+    def _results_alone(self, leaves: Sequence[Any]) -> list[torch.Tensor]:
+        return self.compiled.run(leaves)
 
     def _compile_early(self) -> Run:
         compiled = self.compiled

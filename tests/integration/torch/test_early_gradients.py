@@ -12,6 +12,7 @@ import tracebridge as tb
 import tracebridge.numpy as tnp
 from tracebridge.errors import ExchangeError
 from tracebridge.torch import wrap
+from tracebridge.torch._crossing import execute
 from tracebridge.torch._eager.early import PATIENCE
 
 pytestmark = pytest.mark.torch
@@ -174,8 +175,9 @@ def test_rules_of_users():
         torch.testing.assert_close(g, 7 * x.detach())
 
 
-def test_effects_of_rules():
-    """What a rule prints belongs to the backward pass."""
+@pytest.mark.parametrize("of_cotangent", [True, False])
+def test_effects_of_rules(of_cotangent):
+    """What a rule prints of the cotangent belongs to the backward pass; nothing is lost."""
     calls = []
 
     @tb.custom_vjp
@@ -183,18 +185,20 @@ def test_effects_of_rules():
         return tnp.sum(x)
 
     def pull(x, g):
-        tb.debug.callback(lambda g: calls.append(float(g)), g)
+        tb.debug.callback(lambda v: calls.append(float(v)), g if of_cotangent else x[0])
         return (g * x,)
 
     rule.defvjp(lambda x: (rule(x), x), pull)
     f = wrap(rule)
     x, _ = values()
-    out = f(x)
-    tb.effects_barrier()
-    assert not calls
-    torch.testing.assert_close(backward(out, x)[0], x.detach())
-    tb.effects_barrier()
-    assert calls == [1]
+    for _ in range(2):
+        out = f(x)
+        tb.effects_barrier()
+        assert not (calls and of_cotangent)
+        torch.testing.assert_close(backward(out, x)[0], x.detach())
+        tb.effects_barrier()
+        assert calls == [1.0 if of_cotangent else x[0].item()]
+        calls.clear()
 
 
 def test_complex_inputs():
@@ -297,3 +301,29 @@ def test_hooks_that_change_what_was_saved(change, again):
         with pytest.raises(ExchangeError, match="saved tensor"):
             backward(out.sum(), (x, y), create_graph=again)
         torch.testing.assert_close(backward(f(x, y).sum(), y)[0], torch.sin(x).detach())
+
+
+def test_programs_that_are_compiled(monkeypatch):
+    """Training compiles no program of the results alone; calls without gradients do, once."""
+    names = []
+    compile_jaxpr = execute.compile_jaxpr
+
+    def counted(jaxpr, name, *args, **options):
+        names.append(name)
+        return compile_jaxpr(jaxpr, name, *args, **options)
+
+    monkeypatch.setattr(execute, "compile_jaxpr", counted)
+    x = torch.ones(64, 64, dtype=torch.float64, requires_grad=True)
+    for f in (
+        wrap(lambda x: tnp.sum(tnp.sin(x))),
+        wrap(lambda x: tnp.tanh(x @ tnp.exp(tnp.tanh(x) @ x))),
+    ):
+        names.clear()
+        for _ in range(2):
+            f(x).sum().backward()
+        n = 1 if f(x).ndim == 0 else 2
+        assert len(names) == n
+        for _ in range(2):
+            with torch.no_grad():
+                f(x)
+        assert len(names) == n + 1
