@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,10 @@ from tracebridge.core.dtypes.finfo import finfo
 from tracebridge.core.ir.values import literal
 from tracebridge.core.special.expansions import STIRLING_FROM, log1p_less, stirling_rest
 from tracebridge.core.special.programs import Expression, divided, first_of, where
+
+if TYPE_CHECKING:
+    from tracebridge.core.dtypes.dtypes import DType
+    from tracebridge.core.ir.value import Value
 
 _LOG_2 = math.log(2.0)
 
@@ -204,11 +208,11 @@ def _halves_of_power(whole: Expression) -> list[Expression]:
     return [first, first * second]
 
 
-def _two_to(n: Any) -> Any:
+def _two_to(n: Value) -> Any:
     """``2**n`` in float32, of int32."""
     word = lax.add(n, literal(_BIAS, _INT32))
     return _bitcast(lax.shift_left(word, literal(_DIGITS, _INT32)), _F32)
 
 
-def _bitcast(x: Any, dtype: Any) -> Any:
+def _bitcast(x: Value, dtype: DType) -> Any:
     return lax.bitcast_convert_type_p.bind(x, new_dtype=dtype)
