@@ -11,8 +11,9 @@ from typing import Any
 import tracebridge.numpy as tnp
 from tracebridge.core.dtypes.finfo import finfo
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.special.beta_factors import log_factor_of_beta
 from tracebridge.core.special.expansions import STIRLING_FROM
-from tracebridge.core.special.incomplete_beta import log_factor_of_beta, rate_of_power
+from tracebridge.core.special.incomplete_beta import rate_of_power
 from tracebridge.core.special.incomplete_gamma import log_power_of_gamma, rate_of_gamma_power
 from tracebridge.core.special.programs import Expression
 from tracebridge.scipy._special.elementwise import with_slopes

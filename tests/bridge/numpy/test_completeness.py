@@ -45,6 +45,14 @@ def test_every_function_is_in_the_table_or_exempt() -> None:
     assert set() == public_functions() - {c.name for c in CASES} - set(EXEMPT)
 
 
+def test_arguments_by_name() -> None:
+    """Functions that NumPy makes ufuncs, and others take names, take names."""
+    two, one = ["fmax", "fmin", "gcd", "lcm"], ["i0", "iscomplex", "isreal", "trunc"]
+
+    assert [3, 2, 1, 6] == [int(getattr(tnp, name)(x1=3, x2=2)) for name in two]
+    assert [1.0, False, True, 0.0] == [float(getattr(tnp, name)(x=0.0)) for name in one]
+
+
 def test_exemptions_are_needed() -> None:
     """What is in the table, or gone, is not exempt."""
     assert set() == set(EXEMPT) & {c.name for c in CASES}

@@ -74,6 +74,25 @@ TABLE = {
         GAMMA_POINTS,
         (10, 60, 8),
     ),
+    # Powers that lose digits when they are exponentials of products.
+    "betainc": Row(
+        special.betainc,
+        lambda a, b, x: mp.betainc(a, b, 0, x, regularized=True),
+        (None, None, lambda a, b, x: x ** (a - 1) * (1 - x) ** (b - 1) / mp.beta(a, b)),
+        (
+            (84.374, 0.4822, 0.0099663),
+            (53.843, 0.67268, 1.6513e-05),
+            (3.6276, 48.46, 9.5062e-10),
+            (7.6508, 0.36257, 7.0211e-09),
+            (0.3, 0.7, 0.4),
+            (21.7, 9.6, 0.6),
+            (2.36, 8.35, 0.011),
+            (11.123, 0.19405, 0.0020375),
+            (2.5, 800.0, 1e-3),
+            (0.06337, 7.1802, 0.00323),
+        ),
+        (24, 0, 0, 26),
+    ),
     "gamma": Row(
         special.gamma,
         mp.gamma,
@@ -148,6 +167,8 @@ def test_values_and_slopes(name: str, dtype: type) -> None:
     wrong = []
     with mp.workprec(200):
         for bound, result, exact in zip(row.bounds, results, (row.exact, *row.slopes), strict=True):
+            if exact is None:
+                continue
             for got, *point in zip(np.asarray(result), *xs, strict=True):
                 units = _units(got, exact(*[mpmath.mpf(float(x)) for x in point]), info)
                 if not units <= bound:

@@ -311,7 +311,7 @@ UNARY = (
         tbl.bessel_i1e,
         lambda x: mp.exp(-abs(x)) * mp.besseli(1, x),
         lambda x: x if x == 0 else special.i1e(x),
-        (11.0, 7.4),
+        (2.6, 2.6),
         (-40, 40),
         (8.0,),
     ),
