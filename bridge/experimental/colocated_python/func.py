@@ -12,6 +12,7 @@ import numpy as np
 import tracebridge.core.tree.tree as trees
 from tracebridge._api.devices.transfer import device_put
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
+from tracebridge.core.ir.shape_struct import ShapeDtypeStruct
 from tracebridge.core.ir.typeof import typeof
 from tracebridge.core.runtime.arrays.array import Array
 
@@ -67,13 +68,19 @@ class _Colocated:
         device = self._devices[0] if self._devices else None
         results = trees.map(lambda x: _as_array(call, x, device), self._fun(*args, **kwargs))
         if self._out_specs_fn is not None:
-            specs_args, specs_kwargs = trees.map(typeof, (args, kwargs))
+            specs_args, specs_kwargs = trees.map(_spec_of, (args, kwargs))
             specs = self._out_specs_fn(*specs_args, **specs_kwargs)
             _check(call, "results", results, specs)
             results = trees.map(
                 lambda x, spec: device_put(x, spec.sharding) if spec.sharding else x, results, specs
             )
         return results
+
+
+def _spec_of(x: Any) -> ShapeDtypeStruct:
+    """The type and the place of an argument."""
+    aval = typeof(x)
+    return ShapeDtypeStruct(aval.shape, aval.dtype, sharding=getattr(x, "sharding", None))
 
 
 def _as_array(call: str, x: Any, device: Any) -> Any:

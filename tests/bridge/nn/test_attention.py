@@ -218,3 +218,12 @@ def test_bias_and_mask_fit_the_scores() -> None:
     for name, given in (("bias", np.ones((2, 5, 5))), ("mask", np.ones((1, 4, 5, 2), bool))):
         with pytest.raises(ShapeMismatchError, match=name):
             nn.dot_product_attention(q, k, v, **{name: given})
+
+
+def test_no_heads() -> None:
+    """Without heads the result is empty; queries with heads need keys with some."""
+    empty = np.ones((2, 3, 0, 4), np.float32)
+
+    assert (2, 3, 0, 4) == tb.nn.dot_product_attention(empty, empty, empty).shape
+    with pytest.raises(ShapeMismatchError, match="heads"):
+        tb.nn.dot_product_attention(np.ones((2, 3, 2, 4), np.float32), empty, empty)
