@@ -115,7 +115,7 @@ def test_floats_that_are_no_integers(x) -> None:
     ],
 )
 def test_long_ranges_are_operations_of_programs(bounds, dtype) -> None:
-    """In a program a long range is no constant, and has NumPy's numbers, modulo those of the type."""
+    """In a program a long range is no constant, and has NumPy's numbers, in its dtype."""
 
     def f():
         return tnp.arange(*bounds, dtype=dtype)
