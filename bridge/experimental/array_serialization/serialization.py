@@ -70,11 +70,11 @@ class GlobalAsyncCheckpointManagerBase(abc.ABC):
         """Wait until everything is written."""
 
     @abc.abstractmethod
-    def serialize(self, arrays: Any, tensorstore_specs: Any, **kwargs: Any) -> None:
+    def serialize(self, arrays: object, tensorstore_specs: object, **kwargs: object) -> None:
         """Begin to write arrays."""
 
     @abc.abstractmethod
-    def deserialize(self, shardings: Any, tensorstore_specs: Any, **kwargs: Any) -> Any:
+    def deserialize(self, shardings: object, tensorstore_specs: object, **kwargs: object) -> Any:
         """Read arrays."""
 
 

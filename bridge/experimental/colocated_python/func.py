@@ -24,7 +24,7 @@ class _Colocated:
     def __init__(
         self,
         fun: Callable[..., Any],
-        in_specs: Any = None,
+        in_specs: object = None,
         out_specs_fn: Callable[..., Any] | None = None,
         devices: Sequence[Any] | None = None,
     ) -> None:
@@ -36,7 +36,7 @@ class _Colocated:
 
     def specialize(
         self,
-        in_specs: Any = None,
+        in_specs: object = None,
         out_specs_fn: Callable[..., Any] | None = None,
         devices: Sequence[Any] | None = None,
     ) -> _Colocated:
@@ -54,10 +54,10 @@ class _Colocated:
             devices or self._devices,
         )
 
-    def __get__(self, owner: Any, cls: type | None = None) -> Any:
+    def __get__(self, owner: object, cls: type | None = None) -> Any:
         return self if owner is None else functools.partial(self, owner)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         call = f"colocated_python({getattr(self, '__name__', self._fun)})"
         leaves = trees.leaves((args, kwargs))
         placed = [leaf for leaf in leaves if isinstance(leaf, Array)]
@@ -77,13 +77,13 @@ class _Colocated:
         return results
 
 
-def _spec_of(x: Any) -> ShapeDtypeStruct:
+def _spec_of(x: object) -> ShapeDtypeStruct:
     """The type and the place of an argument."""
     aval = typeof(x)
     return ShapeDtypeStruct(aval.shape, aval.dtype, sharding=getattr(x, "sharding", None))
 
 
-def _as_array(call: str, x: Any, device: Any) -> Any:
+def _as_array(call: str, x: object, device: object) -> Any:
     if isinstance(x, Array):
         return x
     if not isinstance(x, np.ndarray | np.generic | int | float | complex):
@@ -92,7 +92,7 @@ def _as_array(call: str, x: Any, device: Any) -> Any:
     return device_put(x, device)
 
 
-def _check(call: str, what: str, values: Any, specs: Any) -> None:
+def _check(call: str, what: str, values: object, specs: object) -> None:
     """Raise ArgumentValueError unless values have the types that were said."""
     if specs is None:
         return
