@@ -52,7 +52,8 @@ class ExcludedPaths(MutableSequence[str]):
         if isinstance(index, slice):
             msg = "paths are replaced one by one"
             raise ArgumentTypeError(msg)
-        before, self._paths[index] = self._paths[index], str(value)
+        before: str = self._paths[index]
+        self._paths[index] = str(value)
         mark_internal(str(value))
         if before not in self._paths:
             unmark_internal(before)
@@ -60,7 +61,7 @@ class ExcludedPaths(MutableSequence[str]):
     def __delitem__(self, index: int | slice) -> None:
         removed = self._paths[index]
         del self._paths[index]
-        for path in removed if isinstance(index, slice) else [removed]:
+        for path in [removed] if isinstance(removed, str) else removed:
             if path not in self._paths:
                 unmark_internal(path)
 

@@ -95,7 +95,8 @@ def supports_inf(dtype: DTypeLike) -> bool:
     >>> dtypes.supports_inf("float32"), dtypes.supports_inf("int32")
     (True, False)
     """
-    return is_inexact(as_dtype(dtype)) and bool(np.isinf(np.array(np.inf).astype(as_dtype(dtype))))
+    found: Any = as_dtype(dtype)
+    return is_inexact(found) and bool(np.isinf(np.array(np.inf).astype(found)))
 
 
 def physical_aval(aval: ShapedArray) -> ShapedArray:
@@ -109,7 +110,7 @@ def physical_aval(aval: ShapedArray) -> ShapedArray:
     >>> core.physical_aval(tb.typeof(tb.random.key(0)))
     ShapedArray(uint32[2])
     """
-    dtype = aval.dtype
+    dtype: Any = aval.dtype
     if not isinstance(dtype, extended.ExtendedDType):
         return aval
     return aval.update(shape=(*aval.shape, *dtype.element_shape), dtype=dtype.element_dtype)
