@@ -18,6 +18,7 @@ from tracebridge.version import __version__ as __version__
 from tracebridge.version import __version_info__ as __version_info__
 
 if TYPE_CHECKING:
+    from tracebridge import _src as _src
     from tracebridge import ad as ad
     from tracebridge import ad_checkpoint as ad_checkpoint
     from tracebridge import api_util as api_util

@@ -16,7 +16,7 @@ class PrivateModule(ModuleType):
 
     def __init__(self, name: str) -> None:
         super().__init__(f"{__package__}.{name}", f"Names of {', '.join(MODULES[name])}.")
-        self.__path__: list[str] = []
+        vars(self)["__path__"] = []  # a package: other private modules may be below it
         self.__package__ = self.__name__
         self._rows = {
             public: (module, own or public)

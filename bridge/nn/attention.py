@@ -107,7 +107,7 @@ def dot_product_attention(
         residual = lax.stop_gradient(as_dtype(logsumexp(logits, axis=-1), k.dtype))
         return out, tnp.moveaxis(residual, -1, layout.query.index("t"))
 
-    grouped = q.reshape(batch, t, heads, n // heads, h)
+    grouped = q.reshape(batch, t, heads, n // max(heads, 1), h)
     operands = Operands(grouped, k, v, (*extras, *lengths), None, None)
     out, *residual = by_blocks(attend, Layout("btkgh", "bskh"), operands)
     out = out.reshape(batch, t, n, h)
@@ -133,7 +133,7 @@ def _check(q: Value, k: Value, v: Value) -> None:
         raise ShapeMismatchError(
             msg, expected="keys and values of one shape, with batch and head size of the queries"
         )
-    if q.shape[2] % k.shape[2]:
+    if q.shape[2] % k.shape[2] if k.shape[2] else q.shape[2]:
         msg = f"dot_product_attention: got {shapes}"
         raise ShapeMismatchError(msg, expected="heads of queries a multiple of heads of keys")
     if not q.dtype == k.dtype == v.dtype:

@@ -1,4 +1,4 @@
-"""Ranges of numbers as long as a symbolic size says."""
+"""Ranges of numbers that are operations: as long as a symbolic size says, and long ones."""
 
 from __future__ import annotations
 
@@ -10,10 +10,14 @@ import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import canonicalize_explicit, default_int
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.symbolic.compare import at_least
 
 if TYPE_CHECKING:
     from tracebridge.core.runtime.arrays.array_like import DTypeLike
+
+LONG = 1 << 16
+"""Ranges of more numbers are operations of a program; shorter ones constants, which fold."""
 
 
 def symbolic_arange(start: Any, stop: Any, step: Any, dtype: DTypeLike | None) -> Any:
@@ -39,3 +43,12 @@ def symbolic_arange(start: Any, stop: Any, step: Any, dtype: DTypeLike | None) -
     if isinstance(start, int) and start == 0:
         return numbers
     return lax.add(numbers, lax.convert_dtype(as_value(start), kind))
+
+
+def staged_range(numbers: range, dtype: Any) -> Any:
+    """Integers as operations of a program, which need no memory before it runs."""
+    positions = lax.iota(dtype, len(numbers))
+    step, start = [np.array([n]).astype(dtype)[0] for n in (numbers.step, numbers.start)]
+    if step != 1:
+        positions = lax.mul(positions, full_of(positions.aval, step))
+    return lax.add(positions, full_of(positions.aval, start)) if start else positions

@@ -31,6 +31,7 @@ from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.errors.tracer_errors import ConcretizationTypeError
 from tracebridge.core.ir.aval import Shape, ShapedArray
 from tracebridge.core.ir.float0 import is_float0
+from tracebridge.core.ir.trace import is_eager
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.value import Value
@@ -49,7 +50,7 @@ from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import broadcast_operands, members, promote_inexact
 from tracebridge.numpy._ranges import wrapped
 from tracebridge.numpy._staging import settled
-from tracebridge.numpy._symbolic_ranges import symbolic_arange
+from tracebridge.numpy._symbolic_ranges import LONG, staged_range, symbolic_arange
 from tracebridge.numpy.conversion import asarray, on_device
 
 
@@ -349,6 +350,10 @@ def arange(
         else _arange_dtype(static_bounds)
     )
     bounds: list[Any] = [np.asarray(g)[()] for g in static_bounds]
+    if not is_eager() and is_integer(kind) and all([is_integer(g.dtype) for g in bounds]):
+        numbers = range(*map(int, bounds))
+        if len(numbers) > LONG:
+            return on_device(staged_range(numbers, kind), device, out_sharding, "arange")
     made = put_made("arange", lambda: np.arange(*bounds).astype(kind))
     return on_device(made, device, out_sharding, "arange")
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, MutableSequence
 from types import FrameType
 from typing import Any, final
 
+from tracebridge.core.errors.argument_errors import ArgumentTypeError
 from tracebridge.core.errors.filtering import is_internal_file, mark_internal, unmark_internal
 
 
@@ -44,17 +45,23 @@ class ExcludedPaths(MutableSequence[str]):
     def __iter__(self) -> Iterator[str]:
         return iter(self._paths)
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: int | slice) -> Any:
         return self._paths[index]
 
-    def __setitem__(self, index: Any, value: Any) -> None:
-        self[index : index + 1] = []
-        self.insert(index, value)
+    def __setitem__(self, index: int | slice, value: object) -> None:
+        if isinstance(index, slice):
+            msg = "paths are replaced one by one"
+            raise ArgumentTypeError(msg)
+        before: str = self._paths[index]
+        self._paths[index] = str(value)
+        mark_internal(str(value))
+        if before not in self._paths:
+            unmark_internal(before)
 
-    def __delitem__(self, index: Any) -> None:
+    def __delitem__(self, index: int | slice) -> None:
         removed = self._paths[index]
         del self._paths[index]
-        for path in removed if isinstance(index, slice) else [removed]:
+        for path in [removed] if isinstance(removed, str) else removed:
             if path not in self._paths:
                 unmark_internal(path)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -16,10 +16,14 @@ from tracebridge.core._jaxlib.pytree import (
 )
 from tracebridge.core.compat.hijax.mutable import EffectTypes
 from tracebridge.core.dtypes import extended
-from tracebridge.core.dtypes.dtypes import complex_of, is_inexact
+from tracebridge.core.dtypes.dtypes import as_dtype, complex_of, is_inexact
 from tracebridge.core.ir.trace import is_eager
 from tracebridge.core.runtime.backends.clients import started
 from tracebridge.core.runtime.processes.connection import connection
+
+if TYPE_CHECKING:
+    from tracebridge.core.dtypes.dtypes import DTypeLike
+    from tracebridge.core.ir.aval import ShapedArray
 
 DType = np.dtype
 Shape = tuple[int, ...]
@@ -68,7 +72,7 @@ def infer_argnums_and_argnames(
     return numbers, names
 
 
-def to_complex_dtype(dtype: Any) -> Any:
+def to_complex_dtype(dtype: DTypeLike) -> Any:
     """The complex dtype that holds numbers of a dtype.
 
     Args:
@@ -78,10 +82,10 @@ def to_complex_dtype(dtype: Any) -> Any:
     >>> dtypes.to_complex_dtype("float64")
     dtype('complex128')
     """
-    return complex_of(np.dtype(dtype))
+    return complex_of(as_dtype(dtype))
 
 
-def supports_inf(dtype: Any) -> bool:
+def supports_inf(dtype: DTypeLike) -> bool:
     """Whether a dtype has a value for infinity.
 
     Args:
@@ -91,10 +95,11 @@ def supports_inf(dtype: Any) -> bool:
     >>> dtypes.supports_inf("float32"), dtypes.supports_inf("int32")
     (True, False)
     """
-    return is_inexact(np.dtype(dtype)) and bool(np.isinf(np.array(np.inf).astype(dtype)))
+    found: Any = as_dtype(dtype)
+    return is_inexact(found) and bool(np.isinf(np.array(np.inf).astype(found)))
 
 
-def physical_aval(aval: Any) -> Any:
+def physical_aval(aval: ShapedArray) -> ShapedArray:
     """The type of the numbers that an array of an extended dtype consists of; others as they are.
 
     Args:
@@ -105,7 +110,7 @@ def physical_aval(aval: Any) -> Any:
     >>> core.physical_aval(tb.typeof(tb.random.key(0)))
     ShapedArray(uint32[2])
     """
-    dtype = aval.dtype
+    dtype: Any = aval.dtype
     if not isinstance(dtype, extended.ExtendedDType):
         return aval
     return aval.update(shape=(*aval.shape, *dtype.element_shape), dtype=dtype.element_dtype)

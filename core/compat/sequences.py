@@ -8,7 +8,7 @@ from typing import Any
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 
 
-def safe_zip(*args: Iterable[Any]) -> list[tuple[Any, ...]]:
+def safe_zip(*args: Iterable[object]) -> list[tuple[Any, ...]]:
     """The elements of iterables side by side.
 
     Args:
@@ -24,7 +24,7 @@ def safe_zip(*args: Iterable[Any]) -> list[tuple[Any, ...]]:
     return list(zip(*args, strict=True))
 
 
-def unzip2(xys: Iterable[tuple[Any, Any]]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+def unzip2(xys: Iterable[tuple[object, object]]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """The first and the second elements of pairs.
 
     Args:
@@ -39,7 +39,7 @@ def unzip2(xys: Iterable[tuple[Any, Any]]) -> tuple[tuple[Any, ...], tuple[Any, 
 
 
 def unzip3(
-    xyzs: Iterable[tuple[Any, Any, Any]],
+    xyzs: Iterable[tuple[object, object, object]],
 ) -> tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]:
     """The first, second and third elements of triples.
 
@@ -58,7 +58,7 @@ def unzip3(
     )
 
 
-def split_list(args: Sequence[Any], ns: Sequence[int]) -> list[list[Any]]:
+def split_list(args: Sequence[object], ns: Sequence[int]) -> list[list[Any]]:
     """A list cut into pieces: of the lengths ``ns``, and what remains.
 
     Args:
@@ -83,7 +83,7 @@ def split_list(args: Sequence[Any], ns: Sequence[int]) -> list[list[Any]]:
     return [*pieces, rest]
 
 
-def partition_list(bs: Sequence[bool], xs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+def partition_list(bs: Sequence[bool], xs: Sequence[object]) -> tuple[list[Any], list[Any]]:
     """The elements where ``bs`` is False, and those where it is True.
 
     Args:
@@ -98,7 +98,7 @@ def partition_list(bs: Sequence[bool], xs: Sequence[Any]) -> tuple[list[Any], li
     return [x for b, x in pairs if not b], [x for b, x in pairs if b]
 
 
-def merge_lists(bs: Sequence[bool], l0: Sequence[Any], l1: Sequence[Any]) -> list[Any]:
+def merge_lists(bs: Sequence[bool], l0: Sequence[object], l1: Sequence[object]) -> list[Any]:
     """One list, with the next element of ``l0`` where ``bs`` is False, else that of ``l1``.
 
     Args:
@@ -120,7 +120,7 @@ def merge_lists(bs: Sequence[bool], l0: Sequence[Any], l1: Sequence[Any]) -> lis
     return [next(second if b else first) for b in bs]
 
 
-def concatenate(xs: Iterable[Sequence[Any]]) -> list[Any]:
+def concatenate(xs: Iterable[Sequence[object]]) -> list[Any]:
     """The elements of sequences, in one list.
 
     Args:
@@ -133,7 +133,7 @@ def concatenate(xs: Iterable[Sequence[Any]]) -> list[Any]:
     return [element for x in xs for element in x]
 
 
-def tuple_insert(t: tuple[Any, ...], idx: int, val: object) -> tuple[Any, ...]:
+def tuple_insert(t: tuple[object, ...], idx: int, val: object) -> tuple[Any, ...]:
     """A tuple with one more element.
 
     Args:
@@ -148,7 +148,7 @@ def tuple_insert(t: tuple[Any, ...], idx: int, val: object) -> tuple[Any, ...]:
     return (*t[:idx], val, *t[idx:])
 
 
-def tuple_delete(t: tuple[Any, ...], idx: int) -> tuple[Any, ...]:
+def tuple_delete(t: tuple[object, ...], idx: int) -> tuple[Any, ...]:
     """A tuple without one of its elements.
 
     Args:

@@ -412,7 +412,7 @@ class _Specs:
                 )
         if len(set(flat)) != len(flat):
             raise AxisSpecError(f"{self.call}: {label} is {spec} for {what()}: it repeats a name")
-        return Place((*rows, *[()] * (ndim - len(rows))))
+        return Place((*rows, *[()] * (ndim - len(rows))), n_entries=len(rows))
 
     def _check_sizes(self, place: Place, aval: Any, mesh: Mesh, what: Callable[[], str]) -> None:
         """Raise unless each axis can be split into equal parts."""

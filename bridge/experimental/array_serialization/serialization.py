@@ -70,11 +70,15 @@ class GlobalAsyncCheckpointManagerBase(abc.ABC):
         """Wait until everything is written."""
 
     @abc.abstractmethod
-    def serialize(self, arrays: Any, tensorstore_specs: Any, **kwargs: Any) -> None:
+    def serialize(
+        self, arrays: Sequence[object], tensorstore_specs: Sequence[object], **kwargs: Any
+    ) -> None:
         """Begin to write arrays."""
 
     @abc.abstractmethod
-    def deserialize(self, shardings: Any, tensorstore_specs: Any, **kwargs: Any) -> Any:
+    def deserialize(
+        self, shardings: Sequence[object], tensorstore_specs: Sequence[object], **kwargs: Any
+    ) -> Any:
         """Read arrays."""
 
 
@@ -121,6 +125,7 @@ class GlobalAsyncCheckpointManager(GlobalAsyncCheckpointManagerBase):
         tensorstore_specs: Sequence[Any],
         *,
         on_commit_callback: Callable[[], object] | None = None,
+        **_: object,
     ) -> None:
         """Begin to write arrays; they may be donated or deleted when this returns.
 
@@ -152,6 +157,7 @@ class GlobalAsyncCheckpointManager(GlobalAsyncCheckpointManagerBase):
         global_shapes: Sequence[Sequence[int]] | None = None,
         dtypes: Sequence[Any] | None = None,
         concurrent_gb: int = 32,
+        **_: object,
     ) -> list[Any]:
         """Read arrays.
 

@@ -12,6 +12,7 @@ import numpy as np
 import tracebridge.core.tree.tree as trees
 from tracebridge._api.devices.transfer import device_put
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
+from tracebridge.core.ir.shape_struct import ShapeDtypeStruct
 from tracebridge.core.ir.typeof import typeof
 from tracebridge.core.runtime.arrays.array import Array
 
@@ -23,7 +24,7 @@ class _Colocated:
     def __init__(
         self,
         fun: Callable[..., Any],
-        in_specs: Any = None,
+        in_specs: object = None,
         out_specs_fn: Callable[..., Any] | None = None,
         devices: Sequence[Any] | None = None,
     ) -> None:
@@ -35,7 +36,7 @@ class _Colocated:
 
     def specialize(
         self,
-        in_specs: Any = None,
+        in_specs: object = None,
         out_specs_fn: Callable[..., Any] | None = None,
         devices: Sequence[Any] | None = None,
     ) -> _Colocated:
@@ -53,10 +54,10 @@ class _Colocated:
             devices or self._devices,
         )
 
-    def __get__(self, owner: Any, cls: type | None = None) -> Any:
+    def __get__(self, owner: object, cls: type | None = None) -> Any:
         return self if owner is None else functools.partial(self, owner)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         call = f"colocated_python({getattr(self, '__name__', self._fun)})"
         leaves = trees.leaves((args, kwargs))
         placed = [leaf for leaf in leaves if isinstance(leaf, Array)]
@@ -67,7 +68,7 @@ class _Colocated:
         device = self._devices[0] if self._devices else None
         results = trees.map(lambda x: _as_array(call, x, device), self._fun(*args, **kwargs))
         if self._out_specs_fn is not None:
-            specs_args, specs_kwargs = trees.map(typeof, (args, kwargs))
+            specs_args, specs_kwargs = trees.map(_spec_of, (args, kwargs))
             specs = self._out_specs_fn(*specs_args, **specs_kwargs)
             _check(call, "results", results, specs)
             results = trees.map(
@@ -76,7 +77,13 @@ class _Colocated:
         return results
 
 
-def _as_array(call: str, x: Any, device: Any) -> Any:
+def _spec_of(x: object) -> ShapeDtypeStruct:
+    """The type and the place of an argument."""
+    aval = typeof(x)
+    return ShapeDtypeStruct(aval.shape, aval.dtype, sharding=getattr(x, "sharding", None))
+
+
+def _as_array(call: str, x: object, device: object) -> Any:
     if isinstance(x, Array):
         return x
     if not isinstance(x, np.ndarray | np.generic | int | float | complex):
@@ -85,7 +92,7 @@ def _as_array(call: str, x: Any, device: Any) -> Any:
     return device_put(x, device)
 
 
-def _check(call: str, what: str, values: Any, specs: Any) -> None:
+def _check(call: str, what: str, values: object, specs: object) -> None:
     """Raise ArgumentValueError unless values have the types that were said."""
     if specs is None:
         return

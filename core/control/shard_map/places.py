@@ -19,11 +19,14 @@ if TYPE_CHECKING:
 class Place(NamedTuple):
     """For each axis of the whole array the mesh axes that split it, the first one slowest.
 
-    ``stacked`` is the axis of the whole array that blocks do not have, if there is one.
+    ``stacked`` is the axis of the whole array that blocks do not have, if there is one;
+    ``n_entries`` is how many entries the user's specification has, with those at its end that
+    split nothing.
     """
 
     axes: tuple[tuple[Any, ...], ...]
     stacked: int | None = None
+    n_entries: int = 0
 
     @property
     def names(self) -> frozenset[Any]:
@@ -34,7 +37,7 @@ class Place(NamedTuple):
     def spec(self) -> PartitionSpec:
         """The specification of the whole array."""
         n = len(self.axes)
-        while n and not self.axes[n - 1]:
+        while n > self.n_entries and not self.axes[n - 1]:
             n -= 1
         return PartitionSpec(*self.axes[:n])
 

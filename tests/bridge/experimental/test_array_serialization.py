@@ -188,3 +188,43 @@ def test_what_cannot_be_saved(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedArgumentError, match="ts_specs is not supported"):
         folders.load(tmp_path, here(), ts_specs={})
     assert not list(tmp_path.iterdir())
+
+
+def test_managers_write_while_the_program_goes_on(tmp_path) -> None:
+    """What a manager wrote it reads again, cast and with its shape checked; its callback ran."""
+    from tracebridge.errors import ArgumentValueError
+    from tracebridge.experimental.array_serialization import serialization
+
+    here = tb.sharding.SingleDeviceSharding(tb.devices()[0])
+    manager, committed = serialization.GlobalAsyncCheckpointManager(), []
+    arrays = [tb.numpy.arange(3), tb.numpy.ones((2, 2), "bfloat16")]
+    specs = [serialization.get_tensorstore_spec(tmp_path / name) for name in "ab"]
+
+    manager.serialize(arrays, specs, on_commit_callback=lambda: committed.append(1))
+    manager.wait_until_finished()
+    manager.check_for_errors()
+
+    assert committed == [1]
+    read = manager.deserialize([here, here], specs)
+    assert [x.tolist() for x in arrays] == [x.tolist() for x in read]
+    cast = manager.deserialize([here], specs[:1], global_shapes=[(3,)], dtypes=["float32"])
+    assert cast[0].dtype == np.float32
+    with pytest.raises(ArgumentValueError, match="shape"):
+        manager.deserialize([here], specs[:1], global_shapes=[(4,)])
+
+
+def test_managers_raise_what_went_wrong(tmp_path) -> None:
+    """An error of the callback is raised by the next question, once."""
+    from tracebridge.experimental.array_serialization import serialization
+
+    def fail():
+        msg = "no commit"
+        raise OSError(msg)
+
+    manager = serialization.GlobalAsyncCheckpointManager()
+    spec = serialization.get_tensorstore_spec(tmp_path / "a")
+    manager.serialize([tb.numpy.ones(2)], [spec], on_commit_callback=fail)
+
+    with pytest.raises(OSError, match="no commit"):
+        manager.wait_until_finished()
+    manager.wait_until_finished()

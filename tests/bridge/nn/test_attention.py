@@ -262,3 +262,12 @@ def test_which_sequences_are_done_by_rows() -> None:
     assert not by_rows(4096, 2048)
     assert not by_rows(2048, 2048, b=2)
     assert not by_rows(1024, 1024, g=2)
+
+
+def test_no_heads() -> None:
+    """Without heads the result is empty; queries with heads need keys with some."""
+    empty = np.ones((2, 3, 0, 4), np.float32)
+
+    assert (2, 3, 0, 4) == tb.nn.dot_product_attention(empty, empty, empty).shape
+    with pytest.raises(ShapeMismatchError, match="heads"):
+        tb.nn.dot_product_attention(np.ones((2, 3, 2, 4), np.float32), empty, empty)

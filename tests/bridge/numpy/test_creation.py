@@ -102,3 +102,33 @@ def test_floats_that_are_no_integers(x) -> None:
         with pytest.raises(kind, match="does not fit int32"):
             tnp.array(x, tnp.int32)
     assert tnp.array([2.5, -2.5], tnp.int32).tolist() == [2, -2]
+
+
+@pytest.mark.parametrize(
+    ("bounds", "dtype"),
+    [
+        ((70_000,), None),
+        ((-5, 300_000, 3), np.int32),
+        ((300_000, 5, -2), np.int16),
+        ((1 << 17,), np.uint8),
+        ((np.int32(7), 1 << 17), np.uint32),
+    ],
+)
+def test_long_ranges_are_operations_of_programs(bounds, dtype) -> None:
+    """In a program a long range is no constant, and has NumPy's numbers, in its dtype."""
+
+    def f():
+        return tnp.arange(*bounds, dtype=dtype)
+
+    expected = np.arange(*bounds).astype(dtype or np.int32)
+
+    assert "iota" in str(tb.make_jaxpr(f)())
+    np.testing.assert_array_equal(expected, tb.jit(f)())
+    np.testing.assert_array_equal(expected, f())
+
+
+def test_shapes_of_ranges_need_no_memory() -> None:
+    """A range that no machine has room for has a shape."""
+    shape = tb.eval_shape(lambda x: x + tnp.arange(10**12 // 1000), 1).shape
+
+    assert (10**9,) == shape

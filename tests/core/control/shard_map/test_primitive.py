@@ -398,3 +398,13 @@ def test_functions_of_a_module_are_called_from_different_places() -> None:
         tb.jit(lambda x: (placed(x), plain(x), double(x))[::-1])(X)[::-1],
     ):
         assert_allclose(x, (expected + rows, expected + sums, expected), **TOL)
+
+
+@pytest.mark.parametrize("spec", [("x", None), ("x",), (None, "x"), (), (None,), (None, None)])
+def test_results_have_the_specification_that_was_said(spec) -> None:
+    """Entries at the end that are None stay."""
+    spec = tb.sharding.PartitionSpec(*spec)
+    line = tb.make_mesh((1,), ("x",), axis_types=(tb.sharding.AxisType.Auto,))
+    f = tb.shard_map(lambda a: a, mesh=line, in_specs=spec, out_specs=spec)
+
+    assert spec == f(np.ones((2, 3), np.float32)).sharding.spec
