@@ -14,7 +14,7 @@ from typing import Any, ParamSpec, TypeVar
 from tracebridge.core.config.state import state
 from tracebridge.core.errors.filtering import hiding
 from tracebridge.core.runtime.arrays.array import Array
-from tracebridge.core.runtime.calls.remembered import without_boundary
+from tracebridge.core.runtime.calls.remembered import BOUNDARY, without_boundary
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 
 P = ParamSpec("P")
@@ -30,7 +30,7 @@ def takes_positions(fn: Callable[P, R], places: range) -> Callable[P, R]:
     Its arguments number ``places`` are arrays, or positions: numbers, or lists of arrays and
     numbers. Others are values that programs are made for.
     """
-    setattr(fn, "boundary", functools.partial(_boundary, fn, places))
+    setattr(fn, BOUNDARY, functools.partial(_boundary, fn, places))
     return fn
 
 
@@ -49,7 +49,7 @@ def _boundary(fn: Callable[..., Any], places: range, name: str) -> Callable[...,
                 taken = None
         return slow(*args, **kwargs)
 
-    delattr(call, "boundary")  # this is it
+    delattr(call, BOUNDARY)  # this is it
     return call
 
 
