@@ -52,7 +52,7 @@ from tracebridge.core.lax.sink import *
 from tracebridge.core.lax.special.erf import *
 from tracebridge.core.lax.special.gamma import *
 from tracebridge.core.lax.special.zeta import *
-from tracebridge.core.runtime.calls.positions import takes_positions as _takes_positions
+from tracebridge.lax import _positions as _positions
 
 if TYPE_CHECKING:
     from tracebridge.core.collectives.all_gather import all_gather as all_gather
@@ -236,16 +236,6 @@ _LATER = _LazyNames(
     },
     submodules=("linalg",),
 )
-
-for _function, _n in (
-    (dynamic_slice, 2),
-    (dynamic_slice_in_dim, 2),
-    (dynamic_index_in_dim, 2),
-    (dynamic_update_slice, 3),
-    (dynamic_update_slice_in_dim, 3),
-    (dynamic_update_index_in_dim, 3),
-):
-    _takes_positions(_function, range(_n))
 
 # A call of an elementwise function takes little longer than a boundary around it.
 _publish(globals(), __name__, "tracebridge.core.lax.elementwise")

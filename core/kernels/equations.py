@@ -28,7 +28,11 @@ def is_handled(app: Application) -> bool:
     """Whether kernels can compute an elementwise equation."""
     if not isinstance(app.primitive, Elementwise) and app.primitive is not lax.stop_gradient_p:
         return False
-    return _HANDLED.get_or_make(app, lambda: _handles(app))
+    known = _HANDLED.get(app)
+    if known is None:
+        known = _handles(app)
+        _HANDLED.set(app, known)
+    return known
 
 
 def _handles(app: Application) -> bool:

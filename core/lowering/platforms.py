@@ -22,6 +22,7 @@ from tracebridge.core.lowering.rewrites.by_content import by_content
 from tracebridge.core.lowering.rewrites.own_copies import are_long_rows
 from tracebridge.core.lowering.rewrites.programs import rewritten
 from tracebridge.core.lowering.rewrites.steps import with_scan_kernels
+from tracebridge.core.lowering.rewrites.waves import LEAST_GUARDED
 from tracebridge.core.mlir.types import is_static
 
 if TYPE_CHECKING:
@@ -110,7 +111,9 @@ def integer_rule(every: Callable[..., Any], compose: Callable[..., object]) -> C
 
 def lower_rem(ctx: LoweringContext, x: Any, y: Any) -> Any:
     """One exact step for all elements, or the operation where a quotient is too large for that."""
-    if ctx.avals_in[0].dtype != np.float32 or is_small(ctx.aval_out):
+    size = ctx.aval_out.size
+    # A test and two branches, with all that is computed around them, take 100 ms to compile.
+    if ctx.avals_in[0].dtype != np.float32 or type(size) is not int or size < LEAST_GUARDED:
         return lax.rem_p.lower(ctx, x, y)
     is_hard = composed(ctx, cpu_lowerings.rem_is_hard, (x, y))
     return _either(

@@ -163,7 +163,8 @@ class RowProgram:
     # making nodes
 
     def _add(self, node: Node) -> int:
-        key = node._replace(params=repr(node.params)) if node.kind != "load" else node
+        params = node.params
+        key = node if params is None or node.kind == "load" else (node[:5], repr(params))
         number = self._known.get(key)
         if number is None:
             number = self._known[key] = len(self.nodes)

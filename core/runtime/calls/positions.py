@@ -9,29 +9,25 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 from tracebridge.core.config.state import state
 from tracebridge.core.errors.filtering import hiding
 from tracebridge.core.runtime.arrays.array import Array
-from tracebridge.core.runtime.calls.remembered import without_boundary
+from tracebridge.core.runtime.calls.remembered import BOUNDARY, without_boundary
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
-
-P = ParamSpec("P")
-R = TypeVar("R")
 
 _LIMIT = 1 << 31  # positions beyond are left to what says that they are too large
 _SIMPLE = frozenset({int, bool, type(None)})
 
 
-def takes_positions(fn: Callable[P, R], places: range) -> Callable[P, R]:
+def takes_positions(fn: Callable[..., object], places: range) -> None:
     """Let ``fn`` be one program when users call it eagerly.
 
     Its arguments number ``places`` are arrays, or positions: numbers, or lists of arrays and
     numbers. Others are values that programs are made for.
     """
-    setattr(fn, "boundary", functools.partial(_boundary, fn, places))
-    return fn
+    setattr(fn, BOUNDARY, functools.partial(_boundary, fn, places))
 
 
 def _boundary(fn: Callable[..., Any], places: range, name: str) -> Callable[..., Any]:
@@ -49,7 +45,7 @@ def _boundary(fn: Callable[..., Any], places: range, name: str) -> Callable[...,
                 taken = None
         return slow(*args, **kwargs)
 
-    delattr(call, "boundary")  # this is it
+    delattr(call, BOUNDARY)  # this is it
     return call
 
 

@@ -29,7 +29,7 @@ from tracebridge.core.util.caching import register_table
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_ATTRIBUTE = "boundary"  # which `hiding` looks for
+BOUNDARY = "boundary"  # which `hiding` looks for
 MOST = 512  # calls that one function remembers
 # What an argument that is no array may be: a value that says all, and equal ones do.
 _SIMPLE = frozenset({bool, int, str, type(None), type, float})
@@ -44,13 +44,13 @@ def remembered(fn: Callable[P, R]) -> Callable[P, R]:
     staged function with their first arguments, all arrays among them, whose result they return.
     The function itself stays as it is: what users get, its boundary, remembers.
     """
-    setattr(fn, _ATTRIBUTE, functools.partial(_boundary, fn, False))
+    setattr(fn, BOUNDARY, functools.partial(_boundary, fn, False))
     return fn
 
 
 def one_program(fn: Callable[P, R]) -> Callable[P, R]:
     """The same for a function of several steps with one result, which then run as one program."""
-    setattr(fn, _ATTRIBUTE, functools.partial(_boundary, fn, True))
+    setattr(fn, BOUNDARY, functools.partial(_boundary, fn, True))
     return fn
 
 
@@ -96,7 +96,7 @@ def _boundary(fn: Callable[..., Any], whole: bool, name: str) -> Callable[..., A
             hide_internal_frames(error)
             raise
 
-    delattr(call, _ATTRIBUTE)  # this is it
+    delattr(call, BOUNDARY)  # this is it
     return call
 
 

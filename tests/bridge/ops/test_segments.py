@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 import tracebridge as tb
+import tracebridge.numpy as tnp
 from tracebridge import ops
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.errors.tracer_errors import ConcretizationTypeError
+from tracebridge.core.runtime.calls import staged_functions
 from tracebridge.testing import check_rules
 
 X = np.random.default_rng(0).normal(size=(6, 2)).astype(np.float32)
@@ -92,3 +94,18 @@ def test_the_number_of_segments_of_a_program() -> None:
     """The largest number is not known while tracing; the error says what to give."""
     with pytest.raises(ConcretizationTypeError, match=r"segment_sum(.|\n)*give num_segments"):
         tb.jit(tb.ops.segment_sum)(np.ones(3), np.arange(3))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_eager_sums_of_narrow_floats_are_one_program(
+    dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second call runs one executable, which rounds each sum once."""
+    x, ids = tnp.full((3000,), 0.1, dtype), tnp.zeros(3000, int)
+    ops.segment_sum(x, ids, 2)
+    monkeypatch.setattr(staged_functions.StagedFunction, "eager", None)
+    expected = np.sum(np.asarray(x).astype(np.float64))
+
+    out = ops.segment_sum(x, ids, 2)
+    assert out.dtype == dtype
+    np.testing.assert_allclose(np.asarray(out).astype(float), [expected, 0], rtol=2**-8)

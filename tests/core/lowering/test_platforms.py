@@ -171,9 +171,11 @@ def test_atan2_is_accurate_in_all_quadrants(dtype: Any, bounds: tuple[float, flo
 @pytest.mark.parametrize("bounds", [(1.0, 1e3), (1e-3, 1e3), (1e-15, 1e15)], ids=str)
 def test_rem_is_exact(bounds: tuple[float, float]) -> None:
     """Remainders of floats are floats; large quotients take the other branch."""
-    x, y = spread(*bounds, F32), spread(*bounds, F32, seed=1)
+    x, y = [np.tile(spread(*bounds, F32, seed), 4) for seed in (0, 1)]
 
+    assert x.size >= LEAST_GUARDED
     np.testing.assert_array_equal(np.fmod(x, y), run(lax.rem, x, y))
+    np.testing.assert_array_equal(np.fmod(x, y)[:N], run(lax.rem, x[:N], y[:N]))
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.uint32, np.int16, np.uint8])
@@ -265,8 +267,10 @@ def test_where_compositions_are_used() -> None:
     assert "stablehlo.sine" not in text_of(lax.sin, many.update(dtype=np.complex64))
     assert "stablehlo.sine" in text_of(lax.sin, many.update(dtype=np.float16))
     assert "HIGHEST" in text_of(lambda x: lax.sin(x, accuracy=lax.AccuracyMode.HIGHEST), many)
-    assert "stablehlo.case" in text_of(lax.rem, many, many)
-    assert "stablehlo.case" not in text_of(lax.rem, *[many.update(dtype=np.int32)] * 2)
+    large = many.update(shape=(LEAST_GUARDED,))
+    assert "stablehlo.case" in text_of(lax.rem, large, large)
+    assert "stablehlo.case" not in text_of(lax.rem, many, many)
+    assert "stablehlo.case" not in text_of(lax.rem, *[large.update(dtype=np.int32)] * 2)
 
 
 @pytest.mark.parametrize("fun", [lax.atan2, lax.rem], ids=lambda f: f.__name__)

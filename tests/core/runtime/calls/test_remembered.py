@@ -182,3 +182,32 @@ def test_a_number_that_changes_compiles_nothing(monkeypatch: pytest.MonkeyPatch)
         tb.nn.standardize(x, epsilon=n / 16)
 
     assert tb.nn.standardize(x, epsilon=0.5).tolist() == expected.tolist()
+
+
+def test_one_array_twice_is_remembered_like_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which argument the program takes where is found with two objects; the next call uses it."""
+    x, y = tnp.asarray(X), tnp.asarray(X + 1.0)
+    first = tnp.cross(x, x)
+    monkeypatch.setattr(staged_functions.StagedFunction, "__call__", None)
+
+    np.testing.assert_allclose(first, np.cross(X, X), atol=1e-6)
+    np.testing.assert_allclose(tnp.cross(x, x), np.cross(X, X), atol=1e-6)
+    np.testing.assert_allclose(tnp.cross(y, x), np.cross(X + 1, X), rtol=1e-5)
+    np.testing.assert_allclose(tnp.cross(x, y), np.cross(X, X + 1), rtol=1e-5)
+
+
+def test_arrays_by_keyword_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call with an array by keyword takes its arrays from the same places again."""
+    x, w = tnp.asarray(X), tnp.asarray(np.abs(X) + 1.0)
+    tnp.average(x, axis=1, weights=w)
+    tnp.average(a=x, weights=w)
+    monkeypatch.setattr(staged_functions.StagedFunction, "__call__", None)
+    weights = np.abs(X) + 2.0
+
+    wanted = np.average(X, axis=1, weights=weights)
+    np.testing.assert_allclose(
+        tnp.average(x, axis=1, weights=tnp.asarray(weights)), wanted, rtol=1e-5
+    )
+    np.testing.assert_allclose(
+        tnp.average(a=x, weights=tnp.asarray(weights)), np.average(X, weights=weights), rtol=1e-5
+    )
