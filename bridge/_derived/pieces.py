@@ -33,7 +33,7 @@ LEAST_FREED = 1 << 20
 # A cut costs some 30 us, and the compiler another program.
 _LEAST_GAIN = 3 << 20  # bytes that one more cut has to save
 _LEAST_BYTES = 4 << 20  # of arguments: below, nothing is worth it
-_LEAST_PART = 0.065  # of the peak
+_LEAST_PART = 0.08  # of the peak with fewer cuts
 _MOST_PIECES = 8
 _MOST_PLACES = 16  # that are tried as cuts
 _MOST_EQUATIONS = 2000  # of a program: to model a longer one takes seconds
@@ -101,14 +101,19 @@ def _is_copied(app: Application) -> bool:
     return _is_long(app)
 
 
-def _copies(app: Application) -> int:
+def _copies(app: Application) -> tuple[int, int]:
     """Bytes that an equation takes while it runs: convolutions arrange their arrays anew.
 
-    Kernels twice, which counts where they are images, in the gradient of a kernel.
+    First what the compiler plans for, which stays to the end of a program, then what the library
+    takes and gives back. A gradient of a kernel, where the kernels are images, is done by halves
+    of these (core/conv/library_forms.py), with the axes of both operands in another order.
     """
     if app.primitive is not conv_general_dilated_p:
-        return 0
-    return sum([_size(a) for a in (*app.avals, app.avals[1], *app.outs)])
+        return 0, 0
+    x, kernel, out = [_size(a) for a in (*app.avals, *app.outs)]
+    if kernel > out:
+        return x + kernel // 2, kernel // 2
+    return 0, x + kernel + out
 
 
 @final
@@ -276,7 +281,7 @@ class _Memory:
         self.passes = [app.primitive.cost in _ELEMENTWISE for app in apps]
         # Before each equation, how many are no pass.
         self.works = list(accumulate([not is_pass for is_pass in self.passes], initial=0))
-        self.scratch = [_copies(app) for app in apps]
+        self.copies = [_copies(app) for app in apps]
         self.is_copied = any([_is_copied(app) for app in apps])
 
     def _stored(self) -> set[int]:
@@ -317,7 +322,6 @@ class _Memory:
         # Of each place: the peak on the way there, and the places before which a piece begins.
         ways: list[tuple[int, list[int]]] = [(0, []), *[(takes[0, k], []) for k in range(1, n)]]
         best, cuts = whole, list[int]()
-        price = max(_LEAST_GAIN, int(_LEAST_PART * whole))
         for n_cuts in range(1, _MOST_PIECES):
             ways = [
                 min(
@@ -326,6 +330,7 @@ class _Memory:
                 )
                 for k in range(n)
             ]
+            price = max(_LEAST_GAIN, int(_LEAST_PART * best))
             if ways[-1][0] + price * (n_cuts - len(cuts)) <= best:
                 best, cuts = ways[-1]
         return cuts
@@ -383,7 +388,7 @@ class _Memory:
         ]
         until = {v: i for i, there in enumerate(again, start) for v in there}
         alive: dict[int, int] = {}
-        most = 0
+        most = hidden = 0
         for i in range(start, end):
             alive |= {v: _size(self.order.avals[v]) for v in again[i - start]}
             made = {
@@ -392,15 +397,16 @@ class _Memory:
                 if v in self.stored and v not in leaving and v in self.last
             }
             ended = [v for v in alive if until[v] <= i]
-            now = sum(alive.values()) + sum(made.values()) + self.scratch[i]
+            planned, given_back = self.copies[i]
+            now = sum(alive.values()) + sum(made.values()) + planned
             if self.passes[i]:
                 now -= min(sum([alive[v] for v in ended]), sum(made.values()))
-            most = max(most, now)
+            most, hidden = max(most, now), max(hidden, given_back)
             for v in ended:
                 del alive[v]
             alive |= made
             until |= {v: self.last[v] for v in made}
-        return most
+        return most + hidden
 
 
 def _cut(order: _Order, cuts: Sequence[int]) -> Pieces:

@@ -131,6 +131,29 @@ def test_pieces_take_less_memory_together():
     assert most < 0.9 * (sum([v.nbytes for v in args]) + needed(jaxpr, args))
 
 
+def test_both_gradients_of_a_convolution_do_not_meet(monkeypatch):
+    """Copies of images that the gradient of a kernel takes are gone before those of the other."""
+    monkeypatch.setattr(pieces, "_LEAST_GAIN", 3 << 20)
+    monkeypatch.setattr(pieces, "_LEAST_PART", 0.065)
+
+    def pooled(x, w, b):
+        y = lax.conv_general_dilated(x, w, (1, 1), "SAME") + b[:, None, None]
+        y = tnp.maximum(y, 0.0)
+        return lax.reduce_window(y, -np.inf, lax.max, (1, 1, 2, 2), (1, 1, 2, 2), "VALID")
+
+    args = [normal(16, 16, 64, 64), normal(32, 16, 3, 3, seed=1), normal(32, seed=2)]
+    jaxpr, _, n_saved = pullback(pooled, *args)
+    cut = split_pieces(jaxpr, n_saved, range(2, n_saved))
+    assert cut is not None
+    convolutions = [
+        sum([app.primitive is lax.conv_general_dilated_p for app, _ in piece.program.equations])
+        for piece in cut.pieces
+    ]
+
+    assert sum(convolutions) == 2
+    assert max(convolutions) == 1
+
+
 def test_small_programs_stay_whole():
     """A cut has to save something."""
     args = [normal(8, WIDTH), *[normal(WIDTH, WIDTH, seed=i) / 16 for i in range(1, 5)]]
