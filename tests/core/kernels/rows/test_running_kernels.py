@@ -59,6 +59,33 @@ def test_what_is_no_number(f: Any) -> None:
         is_as_plain(lambda x, r=reverse: f(x, axis=1, reverse=r), x, tolerance=1e-4)
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(
+    ("f", "numbers"),
+    [
+        (lax.cumsum, [-3e38, 3e38, 3e38, -3e38, 1e38]),
+        (lax.cumsum, [3e38, 3e38, -3e38, -3e38]),
+        (lax.cumprod, [0, 1e30, 1e30, 1e30]),
+        (lax.cumprod, [1e-30, 1e30, 1e30, 1e-30]),
+        (lax.cumprod, [1e30, 1e-30, 1e-30, 1e30]),
+        (lax.cumprod, [1e30, 1e-20, 1e-20, 1e30]),
+    ],
+)
+def test_only_what_is_before_may_overflow(f: Any, numbers: list[float], reverse: bool) -> None:
+    """Numbers in the middle of a row do not leave the range by themselves, as in NumPy."""
+    x = np.full((300, 70), f is lax.cumprod, np.float32)
+    for row, first in enumerate(range(66 - len(numbers))):
+        x[row, first : first + len(numbers)] = numbers[::-1] if reverse else numbers
+    run = lambda x: f(x, axis=1, reverse=reverse)
+    turned = x[:, ::-1] if reverse else x
+    with np.errstate(all="ignore"):
+        expected = REFERENCES[f](turned, 1, dtype=np.float32)
+    expected = expected[:, ::-1] if reverse else expected
+
+    assert kernels_in(run, x) == 1
+    np.testing.assert_allclose(tb.jit(run)(x), expected, rtol=1e-5)
+
+
 def test_what_stays_with_xla() -> None:
     """Other axes and dtypes, short rows, few elements."""
     for axis, x in ((0, array(300, 400)), (1, array(3000, 20)), (1, array(3, 100))):
