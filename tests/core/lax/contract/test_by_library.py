@@ -94,7 +94,7 @@ def test_products_that_others_read_stay() -> None:
 
 @pytest.mark.parametrize("turned", [False, True])
 def test_algorithms_stay_with_xla(turned: bool) -> None:
-    """An algorithm is a tuple, but no pair of precisions: it is neither dropped nor turned round."""
+    """An algorithm is a tuple, but no pair of precisions: nobody drops or turns it."""
     x, y = normal(1024, 128), normal(1024, 64, seed=1)
     algorithm = lax.DotAlgorithm("float32", "float32", "float32")
 
