@@ -17,6 +17,7 @@ from tracebridge._derived.gradients import with_gradients
 from tracebridge._derived.tails import bytes_of
 from tracebridge.core.config.values import fast_path_allowed
 from tracebridge.core.dtypes.dtypes import is_complex, is_inexact
+from tracebridge.core.ir.traverse import applications
 from tracebridge.interop.torch_adapter import is_ready
 
 if TYPE_CHECKING:
@@ -71,8 +72,9 @@ def is_worth_it(program: Jaxpr, active: Mask, attached: Mask, parts: Split | NoS
         return False
     if not is_small_loss(program, active, attached):
         return False
-    # Rules of users may print, which belongs to the backward pass.
-    return not with_gradients(program, active, attached).effects
+    # Rules of users may print, or call functions of Python, which belongs to the backward pass.
+    whole = with_gradients(program, active, attached)
+    return not whole.effects and not any([a.primitive.holds_functions for a in applications(whole)])
 
 
 def is_small_loss(program: Jaxpr, active: Mask, attached: Mask) -> bool:

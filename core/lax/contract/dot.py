@@ -35,7 +35,11 @@ from tracebridge.core.lax.contract.by_library import (
     suits_library,
 )
 from tracebridge.core.lax.contract.leading import contracts_leading_axes, emit_smaller_first
-from tracebridge.core.lax.contract.precision import canonical_precision, precision_attributes
+from tracebridge.core.lax.contract.precision import (
+    canonical_precision,
+    is_pair,
+    precision_attributes,
+)
 from tracebridge.core.lax.contract.product_splits import product_entries, sums_in_parts
 from tracebridge.core.lax.contract.small import (
     emit_small_dot,
@@ -117,7 +121,7 @@ class DotGeneral(Primitive):
         out = ctx.aval_out
         x_aval, y_aval = ctx.avals_in
         numbers, precision = params["dimension_numbers"], params["precision"]
-        plain = precision is None or isinstance(precision, tuple)
+        plain = precision is None or is_pair(precision)
         plain = plain and ctx.platform == "cpu" and option("platform_rules")
         calls = plain and may_call_library(ctx, *operands)
         way = _way_on_cpu(x_aval, y_aval, out.dtype, numbers, calls=calls) if plain else None

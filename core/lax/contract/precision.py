@@ -162,6 +162,11 @@ def canonical_precision(precision: object, name: str) -> Any:
     raise OptionValueError(call=name, got=f"precision={precision!r}", expected=_EXPECTED)
 
 
+def is_pair(precision: object) -> bool:
+    """Whether a precision in normal form is one for each operand. Algorithms are tuples, too."""
+    return isinstance(precision, tuple) and not isinstance(precision, DotAlgorithm)
+
+
 def _is_precision(x: object) -> bool:
     return isinstance(x, Precision) or (isinstance(x, str) and x in _NAMES)
 

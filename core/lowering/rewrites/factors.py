@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, final
 
 from tracebridge.core import lax
+from tracebridge.core.lax.contract.precision import is_pair
 
 if TYPE_CHECKING:
     from tracebridge.core.interpreters.graph import Graph
@@ -164,7 +165,7 @@ def is_outer_product(app: Application) -> bool:
 def is_plain(app: Application) -> bool:
     """Whether a dot_general multiplies in the dtype of its operands, by no algorithm of its own."""
     precision = app.params["precision"]
-    return precision is None or isinstance(precision, tuple)
+    return precision is None or is_pair(precision)
 
 
 def _axes_of_outer(app: Application, axes: Axes) -> tuple[Axes, Axes]:

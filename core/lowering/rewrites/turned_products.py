@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracebridge.core import lax
 from tracebridge.core.lax.contract.by_library import suits_library
+from tracebridge.core.lax.contract.precision import is_pair
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Application
@@ -36,7 +37,7 @@ def turned_product(product: Application) -> Callable[..., Any]:
     params = dict(product.params)
     (xc, yc), batch = params["dimension_numbers"]
     params["dimension_numbers"] = (yc, xc), batch
-    if isinstance(params["precision"], tuple):
+    if is_pair(params["precision"]):
         params["precision"] = params["precision"][::-1]
 
     def run(x: Value, y: Value) -> Any:

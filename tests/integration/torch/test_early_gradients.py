@@ -327,3 +327,28 @@ def test_programs_that_are_compiled(monkeypatch):
             with torch.no_grad():
                 f(x)
         assert len(names) == n + 1
+
+
+def test_callbacks_of_rules_run_in_the_backward_pass():
+    """A rule that calls Python, which may raise or count, is run when gradients are asked for."""
+    given = []
+
+    def slope(x, g):
+        given.append(float(g))
+        return 2 * x * g
+
+    @tb.custom_vjp
+    def square(x):
+        return tnp.sum(x * x)
+
+    def pullback(x, g):
+        return (tb.pure_callback(slope, tb.ShapeDtypeStruct(x.shape, x.dtype), x, g),)
+
+    square.defvjp(lambda x: (square(x), x), pullback)
+    x, _ = values()
+    for n in range(1, 3):
+        out = wrap(square)(x)
+        assert given == [1.0] * (n - 1)
+        (found,) = backward(out, x)
+        assert given == [1.0] * n
+        torch.testing.assert_close(found, 2 * x.detach())

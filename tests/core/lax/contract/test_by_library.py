@@ -92,6 +92,25 @@ def test_products_that_others_read_stay() -> None:
     np.testing.assert_array_equal(product, np.asarray(turned).T)
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_algorithms_stay_with_xla(turned: bool) -> None:
+    """An algorithm is a tuple, but no pair of precisions: nobody drops or turns it."""
+    x, y = normal(1024, 128), normal(1024, 64, seed=1)
+    algorithm = lax.DotAlgorithm("float32", "float32", "float32")
+
+    def product(x, y):
+        made = lax.dot_general(x, y, (((0,), (0,)), ((), ())), precision=algorithm)
+        return made.T if turned else made
+
+    program = text(product, x, y)
+    assert MATMUL not in program
+    assert "algorithm" in program
+    expected = x.T.astype(np.float64) @ y
+    np.testing.assert_allclose(
+        tb.jit(product)(x, y), expected.T if turned else expected, 1e-4, 1e-2
+    )
+
+
 def test_where_it_is_not_called(tmp_path) -> None:
     """Small products, other dtypes, transposed operands; under options; where programs are kept."""
     x, y = normal(1024, 128), normal(1024, 64, seed=1)
