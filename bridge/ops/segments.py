@@ -177,7 +177,8 @@ def _segments(
     x, ids = _rows_and_numbers(call, data, segment_ids)
     if num_segments is None:
         known = concrete(ids, f"{call}: the number of segments", "give num_segments")
-        num_segments = int(np.max(known, initial=-1)) + 1
+        # An initial value below 0 would be none of unsigned numbers.
+        num_segments = max(int(np.max(known)) + 1, 0) if known.size else 0
     count = size_of(num_segments, call, "num_segments")
     if surely_less(count, 0):
         msg = f"{call}: num_segments is {count}, expected at least 0"

@@ -182,11 +182,10 @@ class BesselGap(ByProgram, FloatUnary):
         return where(x.is_nan(), x, where(far, beyond, near))
 
     def derivative(self, x: Value, ans: Value, **params: object) -> Any:
-        # I1(x) / x goes to 1/2 at 0.
         size = lax.abs(_strong(x))
-        tiny = lax.le(size, float(finfo(x.aval.dtype).eps))
-        safe = lax.select(tiny, full_of(x.aval.strong, 1.0), size)
-        share = lax.select(tiny, full_of(safe.aval, 0.5), lax.div(bessel_i1e(safe), safe))
+        near, small, safe = _apart(size)
+        share = lax.mul(lax.exp(lax.neg(small)), _series(small, _SHARE))
+        share = lax.select(near, share, lax.div(bessel_i1e(safe), safe))
         return lax.mul(lax.sign(x), lax.sub(share, lax.mul(ans, 2.0)))
 
 
@@ -207,16 +206,39 @@ class BesselI1e(ByProgram, FloatUnary):
         return where(x.is_nan() | x.is_equal(0.0), x, where(x < 0.0, -found, found))
 
     def derivative(self, x: Value, ans: Value, **params: object) -> Any:
-        # i1e(x) / x goes to 1/2 at 0, and the slope by 1 below it.
-        tiny = lax.le(lax.abs(x), float(finfo(x.aval.dtype).eps))
-        safe = lax.select(tiny, full_of(x.aval.strong, 1.0), _strong(x))
+        near, small, safe = _apart(_strong(x))
         slope = lax.sub(bessel_gap_p.bind(safe), lax.div(ans, safe))
-        near = lax.sub(full_of(slope.aval, 0.5), lax.abs(_strong(x)))
-        return lax.select(tiny, near, slope)
+        size = lax.abs(small)
+        series = lax.sub(_series(small, _SLOPE), lax.mul(size, _series(small, _SHARE)))
+        return lax.select(near, lax.mul(lax.exp(lax.neg(size)), series), slope)
 
 
 def _strong(x: Value) -> Any:
     return lax.convert_dtype(x, x.aval.dtype)
+
+
+_SERIES_BELOW = 0.5
+# Of the powers of x**2 in I1(x) / x, and in the derivative of I1.
+_SHARE = tuple([0.5 / (4**k * math.factorial(k) * math.factorial(k + 1)) for k in range(8)])
+_SLOPE = tuple([(2 * k + 1) * c for k, c in enumerate(_SHARE)])
+
+
+def _apart(x: Value) -> tuple[Any, Any, Any]:
+    """Where ``x`` is near 0, ``x`` where it is and 0 elsewhere, ``x`` where it is not and 1.
+
+    Near 0 quotients by ``x`` lose all digits in derivatives, and series do not.
+    """
+    near = lax.lt(lax.abs(x), _SERIES_BELOW)
+    zero, one = [full_of(x.aval, v) for v in (0.0, 1.0)]
+    return near, lax.select(near, x, zero), lax.select(near, one, x)
+
+
+def _series(x: Value, coefficients: tuple[float, ...]) -> Any:
+    """A polynomial of ``x**2``."""
+    square, total = lax.square(x), full_of(x.aval, coefficients[-1])
+    for c in coefficients[-2::-1]:
+        total = lax.add(lax.mul(total, square), c)
+    return total
 
 
 def _scaled(x: Expression, scaled: Expression) -> Expression:
@@ -244,10 +266,6 @@ class BesselI0(ByProgram, FloatUnary):
         return bessel_i1_p.bind(x)
 
 
-# (2k + 1) / (2 * 4**k k! (k + 1)!), of the powers of x**2.
-_SLOPE = (0.5, 3 / 16, 5 / 384, 7 / 18432)
-
-
 @final
 class BesselI1(ByProgram, FloatUnary):
     name = "bessel_i1"
@@ -259,21 +277,16 @@ class BesselI1(ByProgram, FloatUnary):
         return where(x.of(lax.abs) >= math.inf, x, inside)
 
     def derivative(self, x: Value, ans: Value, **params: object) -> Any:
-        kind, size = finfo(x.aval.dtype), lax.abs(_strong(x))
-        tiny = lax.le(size, float(kind.eps))
+        near, small, rest = _apart(_strong(x))
+        size = lax.abs(_strong(x))
         # There all derivatives are infinite.
-        far = lax.gt(size, math.log(float(kind.max)) + 4.5)
-        safe = lax.select(lax.bitwise_or(tiny, far), full_of(x.aval.strong, 1.0), _strong(x))
+        far = lax.gt(size, math.log(float(finfo(x.aval.dtype).max)) + 4.5)
+        safe = lax.select(far, full_of(rest.aval, 1.0), rest)
         # Divided first: the quotient of two infinities has no value.
         slope = lax.mul(bessel_i0_p.bind(safe), _share(safe))
         beyond = lax.select(far, size, full_of(size.aval, 1.0))
         slope = lax.select(far, lax.mul(beyond, math.inf), slope)
-        # The first terms of the series, for the derivatives at 0.
-        near = lax.select(tiny, _strong(x), full_of(x.aval.strong, 0.0))
-        square, series = lax.square(near), full_of(slope.aval, _SLOPE[-1])
-        for coefficient in _SLOPE[-2::-1]:
-            series = lax.add(lax.mul(series, square), coefficient)
-        return lax.select(tiny, series, slope)
+        return lax.select(near, _series(small, _SLOPE), slope)
 
 
 def _share(x: Value) -> Any:

@@ -144,3 +144,36 @@ def test_values_and_slopes(dtype: type) -> None:
                     wrong.append((row.name, ("value", "slope")[kind], float(x), units))
 
     assert [] == wrong
+
+
+# Functions, their values in many digits, and the least unit in which second derivatives count.
+_CURVES: tuple[tuple[str, Any, Any, float], ...] = (
+    ("i1", sp.i1, lambda x: mp.besseli(1, x), 0.0),
+    ("i1e", sp.i1e, lambda x: mp.exp(-abs(x)) * mp.besseli(1, x), 1.0),
+    ("i0e", sp.i0e, lambda x: mp.exp(-abs(x)) * mp.besseli(0, x), 1.0),
+    ("mish", nn.mish, lambda x: x * mp.tanh(_softplus(x)), 1.0),
+)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["f32", "f64"])
+def test_second_derivatives(dtype: type) -> None:
+    """No quotient by a small number and no square of a large one takes their digits."""
+
+    def run(xs: Any) -> list[Any]:
+        return [tb.vmap(tb.grad(tb.grad(fun)))(xs) for _, fun, _, _ in _CURVES]
+
+    xs = np.array([v * s for v in SIZES if v < 30.0 for s in (1, -1)], dtype)
+    with tb.enable_x64(True):
+        found = tb.jit(run, compiler_options=dict(QUICK_COMPILE))(xs)
+
+    wrong: list[Any] = []
+    for (name, _, exact, least), values in zip(_CURVES, found, strict=True):
+        for x, got in zip(xs, values, strict=True):
+            with mp.workprec(PRECISION):
+                point = mpmath.mpf(float(x))
+                expected = mp.re(mp.diff(exact, point, 2, h=abs(point) / mpmath.mpf(2) ** 200))
+            units = _units(got, expected, least, np.finfo(dtype))
+            if not units <= 20.0:
+                wrong.append((name, float(x), units))
+
+    assert [] == wrong

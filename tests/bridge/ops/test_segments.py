@@ -109,3 +109,12 @@ def test_eager_sums_of_narrow_floats_are_one_program(
     out = ops.segment_sum(x, ids, 2)
     assert out.dtype == dtype
     np.testing.assert_allclose(np.asarray(out).astype(float), [expected, 0], rtol=2**-8)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint32", "int8"])
+def test_the_number_of_segments_is_found_of_all_integers(dtype: str) -> None:
+    """The largest number and one more, of unsigned ones too; none without rows."""
+    x, ids = tnp.arange(4.0), tnp.array([0, 2, 2, 1], dtype)
+
+    assert ops.segment_sum(x, ids).tolist() == [0.0, 3.0, 3.0]
+    assert ops.segment_sum(x[:0], ids[:0]).shape == (0,)
