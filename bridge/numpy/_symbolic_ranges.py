@@ -60,7 +60,8 @@ def host_range(bounds: Sequence[np.ndarray[Any, Any]], kind: Any) -> np.ndarray[
     """``arange`` of NumPy; exact beyond 2**53, too, where it mixes uint64 with signed integers."""
     kinds = [bound.dtype for bound in bounds]
     if np.dtype(np.uint64) not in kinds or not all([is_integer(k) for k in kinds]):
-        return np.arange(*[bound[()] for bound in bounds]).astype(kind)
+        scalars: list[Any] = [bound[()] for bound in bounds]
+        return np.arange(*scalars).astype(kind)
     numbers = range(*map(int, bounds))
     # Modulo 2**64 the sums are right, whichever sign the numbers have.
     step, start = [np.array([n % 2**64], np.uint64) for n in (numbers.step, numbers.start)]

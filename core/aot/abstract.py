@@ -18,6 +18,7 @@ from tracebridge.core.ir.shape_struct import ShapeDtypeStruct
 from tracebridge.core.ir.typeof import as_value, converter_of
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.signature import Signature, signature
+from tracebridge.core.sharding.abstract_mesh import AbstractMesh
 from tracebridge.core.sharding.mesh import Mesh
 from tracebridge.core.sharding.named import NamedSharding
 
@@ -80,10 +81,11 @@ def signature_of(leaf: object, aval: ShapedArray, fallback: SingleDeviceSharding
 
 def _place_of(sharding: Any) -> Any:
     """A sharding over devices: of an abstract mesh that of the mesh in force, if it is that one."""
-    if not isinstance(sharding, NamedSharding) or isinstance(sharding.mesh, Mesh):
+    given: object = getattr(sharding, "mesh", None)
+    if type(given) is not AbstractMesh:
         return sharding
     mesh = mesh_in_force()
-    if isinstance(mesh, Mesh) and mesh.abstract_mesh == sharding.mesh:
+    if type(mesh) is Mesh and mesh.abstract_mesh == given:
         return NamedSharding(mesh, sharding.spec)
     return None
 
