@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Callable
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, final
 
@@ -15,15 +17,19 @@ class PrivateModule(ModuleType):
     """A module whose names come from others."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"{__package__}.{name}", f"Names of {', '.join(MODULES[name])}.")
-        vars(self)["__path__"] = []  # a package: other private modules may be below it
-        self.__package__ = self.__name__
-        self._rows = {
+        rows = {
             public: (module, own or public)
             for module, names in NAMES.get(name, ())
             for public, _, own in [entry.partition("=") for entry in names.split()]
         }
+        sources = MODULES[name] or sorted({module for module, _ in rows.values()})
+        super().__init__(f"{__package__}.{name}", f"Names of {', '.join(sources) or 'nothing'}.")
+        vars(self)["__path__"] = []  # a package: other private modules may be below it
+        self.__package__ = self.__name__
+        self.__spec__ = ModuleSpec(self.__name__, None, is_package=True)
+        self._rows = rows
         self._sources = MODULES[name]
+        self._originals: dict[str, object] = {}
 
     def __getattr__(self, name: str) -> Any:
         """Look a name up and keep it.
@@ -43,10 +49,31 @@ class PrivateModule(ModuleType):
 
     def __setattr__(self, name: str, value: object) -> None:
         """Set a name, where it comes from, too: libraries replace functions for a while."""
+        if name in vars(self).get("_rows", ()):
+            module, own = self._rows[name]
+            source = importlib.import_module(module)
+            self._originals.setdefault(name, getattr(source, own))
+            setattr(source, own, value)
         super().__setattr__(name, value)
-        module, own = vars(self).get("_rows", {}).get(name, ("", ""))
-        if module:
-            setattr(importlib.import_module(module), own, value)
+
+    def __delattr__(self, name: str) -> None:
+        """Take back what was set: the name is the original again, where it comes from, too.
+
+        Raises:
+            AttributeError: the name was neither set nor looked up.
+        """
+        super().__delattr__(name)
+        if name in self._originals:
+            module, own = self._rows[name]
+            setattr(importlib.import_module(module), own, self._originals.pop(name))
+
+    def __dir__(self) -> list[str]:
+        """The names that were looked up or have a row; asking loads nothing."""
+        return sorted({*vars(self), *self._rows})
+
+    def __reduce__(self) -> tuple[Callable[[str], ModuleType], tuple[str]]:
+        """In pickles a module is its name, for functions that have it among their globals."""
+        return importlib.import_module, (self.__name__,)
 
     def _looked_up(self, name: str) -> Any:
         for source in self._sources:

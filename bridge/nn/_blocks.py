@@ -83,7 +83,7 @@ class Operands(NamedTuple):
 def with_heads(x: Value, heads: int) -> Any:
     """An array of shape ``(b, n, t, s)``, its second axis as that of keys and that within it."""
     b, n, t, s = x.shape
-    return tnp.reshape(x, (b, *((1, 1) if n == 1 else (heads, n // heads)), t, s))
+    return tnp.reshape(x, (b, *((1, 1) if n == 1 else (heads, n // max(heads, 1))), t, s))
 
 
 Attend = Callable[[Layout, Operands], tuple[Any, ...]]

@@ -82,7 +82,7 @@ def dot_product_attention(
     batch, t, n, h = q.shape
     heads = k.shape[2]
     kind = tnp.promote_types(q.dtype, tnp.float32)
-    factor = as_dtype(tnp.asarray(1 / math.sqrt(h) if scale is None else scale), kind)
+    factor = as_dtype(tnp.asarray(1 / math.sqrt(max(h, 1)) if scale is None else scale), kind)
     lengths = [_of_batch(x) for x in (query_seq_lengths, key_value_seq_lengths)]
     of_scores = batch, n, t, k.shape[1]
     extras = [

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import canonicalize_explicit, default_int
+from tracebridge.core.dtypes.dtypes import is_integer
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.ad_util import full_of
@@ -52,3 +54,17 @@ def staged_range(numbers: range, dtype: Any) -> Any:
     if step != 1:
         positions = lax.mul(positions, full_of(positions.aval, step))
     return lax.add(positions, full_of(positions.aval, start)) if start else positions
+
+
+def host_range(bounds: Sequence[np.ndarray[Any, Any]], kind: Any) -> np.ndarray[Any, Any]:
+    """``arange`` of NumPy; exact beyond 2**53, too, where it mixes uint64 with signed integers."""
+    kinds = [bound.dtype for bound in bounds]
+    if np.dtype(np.uint64) not in kinds or not all([is_integer(k) for k in kinds]):
+        scalars: list[Any] = [bound[()] for bound in bounds]
+        return np.arange(*scalars).astype(kind)
+    numbers = range(*map(int, bounds))
+    # Modulo 2**64 the sums are right, whichever sign the numbers have.
+    step, start = [np.array([n % 2**64], np.uint64) for n in (numbers.step, numbers.start)]
+    wrapped = np.arange(len(numbers), dtype=np.uint64) * step + start
+    negative = len(numbers) and min(numbers[0], numbers[-1]) < 0
+    return (wrapped.view(np.int64) if negative else wrapped).astype(kind)

@@ -50,7 +50,7 @@ from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import broadcast_operands, members, promote_inexact
 from tracebridge.numpy._ranges import wrapped
 from tracebridge.numpy._staging import settled
-from tracebridge.numpy._symbolic_ranges import LONG, staged_range, symbolic_arange
+from tracebridge.numpy._symbolic_ranges import LONG, host_range, staged_range, symbolic_arange
 from tracebridge.numpy.conversion import asarray, on_device
 
 
@@ -349,12 +349,12 @@ def arange(
         if dtype is not None
         else _arange_dtype(static_bounds)
     )
-    bounds: list[Any] = [np.asarray(g)[()] for g in static_bounds]
+    bounds = [np.asarray(g) for g in static_bounds]
     if not is_eager() and is_integer(kind) and all([is_integer(g.dtype) for g in bounds]):
         numbers = range(*map(int, bounds))
         if len(numbers) > LONG:
             return on_device(staged_range(numbers, kind), device, out_sharding, "arange")
-    made = put_made("arange", lambda: np.arange(*bounds).astype(kind))
+    made = put_made("arange", lambda: host_range(bounds, kind))
     return on_device(made, device, out_sharding, "arange")
 
 

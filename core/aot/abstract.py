@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tracebridge.core.config.values import mesh_in_force
 from tracebridge.core.control.calls.traced_call import Arguments, argument_names
 from tracebridge.core.dtypes.canonicalize import canonicalize
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
@@ -17,6 +18,9 @@ from tracebridge.core.ir.shape_struct import ShapeDtypeStruct
 from tracebridge.core.ir.typeof import as_value, converter_of
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.signature import Signature, signature
+from tracebridge.core.sharding.abstract_mesh import AbstractMesh
+from tracebridge.core.sharding.mesh import Mesh
+from tracebridge.core.sharding.named import NamedSharding
 
 if TYPE_CHECKING:
     from tracebridge.core.sharding.single_device import SingleDeviceSharding
@@ -69,10 +73,21 @@ def signature_of(leaf: object, aval: ShapedArray, fallback: SingleDeviceSharding
         return leaf._sig
     if type(leaf) is Signature:
         return leaf
-    sharding = getattr(leaf, "sharding", None) if type(leaf) is ShapeDtypeStruct else None
+    sharding = _place_of(leaf.sharding) if type(leaf) is ShapeDtypeStruct else None
     if sharding is None:
         return signature(aval, fallback, False)
     return signature(aval, sharding, True)
+
+
+def _place_of(sharding: Any) -> Any:
+    """A sharding over devices: of an abstract mesh that of the mesh in force, if it is that one."""
+    given: object = getattr(sharding, "mesh", None)
+    if type(given) is not AbstractMesh:
+        return sharding
+    mesh = mesh_in_force()
+    if type(mesh) is Mesh and mesh.abstract_mesh == given:
+        return NamedSharding(mesh, sharding.spec)
+    return None
 
 
 def stand_in(leaf: object, aval: ShapedArray) -> Any:

@@ -101,7 +101,7 @@ class AxisError(TracebridgeError, np.exceptions.AxisError):
         return rebuild, (cls, args, {**state, **slots})
 
 
-class IndexingError(TracebridgeError, IndexError):
+class IndexingError(TracebridgeError, IndexError, ValueError):
     """An index has too many entries, or a static index is out of range.
 
     An index has more entries than the array has dimensions, or a static index lies outside it

@@ -242,14 +242,17 @@ def _rebuild(
 
 
 def struct_of(aval: ShapedArray, sharding: object = None) -> ShapeDtypeStruct:
-    """The ShapeDtypeStruct of an aval, whose dtype is canonical already; a user's type itself."""
+    """The ShapeDtypeStruct of an aval, whose dtype is canonical already; a user's type itself.
+
+    Without ``sharding`` it is divided as the type says.
+    """
     if type(aval) is not ShapedArray:
         return aval
     struct = object.__new__(ShapeDtypeStruct)
     put = object.__setattr__
     put(struct, "shape", aval.shape)
     put(struct, "dtype", aval.dtype)
-    put(struct, "_sharding", sharding)
+    put(struct, "_sharding", aval.split if sharding is None else sharding)
     put(struct, "weak_type", aval.weak_type)
     kind = ManualAxisType(varying=aval.vma) if aval.vma else None
     put(struct, "manual_axis_type", kind)

@@ -11,6 +11,7 @@ import tracebridge.core.lax as lax
 from tracebridge.core.errors.argument_errors import ArgumentTypeError
 from tracebridge.core.errors.filtering import api_boundary, hide_internal_frames
 from tracebridge.core.errors.transform_errors import AxisSpecError, ShardingAssertionError
+from tracebridge.core.ir.trace import is_eager
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.families import Constraint
 from tracebridge.core.lax.unsplit import unsplit, unsplit_leaves
@@ -21,7 +22,7 @@ from tracebridge.core.sharding.context import get_abstract_mesh, get_mesh, named
 from tracebridge.core.sharding.named import NamedSharding
 from tracebridge.core.sharding.partition_spec import PartitionSpec, entry_names
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
-from tracebridge.core.sharding.splits import explicit_split
+from tracebridge.core.sharding.splits import check_even, explicit_split
 from tracebridge.core.tree.prefix import flatten_axes
 from tracebridge.core.tree.tree import flatten
 
@@ -231,7 +232,11 @@ def constrained_result(call: str, value: Operand, out_sharding: object) -> Any:
                 hint="use lax.with_sharding_constraint, or make the mesh with "
                 "axis_types=AxisType.Explicit",
             )
-    return _constrained(as_value(value), sharding)
+    result = as_value(value)
+    split = explicit_split(sharding, result.aval.ndim)
+    if split is not None and not is_eager():  # devices take no others
+        check_even(split, result.aval.shape)
+    return _constrained(result, sharding)
 
 
 def constrained_to(values: Sequence[Any], wanted: Sequence[NamedSharding | None]) -> list[Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import abc
 import importlib
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -113,11 +113,16 @@ class GlobalAsyncCheckpointManager(GlobalAsyncCheckpointManagerBase):
         """Wait until everything is written.
 
         Raises:
-            TimeoutError: it took longer than ``timeout_secs``.
+            TimeoutError: it took longer than ``timeout_secs``; it goes on, and can be waited for
+                again.
         """
-        unfinished, self._unfinished = self._unfinished, None
-        if unfinished is not None:
-            unfinished.result(self._timeout)
+        unfinished = self._unfinished
+        if unfinished is None:
+            return
+        wait([unfinished], self._timeout)
+        if unfinished.done():
+            self._unfinished = None
+        unfinished.result(0)
 
     def serialize(
         self,

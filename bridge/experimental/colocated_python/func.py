@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
@@ -70,6 +71,10 @@ class _Colocated:
         if self._out_specs_fn is not None:
             specs_args, specs_kwargs = trees.map(_spec_of, (args, kwargs))
             specs = self._out_specs_fn(*specs_args, **specs_kwargs)
+            got, expected = trees.structure(results), trees.structure(specs)
+            if got != expected:
+                msg = f"{call}: results are a tree {got}, and are said to be {expected}"
+                raise ArgumentValueError(msg)
             _check(call, "results", results, specs)
             results = trees.map(
                 lambda x, spec: device_put(x, spec.sharding) if spec.sharding else x, results, specs
@@ -151,7 +156,15 @@ def colocated_python_class(cls: type) -> type:
     """
 
     def begin(self: Any, *args: object, **kwargs: object) -> None:
-        self._make = functools.cache(lambda: cls(*args, **kwargs))
+        lock, made = threading.Lock(), []
+
+        def make() -> Any:
+            with lock:  # one object, whichever threads call first
+                if not made:
+                    made.append(cls(*args, **kwargs))
+            return made[0]
+
+        self._make = make
 
     def method(name: str, fun: Callable[..., Any]) -> Any:
         @functools.wraps(fun)

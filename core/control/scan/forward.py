@@ -57,7 +57,8 @@ def scan(
         unroll: how many steps stand in one round of the compiled loop; True for all of them.
 
     Returns:
-        The last carry, and the ys with a new leading axis of size ``length``.
+        The last carry, and the ys with a new leading axis of size ``length``: a pair of the kind
+        that the body returns, a tuple, a list or a named tuple.
 
     Raises:
         AxisSizeError: the leading axes and ``length`` disagree, or there is none.
@@ -87,7 +88,7 @@ def run_scan(
     *,
     unroll: int | bool = 1,
     split_transpose: bool = False,
-) -> tuple[Any, Any]:
+) -> Any:
     """``scan`` under the name ``call``; the body is ``apply(f, carry, x)`` if that is given."""
     if not callable(f):
         msg = f"{call}: f is {f!r} of type {type(f).__name__}, expected a function"
@@ -132,11 +133,11 @@ def run_scan(
         unroll=rounds,
         split_transpose=bool(split_transpose),
     )
-    carry_tree, ys_tree = traced.out
+    carry_tree, ys_tree, pair = traced.out
     for ref, value in zip(traced.writes, results[n_carry:], strict=False):
         write_ref(ref, value)
     ys = results[len(init_values) :]
-    return carry_tree.unflatten(results[:n_carry]), ys_tree.unflatten(ys)
+    return pair((carry_tree.unflatten(results[:n_carry]), ys_tree.unflatten(ys)))
 
 
 def _slice(call: str, aval: Any, steps: Any) -> Any:
@@ -269,7 +270,7 @@ def _traced(
 def _pair(
     call: str, f: Callable[..., object], result: object, init_tree: object
 ) -> tuple[list[Any], Any]:
-    """Flat carry and ys of what the body returned."""
+    """Flat carry and ys of what the body returned; their trees, and what made them a pair."""
     if not isinstance(result, tuple | list) or len(result) != 2:
         msg = (
             f"{call}: the body {name_of(f)} returned {kind_of(result)}, expected a pair (carry, y)"
@@ -278,7 +279,8 @@ def _pair(
     carry, carry_tree = flatten_values(call, "the returned carry", result[0])
     check_structure(call, init_tree, carry_tree)
     ys, ys_tree = flatten_values(call, "the returned y", result[1])
-    return [*carry, *ys], (carry_tree, ys_tree)
+    pair = list if isinstance(result, list) else getattr(type(result), "_make", tuple)
+    return [*carry, *ys], (carry_tree, ys_tree, pair)
 
 
 def number_of_steps(call: str, xs: Any, values: Sequence[Any], length: Any) -> Any:
@@ -360,19 +362,20 @@ def _python_loop(
     xs_tree: Any,
     steps: Any,
     reverse: bool,
-) -> tuple[Any, Any]:
+) -> Any:
     """The loop step by step, as option disable_jit asks for.
 
     The body gets arrays, as in the traced loop: a NumPy array would be changed by ``carry += x``.
     """
     rows: list[list[Any]] = []
     ys_tree: Any = None
+    pair: Any = tuple
     order = range(steps - 1, -1, -1) if reverse else range(steps)
     for i in order:
         x = xs_tree.unflatten([lax.index_in_dim(v, i, keepdims=False) for v in xs])
         result = f(carry, x)
         init_tree = flatten_values(call, "the carry", carry)[1]
-        flat, (carry_tree, ys_tree) = _pair(call, f, result, init_tree)
+        flat, (carry_tree, ys_tree, pair) = _pair(call, f, result, init_tree)
         n_carry = carry_tree.num_leaves
         carry = carry_tree.unflatten(unchanged(flat[:n_carry]))
         rows.append(flat[n_carry:])
@@ -382,4 +385,4 @@ def _python_loop(
         lax.concatenate([lax.expand_dims(v, (0,)) for v in column], 0)
         for column in zip(*rows, strict=True)
     ]
-    return carry, ys_tree.unflatten(columns)
+    return pair((carry, ys_tree.unflatten(columns)))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
+import copy
+import importlib.util
 import inspect
+import pickle
 import sys
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -78,6 +81,34 @@ def test_replaced_functions_are_in_force() -> None:
     tb.jit(lambda x: tb.numpy.cbrt(x) * 18.25)(np.float32(8.0))
 
     assert seen == ["cpu"]
+
+
+def test_patches_are_undone() -> None:
+    """A patch of a name that nobody looked up before ends where the name comes from, too."""
+    source = importlib.import_module("tracebridge.core.runtime.programs.compile_or_load")
+    module = importlib.import_module("tracebridge._src.compiler")
+    vars(module).pop("backend_compile_and_load", None)
+    inner = source.compile_and_load
+
+    for _ in range(2):
+        with mock.patch("tracebridge._src.compiler.backend_compile_and_load", len):
+            assert source.compile_and_load is len
+
+        assert source.compile_and_load is inner
+        assert module.backend_compile_and_load is inner
+    with pytest.raises(AttributeError):
+        del module.nothing
+
+
+def test_modules_are_modules() -> None:
+    """Python finds, lists, copies and pickles a private module by its name."""
+    from tracebridge._src import util
+
+    assert importlib.util.find_spec("tracebridge._src.util").name == util.__name__
+    assert "unzip2" in dir(util)
+    assert "sequences" in util.__doc__
+    assert pickle.loads(pickle.dumps(util)) is util
+    assert copy.deepcopy(util) is util
 
 
 def test_paths_are_left_out_of_tracebacks_until_they_are_removed() -> None:

@@ -228,3 +228,24 @@ def test_managers_raise_what_went_wrong(tmp_path) -> None:
     with pytest.raises(OSError, match="no commit"):
         manager.wait_until_finished()
     manager.wait_until_finished()
+
+
+def test_managers_can_be_waited_for_again(tmp_path) -> None:
+    """What took too long is not taken for written."""
+    from tracebridge.experimental.array_serialization import serialization
+
+    go, committed = threading.Event(), []
+    manager = serialization.GlobalAsyncCheckpointManager(timeout_secs=0.05)
+    spec = serialization.get_tensorstore_spec(tmp_path / "a")
+    manager.serialize(
+        [tb.numpy.ones(2)], [spec], on_commit_callback=lambda: committed.append(go.wait(60))
+    )
+
+    for _ in range(2):
+        with pytest.raises(TimeoutError):
+            manager.wait_until_finished()
+    go.set()
+    manager._timeout = 60
+    manager.wait_until_finished()
+
+    assert committed == [True]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -76,3 +79,31 @@ def test_objects_are_made_at_their_first_call() -> None:
     assert made == [1]
     assert int(other.count(tnp.int32(0))) == 5
     assert (Counter.__name__, Counter.__doc__) == ("Counter", "Counts.")
+
+
+def test_threads_that_call_first_share_the_object() -> None:
+    """The constructor runs once, however long it takes."""
+    made = []
+
+    @cp.colocated_python_class
+    class Slow:
+        def __init__(self):
+            time.sleep(0.05)
+            made.append(self)
+
+        def same(self, x):
+            return x
+
+    slow = Slow()
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(slow.same, [tnp.arange(2)] * 4))
+
+    assert len(made) == 1
+
+
+def test_results_have_the_structure_that_was_said() -> None:
+    """Another tree of results is an error with both trees."""
+    function = cp.colocated_python(lambda x: [x]).specialize(out_specs_fn=lambda x: {"a": x})
+
+    with pytest.raises(ArgumentValueError, match="results are a tree"):
+        function(tnp.arange(3))

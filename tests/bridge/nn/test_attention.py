@@ -269,5 +269,14 @@ def test_no_heads() -> None:
     empty = np.ones((2, 3, 0, 4), np.float32)
 
     assert (2, 3, 0, 4) == tb.nn.dot_product_attention(empty, empty, empty).shape
+    for more in ({"bias": np.ones((2, 0, 3, 3), "f4")}, {"mask": np.ones((2, 0, 3, 3), bool)}):
+        assert (2, 3, 0, 4) == tb.nn.dot_product_attention(empty, empty, empty, **more).shape
     with pytest.raises(ShapeMismatchError, match="heads"):
         tb.nn.dot_product_attention(np.ones((2, 3, 2, 4), np.float32), empty, empty)
+
+
+def test_heads_of_no_size() -> None:
+    """Heads of size 0 give results of size 0, with a scale of their own."""
+    empty = np.ones((2, 3, 2, 0), np.float32)
+
+    assert (2, 3, 2, 0) == tb.nn.dot_product_attention(empty, empty, empty).shape

@@ -127,6 +127,21 @@ def test_long_ranges_are_operations_of_programs(bounds, dtype) -> None:
     np.testing.assert_array_equal(expected, f())
 
 
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        (np.uint64(2**63), np.uint64(2**63 + 5)),
+        (np.uint64(2**63 + 9), np.uint64(2**63), -3),
+        (np.uint64(2**64 - 3), np.uint64(2**64 - 1), np.uint8(2)),
+        (np.int64(-3), np.uint64(2)),
+    ],
+)
+def test_ranges_of_large_unsigned_numbers_are_exact(bounds) -> None:
+    """Mixed with signed numbers, where NumPy counts in float64, too."""
+    with tb.enable_x64(True):
+        assert list(range(*map(int, bounds))) == tnp.arange(*bounds).tolist()
+
+
 def test_shapes_of_ranges_need_no_memory() -> None:
     """A range that no machine has room for has a shape."""
     shape = tb.eval_shape(lambda x: x + tnp.arange(10**12 // 1000), 1).shape

@@ -176,3 +176,15 @@ def test_arrays_like_another_are_where_that_one_was_put() -> None:
     assert tnp.zeros_like(spread, shape=(3,)).devices() == {tb.devices()[0]}
     assert not tnp.zeros_like(tnp.asarray(X)).committed
     assert tb.jit(lambda x: tnp.zeros_like(x) + tnp.zeros_like(spread))(X).shape == X.shape
+
+
+def test_parts_are_of_one_size() -> None:
+    """In programs, too, a type with uneven parts is an error."""
+    for fun in (
+        lambda: tnp.arange(5, out_sharding=ns("x")),
+        lambda: tnp.arange(70_001, out_sharding=ns("x")),
+    ):
+        with pytest.raises(ValueError, match="splits axis 0"):
+            fun()
+        with pytest.raises(ValueError, match="splits axis 0"):
+            tb.jit(fun)()

@@ -83,7 +83,7 @@ class FakeTracer:
         (BroadcastError, (TypeError, ValueError)),
         (RankError, (TypeError, ValueError)),
         (AxisError, (ValueError, IndexError, np.exceptions.AxisError)),
-        (IndexingError, (IndexError,)),
+        (IndexingError, (IndexError, ValueError)),
         (InconclusiveDimensionError, (ValueError,)),
         (DtypeMismatchError, (TypeError,)),
         (UnsupportedDtypeError, (TypeError,)),

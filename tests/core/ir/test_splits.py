@@ -183,3 +183,30 @@ def test_uneven_parts() -> None:
         tb.typeof(1.0).update(shape=(5,)).__class__(
             (5,), "float32", sharding=NamedSharding(MESH, P("x"))
         )
+
+
+def test_stand_ins_of_results_are_split() -> None:
+    """What ``eval_shape`` and its kin return says where it is, and is an argument again."""
+    with tb.sharding.use_abstract_mesh(MESH):
+        results = [
+            tb.eval_shape(tnp.sin, X),
+            tb.jit(tnp.sin).eval_shape(X),
+            tb.make_jaxpr(tnp.sin, return_shape=True)(X)[1],
+        ]
+
+    assert [X.sharding] * 3 == [x.sharding for x in results]
+    assert tb.eval_shape(lambda x: x.T, results[0]).sharding.spec == P("y", "x")
+    assert tb.eval_shape(lambda x: x, tb.ShapeDtypeStruct((2,), "float32")).sharding is None
+
+
+@pytest.mark.skipif("tb.local_device_count() < 4", reason="needs 4 devices")
+def test_stand_ins_are_lowered_for_the_mesh_in_force() -> None:
+    """A sharding over an abstract mesh is one over the devices of the mesh that is set."""
+    mesh = tb.make_mesh((2, 2), ("x", "y"), (AxisType.Explicit,) * 2)
+    x = tb.device_put(tnp.ones((8, 4)), NamedSharding(mesh, P("x", "y")))
+    stand_in = tb.eval_shape(lambda x: x, x)
+
+    with tb.set_mesh(mesh):
+        compiled = tb.jit(lambda x: x + 1).lower(stand_in).compile()
+
+    assert x.sharding == compiled(x).sharding

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 import pytest
 
@@ -60,6 +62,23 @@ def test_structure_of_results():
         ys[0].tolist(),
         (ys[1][0].tolist(),),
     ] == [[0.0, 1.0, 2.0], ([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]],)]
+
+
+def test_pairs_are_of_the_kind_that_the_body_returns():
+    """A list or a named tuple comes back as one, traced or step by step."""
+
+    class Named(NamedTuple):
+        carry: Any
+        y: Any
+
+    def kinds(pair):
+        return type(tb.jit(lambda: scan(lambda c, x: pair((c + x, x)), 0.0, THREE))())
+
+    assert [tuple, list, Named] == [kinds(pair) for pair in (tuple, list, Named._make)]
+    with disable_jit():
+        assert list is kinds(list)
+    values = scan(lambda c, x: [c + x, [x]], 0.0, THREE)
+    assert (3.0, [0.0, 1.0, 2.0]) == (float(values[0]), values[1][0].tolist())
 
 
 def test_python_number_takes_the_dtype_of_the_loop():
