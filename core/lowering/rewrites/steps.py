@@ -18,10 +18,10 @@ from tracebridge.core.interpreters.inline import inline_calls
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import element_aval
 from tracebridge.core.ir.content import content_of, has_arrays
+from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.jaxpr import eval_jaxpr
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.traverse import primitives_of
-from tracebridge.core.kernels.functions import TRANSCENDENTAL
 from tracebridge.core.kernels.machine import is_there, n_threads
 from tracebridge.core.kernels.steps.scan_kernel import scan_kernel_p, written
 from tracebridge.core.lax.families import Elementwise
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.jaxpr import Jaxpr
 
 _NEIGHBOURS = frozenset({lax.roll_p, lax.slice_p, lax.pad_p, lax.concatenate_p})
+_FUNCTIONS = frozenset({Cost.EXPENSIVE, Cost.COMPOSED})
 _MOVES = frozenset({lax.broadcast_in_dim_p, lax.reshape_p, lax.squeeze_p})
 _BODIES: BoundedCache[Jaxpr] = BoundedCache("bodies of scan kernels", 256)
 
@@ -185,7 +186,7 @@ def _has_small_arrays(body: Jaxpr) -> bool:
 
 def _has_functions(body: Jaxpr) -> bool:
     """Whether most of the time may go to exponentials and their like."""
-    return any([app.primitive.name in TRANSCENDENTAL for app, _ in body.equations])
+    return any([app.primitive.cost in _FUNCTIONS for app, _ in body.equations])
 
 
 def _is_stencil(body: Jaxpr) -> bool:
