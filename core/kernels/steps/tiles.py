@@ -17,6 +17,7 @@ from tracebridge.core.ir.debug_info import NO_DEBUG_INFO
 from tracebridge.core.kernels.steps.axes import Axes, pairs_with_neighbours
 from tracebridge.core.kernels.steps.moves import only_adds
 from tracebridge.core.kernels.steps.parts import cut_params
+from tracebridge.core.kernels.steps.work import work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -32,6 +33,7 @@ _LAST_CACHE = 1 << 23  # bytes: what all threads together have of the last one, 
 _IN_MEMORY, _COPY_IN_MEMORY = 8.0, 4.0  # how much longer where arrays are in no cache
 _OPERATION, _COPY = 1 / 50, 1 / 8  # ns, of an element
 _CALL = 10_000.0  # ns, of all tiles
+_MOST_APART = 1 / 64  # of a step: what each tile would do, and there are many
 _TILES = (1, 2, 3, 4, 6, 8, 16, 32, 64)  # for each thread
 
 
@@ -75,7 +77,7 @@ def tiles_of(body: Jaxpr, n_consts: int, n_carry: int, length: int, threads: int
     if first is None or not body.out_avals[first].ndim:
         return None
     rows = Axes(body, carried, pairs_with_neighbours).members(n_consts + first, 0)
-    if rows is None or any(rows.values()):
+    if rows is None or any(rows.values()) or not _is_shared(body, rows):
         return None
     try:
         reach = _Reach(body, rows, body.out_avals[first].shape[0])
@@ -92,6 +94,21 @@ def tiles_of(body: Jaxpr, n_consts: int, n_carry: int, length: int, threads: int
     wide = min(own + 2 * margin, reach.n)
     tiles = Tiles(reach.n, own, wide, steps, margin, reach.goes_around, ins, outs)
     return Tiled(_for_tile(body, rows, reach, wide), tiles)
+
+
+def _is_shared(body: Jaxpr, rows: Mapping[int, int]) -> bool:
+    """Whether most of a step is done for rows: each tile does all of the rest, for itself."""
+    avals = body.variable_avals()
+    has, lacks = 0.0, 0.0
+    taken = [(v, avals[v].size * _COPY) for v in body.outs]
+    v = body.n_in + len(body.consts)
+    for app, _ in body.equations:
+        taken += [(v + i, a.size * _COPY) for i, a in enumerate(app.outs)]
+        taken.append((v, work(app)))
+        v += len(app.outs)
+    for v, time in taken:
+        has, lacks = (has + time, lacks) if v in rows else (has, lacks + time)
+    return lacks <= _MOST_APART * (has + lacks)
 
 
 class _Reach:

@@ -234,6 +234,23 @@ def test_far_neighbours_are_no_tiles(monkeypatch: Any) -> None:
     assert not tiled(lambda u: tnp.roll(u, 1, 0)[:-1] + tnp.pad(u[1:], [(0, 1), (0, 0)])[:-1])
 
 
+def test_fields_apart_are_no_tiles() -> None:
+    """Each tile would do all of a field that does not meet the one that has its rows."""
+
+    def tiled(step: Callable[..., Any], *fields: Any) -> bool:
+        body = inline_calls(tb.make_jaxpr(step)(*fields).jaxpr)
+        return tiles.tiles_of(body, 0, len(fields), 20, 2) is not None
+
+    u, v = array(512, 512), array(500, 512)
+    assert tiled(lambda u, v: (on_a_torus(u), on_a_torus(v) + u), u, u)
+    assert tiled(lambda u, n: (on_a_torus(u), n + 1), u, array(8))
+    assert not tiled(lambda u, v: (on_a_torus(u), on_a_torus(v)), u, u)
+    assert not tiled(lambda u, v: (on_a_torus(u), tnp.roll(v, 1, 0)), u, v)
+    is_as_plain(
+        lambda u, v: lax.fori_loop(0, 6, lambda _, c: (on_a_torus(c[0]), c[1] * 0.5), (u, v)), u, v
+    )
+
+
 def test_steps_without_elements() -> None:
     """Arrays without elements stay so."""
     assert loop(on_a_torus, 5)(np.zeros((0, 8), "f4")).shape == (0, 8)
