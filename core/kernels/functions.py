@@ -101,6 +101,11 @@ TRANSCENDENTAL = frozenset({
 EXPENSIVE = TRANSCENDENTAL | {"div"}
 
 
+def is_transcendental(name: str) -> bool:
+    """Whether kernels compute a primitive by a series or a root."""
+    return name in TRANSCENDENTAL
+
+
 def handles(name: str, params: Mapping[str, Any], dtypes: Sequence[Any], out: Any) -> bool:
     """Whether ``elementwise`` can write a primitive with such parameters, operands and result."""
     kinds, result = [NAMES.get(d) for d in dtypes], NAMES.get(out)

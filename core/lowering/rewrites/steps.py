@@ -21,7 +21,7 @@ from tracebridge.core.ir.content import content_of, has_arrays
 from tracebridge.core.ir.jaxpr import eval_jaxpr
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.traverse import primitives_of
-from tracebridge.core.kernels.functions import TRANSCENDENTAL
+from tracebridge.core.kernels.functions import is_transcendental
 from tracebridge.core.kernels.machine import is_there, n_threads
 from tracebridge.core.kernels.steps.scan_kernel import scan_kernel_p, written
 from tracebridge.core.lax.families import Elementwise
@@ -185,7 +185,7 @@ def _has_small_arrays(body: Jaxpr) -> bool:
 
 def _has_functions(body: Jaxpr) -> bool:
     """Whether most of the time may go to exponentials and their like."""
-    return any([app.primitive.name in TRANSCENDENTAL for app, _ in body.equations])
+    return any([is_transcendental(app.primitive.name) for app, _ in body.equations])
 
 
 def _is_stencil(body: Jaxpr) -> bool:
