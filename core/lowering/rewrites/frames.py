@@ -47,7 +47,6 @@ _COSTLY = frozenset(
         lax.tanh_p,
         lax.sin_p,
         lax.cos_p,
-        lax.erf_p,
         lax.erfc_p,
     }
 )

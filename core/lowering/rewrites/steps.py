@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 _NEIGHBOURS = frozenset({lax.roll_p, lax.slice_p, lax.pad_p, lax.concatenate_p})
 _FUNCTIONS = frozenset({Cost.EXPENSIVE, Cost.COMPOSED})
 _MOVES = frozenset({lax.broadcast_in_dim_p, lax.reshape_p, lax.squeeze_p})
-_FUNCTIONS = frozenset({Cost.EXPENSIVE, Cost.COMPOSED})
 _BODIES: BoundedCache[Jaxpr] = BoundedCache("bodies of scan kernels", 256)
 
 _FEWEST_STEPS = 4
