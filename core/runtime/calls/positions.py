@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tracebridge.core.config.state import state
-from tracebridge.core.errors.filtering import hiding
+from tracebridge.core.errors.filtering import hide_internal_frames, hiding
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.calls.remembered import BOUNDARY, without_boundary
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
@@ -43,7 +43,11 @@ def _boundary(fn: Callable[..., Any], places: range, name: str) -> Callable[...,
                 return staged(*taken)
             except Exception:  # noqa: BLE001 - the function itself says what is wrong
                 taken = None
-        return slow(*args, **kwargs)
+        try:
+            return slow(*args, **kwargs)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     delattr(call, BOUNDARY)  # this is it
     return call
