@@ -47,10 +47,10 @@ from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.arrays.transfer import put_copies, put_made
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
+from tracebridge.numpy._arange import LONG, host_range, staged_range, symbolic_arange
 from tracebridge.numpy._promote import broadcast_operands, members, promote_inexact
 from tracebridge.numpy._ranges import wrapped
 from tracebridge.numpy._staging import settled
-from tracebridge.numpy._symbolic_ranges import LONG, host_range, staged_range, symbolic_arange
 from tracebridge.numpy.conversion import asarray, on_device
 
 

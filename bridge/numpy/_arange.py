@@ -1,4 +1,4 @@
-"""Ranges of numbers that are operations: as long as a symbolic size says, and long ones."""
+"""How ``arange`` makes its numbers: on the host, as operations, or as a symbolic size says."""
 
 from __future__ import annotations
 
