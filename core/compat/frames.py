@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, MutableSequence
+from pathlib import Path
 from types import FrameType
 from typing import Any, final
 
@@ -83,6 +84,5 @@ def register_exclusion(path: str) -> None:
     >>> from tracebridge.extend import source_info_util
     >>> source_info_util.register_exclusion("/usr/lib/some_library/")
     """
-    EXCLUDED_PATHS.append(
-        path + os.sep if os.path.isdir(path) and not path.endswith(os.sep) else path  # noqa: PTH112 - the path is text before and after
-    )
+    is_folder = Path(path).is_dir() and not path.endswith(os.sep)
+    EXCLUDED_PATHS.append(path + os.sep if is_folder else path)
