@@ -5,16 +5,17 @@ Then results of products are results of the program, in which sums over parts ca
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tracebridge.core import lax
 from tracebridge.core.interpreters.graph import Graph
 from tracebridge.core.ir.debug_info import NO_DEBUG_INFO
+from tracebridge.core.lax.contract.precision import exchanged
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tracebridge.core.ir.application import Application, Params
+    from tracebridge.core.ir.application import Application
     from tracebridge.core.ir.jaxpr import Jaxpr
 
 
@@ -32,7 +33,7 @@ def with_swapped_products(program: Jaxpr) -> Jaxpr:
         read = [numbers[a] for a in args]
         if v in products:
             read.reverse()
-            numbers.append(graph.add_bound(app.primitive, read, _swapped(app)))
+            numbers.append(graph.add_bound(app.primitive, read, exchanged(app.params)))
         elif app.primitive is lax.transpose_p and (args[0] in products or _is_reshape(app)):
             shape = app.out.shape
             params = {"new_sizes": shape}
@@ -101,11 +102,3 @@ def _transposed(program: Jaxpr) -> set[int]:
                 found.add(args[0])
         v += len(app.outs)
     return found
-
-
-def _swapped(app: Application) -> Params:
-    """The parameters of a product with its factors in the other order."""
-    params: dict[str, Any] = {**app.params}
-    summed, batch = params["dimension_numbers"]
-    params["dimension_numbers"] = summed[::-1], batch[::-1]
-    return params

@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["DotAlgorithm", "DotAlgorithmPreset", "Precision", "PrecisionLike"]
 
 import enum
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from tracebridge.core._jaxlib import mlir
@@ -165,6 +166,18 @@ def canonical_precision(precision: object, name: str) -> Any:
 def is_pair(precision: object) -> bool:
     """Whether a precision in normal form is one for each operand. Algorithms are tuples, too."""
     return isinstance(precision, tuple) and not isinstance(precision, DotAlgorithm)
+
+
+def exchanged(params: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of a dot_general with its operands in the other order.
+
+    The free axes of the result come in the other order, too.
+    """
+    (xc, yc), (xb, yb) = params["dimension_numbers"]
+    precision = params["precision"]
+    if is_pair(precision):
+        precision = precision[::-1]
+    return {**params, "dimension_numbers": ((yc, xc), (yb, xb)), "precision": precision}
 
 
 def _is_precision(x: object) -> bool:

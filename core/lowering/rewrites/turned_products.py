@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracebridge.core import lax
 from tracebridge.core.lax.contract.by_library import suits_library
-from tracebridge.core.lax.contract.precision import is_pair
+from tracebridge.core.lax.contract.precision import exchanged
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Application
@@ -34,11 +34,7 @@ def is_turned_product(app: Application, args: Sequence[int], made_by: Producers)
 
 def turned_product(product: Application) -> Callable[..., Any]:
     """The function of the operands of a product that gives its transpose."""
-    params = dict(product.params)
-    (xc, yc), batch = params["dimension_numbers"]
-    params["dimension_numbers"] = (yc, xc), batch
-    if is_pair(params["precision"]):
-        params["precision"] = params["precision"][::-1]
+    params = exchanged(product.params)
 
     def run(x: Value, y: Value) -> Any:
         return lax.dot_general_p.bind(y, x, **params)
