@@ -13,12 +13,11 @@ from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.kernels.call import kernel_call, name_of
 from tracebridge.core.kernels.costs import remember_costs
-from tracebridge.core.kernels.equations import REDUCTIONS
 from tracebridge.core.kernels.machine import machine
 from tracebridge.core.kernels.rows.across import Across
 from tracebridge.core.kernels.rows.emitter import Writer
 from tracebridge.core.kernels.rows.handler import Interface, module_text, shares
-from tracebridge.core.kernels.rows.program import RowProgram, kind_of_sum
+from tracebridge.core.kernels.rows.program import RowProgram
 from tracebridge.core.util.caching import BoundedCache
 
 if TYPE_CHECKING:
@@ -33,7 +32,10 @@ if TYPE_CHECKING:
 
     _Given = tuple[Jaxpr, Frame, Views]
 
-_NAMES: BoundedCache[str] = BoundedCache("names of row kernels", 256)
+_Units = tuple[int, int, int]
+"""How many units of rows there are, elements of one, results that are sums of columns."""
+
+_TARGETS: BoundedCache[tuple[str, _Units]] = BoundedCache("names of row kernels", 256)
 
 
 @final
@@ -52,21 +54,11 @@ class RowKernel(Primitive):
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         given: _Given = params["program"], params["frame"], params["views"]
-        return kernel_call(ctx, operands, _target(given), {"shares": _shares(given)})
+        name, units = _target(given)
+        return kernel_call(ctx, operands, name, {"shares": shares(*units)})
 
 
 row_kernel_p = RowKernel()
-
-
-def _shares(given: _Given) -> Sequence[int]:
-    """What a call says of its work: units of rows, those in a block, blocks."""
-    program, frame, _ = given
-    if frame.is_across:
-        across = Across(RowProgram(*given), machine().lanes)
-        return shares(across.n_units, frame.length * across.width, 0)
-    sums = [app for app, _ in program.equations if app.primitive in REDUCTIONS]
-    columns = [app for app in sums if kind_of_sum(app, frame) == "columns"]
-    return shares(frame.n_rows, frame.length, len(columns))
 
 
 def _text(rows: RowProgram) -> str:
@@ -74,15 +66,24 @@ def _text(rows: RowProgram) -> str:
     return module_text(Interface.of(rows), writer(rows, machine().lanes).text())
 
 
-def _target(given: _Given) -> str:
-    """The name by which XLA calls the kernel: the same one for the same text and processor."""
+def _target(given: _Given) -> tuple[str, _Units]:
+    """The name by which XLA calls the kernel, and its units of work.
+
+    The name is the same one for the same text and processor.
+    """
     program, frame, views = given
     key = content_of(program), frame, views
-    name = _NAMES.get(key)
-    if name is None:
+    found = _TARGETS.get(key)
+    if found is None:
         rows = RowProgram(*given)
         name = name_of(rows.described(), partial(_text, rows))
-        together = Across(rows, machine().lanes).width if frame.is_across else 1
+        n_columns = len(Interface.of(rows).columns)
+        units, together = (frame.n_rows, frame.length, n_columns), 1
+        if frame.is_across:
+            across = Across(rows, machine().lanes)
+            together = across.width
+            units = across.n_units, frame.length * together, 0
         remember_costs(name, *[together * n for n in rows.operations()])
-        _NAMES.set(key, name)
-    return name
+        found = name, units
+        _TARGETS.set(key, found)
+    return found
