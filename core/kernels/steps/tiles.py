@@ -261,7 +261,7 @@ def _sizes(
     slices = bytes_of_row(range(n_fixed, body.n_in)) + bytes_of_row(body.outs[n_carry:])
     kept = 2 * carried + bytes_of_row(range(n_consts)) + slices
     outs = [app.out.size for app, _ in body.equations if not app.multiple]
-    work = sum(outs) / n * _OPERATION + slices / 4 * _COPY
+    computed = sum(outs) / n * _OPERATION + slices / 4 * _COPY
     is_far = kept * n > _LAST_CACHE
     outside = _IN_MEMORY if is_far else _OUTSIDE
     copies = carried / 2 * _COPY * (_COPY_IN_MEMORY if is_far else 1.0)
@@ -274,7 +274,7 @@ def _sizes(
                 continue
             wide = min(own + 2 * margin, n) if k > 1 else n
             turns = math.ceil(math.ceil(n / own) / threads)
-            step = work * (1.0 if wide * kept <= _CACHE else outside)
+            step = computed * (1.0 if wide * kept <= _CACHE else outside)
             cost = turns * wide * (steps * step + copies)
             total = (cost + _CALL * (k > 1)) * -(-length // steps)
             if total < best:
