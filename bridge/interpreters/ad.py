@@ -20,8 +20,8 @@ from tracebridge.core.compat.ad import (
 from tracebridge.core.errors.filtering import shield as _shield
 from tracebridge.core.interpreters.jvp import JvpTrace as JVPTrace
 from tracebridge.core.interpreters.jvp import JvpTracer as JVPTracer
-from tracebridge.core.ir.primitive import LinearInput as UndefinedPrimal
-from tracebridge.core.ir.primitive import is_linear_input as is_undefined_primal
+from tracebridge.core.ir.linear_input import LinearInput as UndefinedPrimal
+from tracebridge.core.ir.linear_input import is_linear_input as is_undefined_primal
 from tracebridge.core.lax.elementwise.arithmetic import add_p as add_jaxvals_p
 
 __all__ = [

@@ -15,7 +15,7 @@ from tracebridge.core.errors.runtime_errors import (
     DevicePlacementError,
 )
 from tracebridge.core.ir.float0 import hide_float0
-from tracebridge.core.ir.primitive import is_high_jaxpr
+from tracebridge.core.ir.higher_order import is_high_jaxpr
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.user_type import high_values, low_values, same_type

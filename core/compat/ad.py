@@ -16,7 +16,7 @@ from tracebridge.core.dtypes.dtypes import float0
 from tracebridge.core.errors.transform_errors import CustomRuleError, MissingRuleError
 from tracebridge.core.interpreters.jvp import JvpTrace, JvpTracer
 from tracebridge.core.ir.aval import ShapedArray
-from tracebridge.core.ir.primitive import LinearInput, is_linear_input
+from tracebridge.core.ir.linear_input import LinearInput, is_linear_input
 from tracebridge.core.ir.typeof import as_value, typeof
 from tracebridge.core.lax.ad_util import float0_of
 from tracebridge.core.tree.registry import register_pytree_node

@@ -19,6 +19,7 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.eager_slot import EAGER
 from tracebridge.core.ir.effects import Effects, no_effects
 from tracebridge.core.ir.jaxpr import jaxprs_in_params
+from tracebridge.core.ir.owners import largest_jaxpr
 from tracebridge.core.ir.trace import current_trace, is_eager
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
@@ -176,7 +177,7 @@ class Primitive(base.Primitive):
         except TypeError:
             return Application(self, avals, params)
         if jaxprs:
-            cache = base.largest_jaxpr(jaxprs).cache
+            cache = largest_jaxpr(jaxprs).cache
             app = cache.get(key)
             if app is None:
                 app = cache[key] = Application(self, avals, params)

@@ -18,7 +18,8 @@ from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.errors.transform_errors import ShardingTypeError
 from tracebridge.core.ir.aval import ShapedArray, result_aval
 from tracebridge.core.ir.cost import Cost
-from tracebridge.core.ir.primitive import Primitive, is_linear_input
+from tracebridge.core.ir.linear_input import is_linear_input
+from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.splits import entries_of, same_along_others, split_of
 from tracebridge.core.lax.accepted_dtypes import check_ordinary
 from tracebridge.core.lax.contract.precision import precision_attributes

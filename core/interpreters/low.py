@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core.interpreters.staging import stage
+from tracebridge.core.ir.higher_order import is_high_jaxpr
 from tracebridge.core.ir.jaxpr import Jaxpr
-from tracebridge.core.ir.primitive import is_high_jaxpr
 from tracebridge.core.ir.trace import Trace, current_trace, use_trace
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.user_type import high_values, low_avals, low_values

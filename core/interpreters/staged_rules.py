@@ -20,7 +20,8 @@ from tracebridge.core.interpreters.split_by_known import split_by_known
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray, batched_aval
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
-from tracebridge.core.ir.primitive import LinearInput, Primitive, is_default
+from tracebridge.core.ir.linear_input import LinearInput
+from tracebridge.core.ir.primitive import Primitive, is_default
 from tracebridge.core.ir.splits import entries_of
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.sharding.context import get_abstract_mesh

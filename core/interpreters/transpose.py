@@ -11,9 +11,9 @@ from tracebridge.core.interpreters.split_by_known import split_by_known
 from tracebridge.core.interpreters.staged_rules import staged_transpose
 from tracebridge.core.interpreters.transpose_graph import transpose_into
 from tracebridge.core.ir.jaxpr import Jaxpr
+from tracebridge.core.ir.linear_input import LinearInput
 from tracebridge.core.ir.name_scopes import ScopedTape, entered, transposed
 from tracebridge.core.ir.name_stack import in_use, names_of
-from tracebridge.core.ir.primitive import LinearInput
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lax.ad_util import add_application, weak_type_application

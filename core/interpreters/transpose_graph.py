@@ -8,8 +8,8 @@ from tracebridge.core.interpreters.graph import within
 from tracebridge.core.interpreters.split_by_known import split_by_known, unknown_results
 from tracebridge.core.interpreters.staged_rules import staged_transpose
 from tracebridge.core.interpreters.staging import stage
+from tracebridge.core.ir.linear_input import LinearInput
 from tracebridge.core.ir.name_stack import in_use
-from tracebridge.core.ir.primitive import LinearInput
 from tracebridge.core.lax.ad_util import add_application
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ import tracebridge.core.lax as lax
 from tracebridge.core._jaxlib.ffi import register_sparse_targets
 from tracebridge.core.dtypes.dtypes import int32
 from tracebridge.core.ir.aval import ShapedArray, result_aval
-from tracebridge.core.ir.primitive import is_linear_input
+from tracebridge.core.ir.linear_input import is_linear_input
 from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.lax.batch_util import move_batch_axis, to_front
 from tracebridge.core.lowering.context import register_platform_lowering

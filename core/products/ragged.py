@@ -22,7 +22,7 @@ import tracebridge.core.lax as lax
 from tracebridge.core.control.loops.while_loop import while_loop
 from tracebridge.core.dtypes.dtypes import float32, int32, is_bool, is_float
 from tracebridge.core.ir.aval import ShapedArray, result_aval
-from tracebridge.core.ir.primitive import is_linear_input
+from tracebridge.core.ir.linear_input import is_linear_input
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.lax.batch_util import move_batch_axis, to_front

@@ -11,7 +11,7 @@ from tracebridge.core.control.calls.bodies import Body
 from tracebridge.core.interpreters.batching import batch_flat
 from tracebridge.core.interpreters.jvp import jvp_flat
 from tracebridge.core.ir.aval import ShapedArray
-from tracebridge.core.ir.primitive import HigherOrderPrimitive
+from tracebridge.core.ir.higher_order import HigherOrderPrimitive
 from tracebridge.core.lax.batch_util import to_one_axis
 from tracebridge.core.lax.shape.axes import as_axes
 from tracebridge.core.lax.sharding_constraint import constrained_result

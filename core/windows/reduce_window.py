@@ -16,7 +16,8 @@ from tracebridge.core.interpreters.batching import batch_flat
 from tracebridge.core.interpreters.jvp import jvp_flat
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.cost import Cost
-from tracebridge.core.ir.primitive import HigherOrderPrimitive, Primitive
+from tracebridge.core.ir.higher_order import HigherOrderPrimitive
+from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.splits import entries_of, split_of
 from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.lax.batch_util import to_one_axis

@@ -16,7 +16,8 @@ from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.cost import Cost
-from tracebridge.core.ir.primitive import HigherOrderPrimitive, Primitive
+from tracebridge.core.ir.higher_order import HigherOrderPrimitive
+from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.lax.batch_util import to_front, to_one_axis
 from tracebridge.core.lowering.context import register_platform_lowering
 from tracebridge.core.windows import cpu_rules, winners

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 
 from tests.architecture.sources import package_sources, report
-from tracebridge.core.ir.primitive import HigherOrderPrimitive, Primitive
+from tracebridge.core.ir.higher_order import HigherOrderPrimitive
+from tracebridge.core.ir.primitive import Primitive
 
 READERS = {"getattr", "hasattr", "attribute", "attrgetter", "methodcaller"}
 # Other objects have these too.

@@ -13,8 +13,10 @@ import pytest
 import tracebridge.core
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.cost import Cost
-from tracebridge.core.ir.primitive import HigherOrderPrimitive, Primitive, all_primitives
-from tracebridge.core.lax.families import Elementwise, Reduction, UnaryElementwise
+from tracebridge.core.ir.higher_order import HigherOrderPrimitive
+from tracebridge.core.ir.primitive import Primitive, all_primitives
+from tracebridge.core.lax.families import Elementwise, UnaryElementwise
+from tracebridge.core.lax.reduce.family import Reduction
 
 RULES = ("abstract_eval", "lower", "jvp", "transpose", "batch")
 

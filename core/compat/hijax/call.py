@@ -23,7 +23,8 @@ from tracebridge.core.interpreters.linearize import LinearizeTrace, TapeNode
 from tracebridge.core.interpreters.tangents import TangentTrace, TangentTracer
 from tracebridge.core.ir.application import Application
 from tracebridge.core.ir.cost import Cost
-from tracebridge.core.ir.primitive import Primitive, is_linear_input
+from tracebridge.core.ir.linear_input import is_linear_input
+from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.trace import trace_for
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.tree.prefix import broadcast_prefix

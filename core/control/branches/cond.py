@@ -24,12 +24,10 @@ from tracebridge.core.interpreters.partial_eval import partial_eval_jaxpr
 from tracebridge.core.interpreters.split_by_known import unknown_outs
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.effects import check_effects
+from tracebridge.core.ir.higher_order import HigherOrderPrimitive
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
-from tracebridge.core.ir.primitive import (
-    HigherOrderPrimitive,
-    is_linear_input,
-    largest_jaxpr,
-)
+from tracebridge.core.ir.linear_input import is_linear_input
+from tracebridge.core.ir.owners import largest_jaxpr
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.varied import joined
 from tracebridge.core.lax.ad_util import full_of, unchosen_p

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, final
 from tracebridge.core.control.callbacks.base import CallbackPrimitive, in_sequence
 from tracebridge.core.dtypes.dtypes import is_inexact
 from tracebridge.core.ir.aval import ShapedArray, batched_aval
-from tracebridge.core.ir.primitive import is_linear_input
+from tracebridge.core.ir.linear_input import is_linear_input
 from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.lax.batch_util import broadcast_batch, move_batch_axis
 from tracebridge.core.lowering.embedding import Embedded, OfConsumer, call_embedded

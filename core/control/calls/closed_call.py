@@ -14,8 +14,9 @@ from tracebridge.core.interpreters.partial_eval import partial_eval_jaxpr
 from tracebridge.core.interpreters.split_by_known import unknown_outs
 from tracebridge.core.interpreters.transpose import transpose_jaxpr
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.higher_order import HigherOrderPrimitive
 from tracebridge.core.ir.jaxpr import Jaxpr
-from tracebridge.core.ir.primitive import HigherOrderPrimitive, is_linear_input
+from tracebridge.core.ir.linear_input import is_linear_input
 from tracebridge.core.lax.batch_util import mapped_to_front
 from tracebridge.core.util.public_path import public_path
 

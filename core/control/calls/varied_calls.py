@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from tracebridge.core.collectives.casts import pcast_p
 from tracebridge.core.interpreters.staging import stage
+from tracebridge.core.ir.higher_order import HigherOrderPrimitive
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
-from tracebridge.core.ir.primitive import HigherOrderPrimitive
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.varied import Names, joined, varied
 

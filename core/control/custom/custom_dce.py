@@ -24,7 +24,7 @@ from tracebridge.core.interpreters.transpose import transpose_jaxpr
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.debug_info import DebugInfo, where_is
 from tracebridge.core.ir.jaxpr import Jaxpr
-from tracebridge.core.ir.primitive import is_linear_input
+from tracebridge.core.ir.linear_input import is_linear_input
 from tracebridge.core.ir.trace import current_trace, trace_for
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.batch_util import mapped_to_front

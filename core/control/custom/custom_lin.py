@@ -10,7 +10,8 @@ from tracebridge.core.errors.transform_errors import CustomRuleError
 from tracebridge.core.ir.application import Application
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.cost import Cost
-from tracebridge.core.ir.primitive import Primitive, is_linear_input
+from tracebridge.core.ir.linear_input import is_linear_input
+from tracebridge.core.ir.primitive import Primitive
 
 if TYPE_CHECKING:
     from tracebridge.core._jaxlib.mlir import IrValue

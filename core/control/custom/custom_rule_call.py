@@ -18,7 +18,7 @@ from tracebridge.core.control.custom.custom_staging import (
 )
 from tracebridge.core.interpreters.dce import dce_jaxpr
 from tracebridge.core.ir.aval import ShapedArray
-from tracebridge.core.ir.primitive import HigherOrderPrimitive
+from tracebridge.core.ir.higher_order import HigherOrderPrimitive
 from tracebridge.core.lax.batch_util import mapped_to_front
 from tracebridge.core.tree.tree import PyTreeDef
 

@@ -25,8 +25,9 @@ from tracebridge.core.interpreters.batching import batch_jaxpr
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.debug_info import name_of
+from tracebridge.core.ir.higher_order import HigherOrderPrimitive
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
-from tracebridge.core.ir.primitive import HigherOrderPrimitive, is_linear_input
+from tracebridge.core.ir.linear_input import is_linear_input
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.lax.batch_util import to_front

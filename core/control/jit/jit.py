@@ -30,9 +30,9 @@ from tracebridge.core.control.jit.rerun import explained
 from tracebridge.core.control.refs.calls import RefCall, ref_arguments
 from tracebridge.core.control.refs.cells import is_differentiated, note_custom
 from tracebridge.core.ir.debug_info import name_of, parameter_names
+from tracebridge.core.ir.higher_order import is_high_jaxpr
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
 from tracebridge.core.ir.name_stack import NAME_SCOPES, attributes_only, in_use
-from tracebridge.core.ir.primitive import is_high_jaxpr
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.lax.sharding_constraint import constrained_to

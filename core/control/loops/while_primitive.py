@@ -19,8 +19,8 @@ from tracebridge.core.interpreters.split_by_known import unknown_outs
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.effects import check_effects, ordered_effects
+from tracebridge.core.ir.higher_order import HigherOrderPrimitive
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
-from tracebridge.core.ir.primitive import HigherOrderPrimitive
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.user_type import high_values, low_avals, low_values
 from tracebridge.core.lax.ad_util import zeros_of

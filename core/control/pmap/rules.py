@@ -18,8 +18,9 @@ from tracebridge.core.interpreters.staged_rules import SpmdAxis, axis_inside
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.interpreters.transpose import transpose_jaxpr
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.higher_order import HigherOrderPrimitive
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
-from tracebridge.core.ir.primitive import HigherOrderPrimitive, is_linear_input
+from tracebridge.core.ir.linear_input import is_linear_input
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.lax.batch_util import mapped_to_front
 

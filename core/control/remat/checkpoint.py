@@ -31,9 +31,9 @@ from tracebridge.core.interpreters.staging import StagingTrace, stage
 from tracebridge.core.interpreters.transpose import transpose_jaxpr
 from tracebridge.core.ir.effects import check_effects
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr, jaxprs_in_params
+from tracebridge.core.ir.linear_input import is_linear_input
 from tracebridge.core.ir.name_scopes import entered
 from tracebridge.core.ir.name_stack import NamedSource
-from tracebridge.core.ir.primitive import is_linear_input
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.user_type import low_avals
 from tracebridge.core.lax.annotations import to_memory_p

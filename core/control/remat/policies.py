@@ -13,8 +13,8 @@ from tracebridge.core.errors.transform_errors import ArgumentSpecError, CustomRu
 from tracebridge.core.ir.application import Application
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.debug_info import name_of
+from tracebridge.core.ir.higher_order import HigherOrderPrimitive
 from tracebridge.core.ir.jaxpr import Jaxpr, jaxprs_in_params
-from tracebridge.core.ir.primitive import HigherOrderPrimitive
 from tracebridge.core.lax.annotations import name_p
 from tracebridge.core.lax.contract.dot import dot_general_p
 from tracebridge.core.util.public_path import public_path

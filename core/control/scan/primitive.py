@@ -26,8 +26,8 @@ from tracebridge.core.errors.base import InternalError
 from tracebridge.core.interpreters.low import call_low
 from tracebridge.core.ir.aval import ShapedArray, batched_aval
 from tracebridge.core.ir.effects import Effects, check_effects
+from tracebridge.core.ir.higher_order import HigherOrderPrimitive
 from tracebridge.core.ir.jaxpr import Jaxpr
-from tracebridge.core.ir.primitive import HigherOrderPrimitive
 from tracebridge.core.ir.user_type import is_user_type, low_avals
 from tracebridge.core.runtime.arrays.transfer import put_numpy
 

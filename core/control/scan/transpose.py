@@ -16,7 +16,7 @@ from tracebridge.core.interpreters.staged_rules import StagedRule, bits, cotange
 from tracebridge.core.interpreters.transpose_graph import transpose_into
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
-from tracebridge.core.ir.primitive import is_linear_input
+from tracebridge.core.ir.linear_input import is_linear_input
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.lax.ad_util import add_application, zeros_of
 

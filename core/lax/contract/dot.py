@@ -25,7 +25,8 @@ from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray, result_aval
 from tracebridge.core.ir.cost import Cost
-from tracebridge.core.ir.primitive import Primitive, is_linear_input
+from tracebridge.core.ir.linear_input import is_linear_input
+from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.splits import split_of
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.accepted_dtypes import check_ordinary

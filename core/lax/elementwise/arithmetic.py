@@ -22,7 +22,7 @@ from tracebridge.core.dtypes.dtypes import (
 )
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.cost import Cost
-from tracebridge.core.ir.primitive import is_linear_input
+from tracebridge.core.ir.linear_input import is_linear_input
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.accepted_dtypes import is_numeric, is_ordinary
 from tracebridge.core.lax.families import (

@@ -17,7 +17,7 @@ import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import complex_of, is_complex, real_of
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.cost import Cost
-from tracebridge.core.ir.primitive import is_linear_input
+from tracebridge.core.ir.linear_input import is_linear_input
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.families import (
     Elementwise,

@@ -17,7 +17,8 @@ from tracebridge.core.errors.dtype_errors import DtypeMismatchError, Unsupported
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray, result_aval
 from tracebridge.core.ir.cost import Cost
-from tracebridge.core.ir.primitive import Primitive, is_linear_input
+from tracebridge.core.ir.linear_input import is_linear_input
+from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.splits import split_of
 from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.lax.batch_util import move_batch_axis, to_front

@@ -23,8 +23,8 @@ from tracebridge.core.dtypes.dtypes import (
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.accepted_dtypes import is_numeric, is_ordinary
 from tracebridge.core.lax.ad_util import full_of, zeros_of
-from tracebridge.core.lax.families import Reduction
 from tracebridge.core.lax.reduce.extremes import emit_extremes, emit_extremum, largest, smallest
+from tracebridge.core.lax.reduce.family import Reduction
 from tracebridge.core.lax.shape.axes import as_axes
 from tracebridge.core.lax.sharding_constraint import constrained_result
 from tracebridge.core.lax.unsplit import unsplit

@@ -12,7 +12,8 @@ from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray, result_aval
 from tracebridge.core.ir.cost import Cost
-from tracebridge.core.ir.primitive import Primitive, is_linear_input
+from tracebridge.core.ir.linear_input import is_linear_input
+from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.splits import same_along_others
 from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.lax.batch_util import broadcast_batch

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core.config.values import tracing_key
 from tracebridge.core.ir.content import content_of, has_arrays
+from tracebridge.core.ir.higher_order import HigherOrderPrimitive
 from tracebridge.core.ir.jaxpr import Equation, Jaxpr
-from tracebridge.core.ir.primitive import HigherOrderPrimitive
 from tracebridge.core.ir.traverse import holds_functions, is_with_functions
 from tracebridge.core.util.caching import BoundedCache
 

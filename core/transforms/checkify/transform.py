@@ -31,8 +31,9 @@ from tracebridge.core.errors.check_errors import (
 )
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.application import Application
+from tracebridge.core.ir.higher_order import HigherOrderPrimitive
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
-from tracebridge.core.ir.primitive import HigherOrderPrimitive, Primitive
+from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.source_info import describe_line
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.values import literal
