@@ -13,6 +13,7 @@ import os
 import platform
 import sys
 import threading
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tracebridge.core.kernels.sharing import N_SEATS, SEAT_BYTES, SEATS
@@ -81,8 +82,8 @@ def _machine() -> Machine:
     return Machine(target, lanes, f"{name} {features.flatten()} LLVM {version}", fuses)
 
 
-def compile_text(text: str, entry: str) -> int:
-    """The address of the function ``entry`` of a module."""
+def compile_text(text: str, entries: Sequence[str]) -> list[int]:
+    """The addresses of the functions ``entries`` of a module; 0 of those that it has not."""
     with _LOCK:
         binding = importlib.import_module("llvmlite.binding")
         target = _machine().target
@@ -101,4 +102,6 @@ def compile_text(text: str, entry: str) -> int:
         engine.add_object_file(binding.ObjectFileRef.from_data(code))
         engine.finalize_object()
         _ENGINES.append(engine)
-        return engine.get_function_address(entry)
+        there = [f"@{entry}(" in text for entry in entries]
+        pairs = zip(entries, there, strict=True)
+        return [engine.get_function_address(entry) if here else 0 for entry, here in pairs]

@@ -7,12 +7,15 @@ kernel, finds it. It gives its core to whoever wants it; so it may not run when 
 caller who has done a block and finds its question unanswered wakes a thread after all.
 
 A seat is one word: 0 is free, 1 has a helper that waits, anything else is the state of a call.
-Seats are memory of the process that all kernels know by ``SEATS``.
+Seats are memory of the process that all kernels know by ``SEATS``. A call without XLA
+(``own_threads.py``) has no API, and as its context the number of threads.
 """
 
 from __future__ import annotations
 
-from tracebridge.core.kernels.interface import pointers
+from collections.abc import Sequence
+
+from tracebridge.core.kernels.own_threads import OWN_THREADS
 
 SEATS = "tracebridge_seats"
 """The symbol of the memory for seats, zeros at first; each stands in a cache line of its own."""
@@ -27,7 +30,7 @@ STATE_COLUMNS, STATE_WORK, STATE_BUFFERS = 216, 224, 232
 
 _API_SCHEDULE, _API_THREADS = 136, 144  # of XLA's C header, as in handler.py
 
-HELP = f"""
+HELP = f"""{OWN_THREADS}
 @{SEATS} = external global [{N_SEATS * SEAT_BYTES} x i8]
 declare i32 @sched_yield()
 declare i32 @clock_gettime(i32, ptr)
@@ -191,6 +194,12 @@ end:
 
 define internal i64 @threads(ptr %api, ptr %context) {{
 entry:
+  %is_ours = icmp eq ptr %api, null
+  br i1 %is_ours, label %told, label %ask
+told:
+  %number = ptrtoint ptr %context to i64
+  ret i64 %number
+ask:
   %n = alloca i64
   store i64 1, ptr %n
   %args = alloca [4 x i64]
@@ -211,6 +220,12 @@ entry:
 
 define internal i1 @schedule(ptr %api, ptr %context, ptr %state) {{
 entry:
+  %is_ours = icmp eq ptr %api, null
+  br i1 %is_ours, label %begin, label %ask
+begin:
+  %has_begun = call i1 @start(ptr %state)
+  ret i1 %has_begun
+ask:
   %args = alloca [5 x i64]
   store i64 40, ptr %args
   %extension = getelementptr i64, ptr %args, i64 1
@@ -273,14 +288,14 @@ HELPED = [
 ]
 
 
-def state(n_in: int, n: int) -> list[str]:
-    """In a handler: memory for the state of a call.
+def state(names: Sequence[str]) -> list[str]:
+    """In a handler: memory for the state of a call; ``names``: addresses of operands and results.
 
-    Its attribute has three numbers: of rows or steps, of those in a block, of blocks. Addresses of
-    operands and results are copied: help may come when the call's own are gone.
+    Its attribute has three numbers: of rows or steps, of those in a block, of blocks. Addresses are
+    copied: help may come when the call's own are gone.
     """
     lines = [
-        f"%state = call ptr @malloc(i64 {STATE_BUFFERS + 8 * n})",
+        f"%state = call ptr @malloc(i64 {STATE_BUFFERS + 8 * len(names)})",
         f"%buffers = getelementptr i8, ptr %state, i64 {STATE_BUFFERS}",
         f"%shares.to = getelementptr i8, ptr %state, i64 {STATE_ROWS}",
         "call void @llvm.memcpy.p0.p0.i64(ptr %shares.to, ptr %numbers, i64 24, i1 false)",
@@ -292,8 +307,6 @@ def state(n_in: int, n: int) -> list[str]:
         f"%users = getelementptr i8, ptr %state, i64 {STATE_USERS}",
         "store i64 1, ptr %users",
     ]
-    found, names = pointers(n_in, n)
-    lines += found
     for i, name in enumerate(names):
         lines.append(f"%b{i}.to = getelementptr ptr, ptr %buffers, i64 {i}")
         lines.append(f"store ptr {name}, ptr %b{i}.to")

@@ -12,6 +12,7 @@ from typing import Any
 
 from tracebridge.core._jaxlib.ffi import KERNEL, register_kernel
 from tracebridge.core.kernels.machine import compile_text
+from tracebridge.core.kernels.own_threads import DIRECT
 
 ENTRY = "handler"
 """What the function is called that XLA calls, in each text."""
@@ -22,6 +23,8 @@ _waiting: dict[str, Callable[[], str]] = {}
 """By name what writes the text."""
 _seen: set[str] = set()
 """Names that wait or are compiled: XLA takes a name once."""
+_direct: dict[str, int] = {}
+"""By name where the function lies that is called without XLA; kernels without one are missing."""
 
 
 def wait_for_program(name: str, write: Callable[[], str]) -> None:
@@ -38,8 +41,21 @@ def compile_kernels(module: Any, bytecode: bytes | None) -> None:
         return
     text = str(module).encode() if bytecode is None else bytecode
     for found in set(_NAME.findall(text)):
-        name = found.decode()
-        with _LOCK:
-            if name in _waiting:
-                register_kernel(name, compile_text(_waiting[name](), ENTRY))
-                del _waiting[name]
+        _compile(found.decode())
+
+
+def direct_address(name: str) -> int | None:
+    """Where the function of a kernel lies that is called without XLA, compiled now if need be."""
+    _compile(name)
+    return _direct.get(name)
+
+
+def _compile(name: str) -> None:
+    with _LOCK:
+        if name not in _waiting:
+            return
+        handler, direct = compile_text(_waiting[name](), (ENTRY, DIRECT))
+        register_kernel(name, handler)
+        if direct:
+            _direct[name] = direct
+        del _waiting[name]

@@ -230,11 +230,11 @@ def _register() -> None:
     register_platform_lowering(
         exp_sums.shifted_exp_sum_p, "cpu", lower_shifted_exp_sum, optional=True
     )
-    register_rewrites("cpu", _rewritten)
+    register_rewrites("cpu", cpu_form)
 
 
-def _rewritten(jaxpr: Jaxpr) -> Jaxpr:
-    """The forms of programs for the CPU."""
+def cpu_form(jaxpr: Jaxpr) -> Jaxpr:
+    """The form of a program for the CPU."""
     # None stands for the Jaxpr itself, which must not refer to itself.
     if "for the CPU" not in jaxpr.cache:
         jaxpr.cache["for the CPU"] = by_content(jaxpr, _cpu_form)

@@ -34,6 +34,7 @@ from tracebridge.interop.devices import CPU, CUDA, placement_of
 from tracebridge.interop.layout import ALIGNMENT
 from tracebridge.interop.torch_adapter import ROWS, check_has_values
 from tracebridge.torch._crossing import memory
+from tracebridge.torch._crossing.direct import direct_run
 from tracebridge.torch._crossing.on_device import DeviceRun
 
 Run = Callable[[Sequence[Any]], list[torch.Tensor]]
@@ -94,9 +95,22 @@ def make_run(
     """
     for aval in jaxpr.out_avals:
         ROWS.name(aval.dtype)  # or its error
+    is_number = tuple(numbers) or (False,) * jaxpr.n_in
+    make = functools.partial(_by_xla, jaxpr, name, where, is_number)
+    whole, options = lifted_options(boundary(jaxpr))
+    if where.device.platform == "cpu" and not options and not any(is_number):
+        found = direct_run(whole, make)
+        if found is not None:
+            return found
+    return make()
+
+
+def _by_xla(
+    jaxpr: Jaxpr, name: str, where: SingleDeviceSharding, is_number: tuple[bool, ...]
+) -> Run:
+    """``make_run`` for any program."""
     whole, options = lifted_options(boundary(jaxpr))
     program = compile_jaxpr(whole, name, where, compiler_options=options)
-    is_number = tuple(numbers) or (False,) * jaxpr.n_in
     avals = [a.strong for a in boundary(jaxpr).in_avals]
     if where.device.platform != "cpu":
         return DeviceRun(program, jaxpr.in_avals, avals, is_number).run

@@ -10,7 +10,7 @@ import torch
 from tracebridge._derived.dependence import attached, paths_of, reached
 from tracebridge._derived.families import Family, settings_of
 from tracebridge._derived.forward_only import split_if_possible
-from tracebridge._derived.gradients import with_slopes
+from tracebridge._derived.gradients import with_gradients, with_slopes
 from tracebridge._derived.handles import Mask
 from tracebridge._derived.names import types_of
 from tracebridge._derived.pieces import LEAST_FREED, split_pieces
@@ -142,7 +142,7 @@ class Node:
         early = compiled.where.device.platform == "cpu" and is_worth_it(
             compiled.jaxpr, self.active, self.attached, self.parts
         )
-        self.early = Early(self._compile_early) if early else None
+        self.early = Early(self._early_of_one, self._early_of_seed) if early else None
         self.forward: Run
         # What rules of users print of saved values has no place in a program that begins later.
         prints = self.parts.forward.effects != compiled.jaxpr.effects
@@ -280,11 +280,18 @@ class Node:
     def _results_alone(self, leaves: Sequence[Any]) -> list[torch.Tensor]:
         return self.compiled.run(leaves)
 
-    def _compile_early(self) -> Run:
+    def _early_of_one(self) -> Run:
         compiled = self.compiled
         with settings_of(compiled.jaxpr):
             program = with_slopes(compiled.jaxpr, self.active)
             return make_run(program, compiled.family.name, compiled.where)
+
+    def _early_of_seed(self) -> Run:
+        compiled = self.compiled
+        with settings_of(compiled.jaxpr):
+            program = with_gradients(compiled.jaxpr, self.active, self.attached)
+            numbers = (False,) * len(compiled.avals) + (True,)
+            return make_run(program, compiled.family.name, compiled.where, numbers)
 
     def _make(self, program: Jaxpr, numbers: Sequence[bool]) -> Run:
         name = f"{self.compiled.family.name}_backward"

@@ -111,7 +111,8 @@ def _early_forward(arguments: str, n_out: int) -> list[str]:
     """Lines that give ``outs``, with gradients if they are to be computed now."""
     return [
         "        if early.wanted:",
-        f"            outs = early.run(({arguments},))",
+        "            seed = ctx.seed = early.seed",
+        f"            outs = early.run(({arguments},), seed)",
         f"            ctx.slopes = outs[{n_out}:]",
         "        else:",
         f"            outs = run(({arguments},))",
@@ -123,7 +124,7 @@ def _early_backward(cotangents: Sequence[str], found: str, gradients: str) -> li
     (cotangent,) = cotangents
     return [
         "                slopes = vars(ctx).pop('slopes', None)",
-        f"                if slopes is not None and early.fits({cotangent}):",
+        f"                if slopes is not None and early.fits({cotangent}, ctx.seed):",
         f"                    {found}, = slopes",
         f"                    return {gradients},",
     ]

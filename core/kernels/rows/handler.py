@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from tracebridge.core.kernels.interface import BEGINNING, SHARED, attribute_at
+from tracebridge.core.kernels.interface import BEGINNING, SHARED, attribute_at, pointers
+from tracebridge.core.kernels.own_threads import IS_X86, direct_entry, run_call
 from tracebridge.core.kernels.sharing import (
     HELP,
     HELPED,
@@ -59,7 +60,9 @@ class Interface(NamedTuple):
 
 def module_text(arrays: Interface, rows: str) -> str:
     """The whole module of a kernel, whose function ``@rows`` is the text ``rows``."""
-    return "\n".join([rows, _block(arrays), SHARED, HELP, _sums(arrays), _handler(arrays)])
+    n = arrays.n_in + arrays.n_out
+    parts = [rows, _block(arrays), SHARED, HELP, _sums(arrays), _run(arrays), _handler(arrays)]
+    return "\n".join([*parts, *([direct_entry(n)] if IS_X86 else [])])
 
 
 def shares(n_rows: int, length: int, n_columns: int) -> tuple[int, int, int]:
@@ -142,10 +145,13 @@ def _sums(arrays: Interface) -> str:
     return "\n".join([*lines, "ret void", "}"])
 
 
-def _handler(arrays: Interface) -> str:
+def _run(arrays: Interface) -> str:
+    """``@run``: all blocks, whoever calls."""
     columns = arrays.columns
-    lines = [f"define ptr @{ENTRY}(ptr %frame) {{", "entry:", *BEGINNING, *attribute_at()]
-    lines += state(arrays.n_in, arrays.n_in + arrays.n_out)
+    names = [f"%b{i}" for i in range(arrays.n_in + arrays.n_out)]
+    given = ["ptr %api", "ptr %context", "ptr %numbers", *[f"ptr {name}" for name in names]]
+    lines = [f"define internal void @run({', '.join(given)}) noinline {{", "entry:"]
+    lines += state(names)
     if columns:
         lines += [
             f"%of.blocks = mul nuw nsw i64 %blocks, {arrays.bytes_of_sums}",
@@ -164,4 +170,11 @@ def _handler(arrays: Interface) -> str:
     if columns:
         lines += ["call void @sums(ptr %buffers, ptr %columns, i64 %blocks)"]
         lines += ["call void @free(ptr %memory)"]
-    return "\n".join([*lines, "call void @leave(ptr %state)", "ret ptr null", "}"])
+    return "\n".join([*lines, "call void @leave(ptr %state)", "ret void", "}"])
+
+
+def _handler(arrays: Interface) -> str:
+    lines = [f"define ptr @{ENTRY}(ptr %frame) {{", "entry:", *BEGINNING, *attribute_at()]
+    found, names = pointers(arrays.n_in, arrays.n_in + arrays.n_out)
+    call = run_call("%api", [f"ptr {name}" for name in names])
+    return "\n".join([*lines, *found, call, "ret ptr null", "}"])

@@ -21,7 +21,7 @@ from tracebridge.core.kernels.rows.program import RowProgram
 from tracebridge.core.util.caching import BoundedCache
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from tracebridge.core._jaxlib.mlir import IrValue
     from tracebridge.core.ir.aval import ShapedArray
@@ -53,12 +53,17 @@ class RowKernel(Primitive):
         return params["program"].out_avals
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
-        given: _Given = params["program"], params["frame"], params["views"]
-        name, units = _target(given)
-        return kernel_call(ctx, operands, name, {"shares": shares(*units)})
+        name, numbers = named_call(params)
+        return kernel_call(ctx, operands, name, {"shares": numbers})
 
 
 row_kernel_p = RowKernel()
+
+
+def named_call(params: Mapping[str, Any]) -> tuple[str, tuple[int, int, int]]:
+    """The kernel of an equation with these parameters, and what a call of it tells."""
+    name, units = _target((params["program"], params["frame"], params["views"]))
+    return name, shares(*units)
 
 
 def _text(rows: RowProgram) -> str:

@@ -18,6 +18,8 @@ from tracebridge.core.kernels.rows.handler import Interface, module_text, shares
 from tracebridge.core.kernels.rows.running import rows_function
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from tracebridge.core._jaxlib.mlir import IrValue
     from tracebridge.core.ir.application import Application
     from tracebridge.core.ir.aval import ShapedArray
@@ -61,14 +63,20 @@ class RunningKernel(Primitive):
         return avals[0]
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
-        shape = ctx.aval_out.shape
-        length = shape[params["axis"]]
-        given = params["kind"], length, params["reverse"]
-        name = name_of(f"running {given}", partial(_text, *given))
-        remember_costs(name, length, 0)
-        numbers = {"shares": shares(math.prod(shape) // length, length, 0)}
-        (out,) = kernel_call(ctx, operands, name, numbers)
+        name, numbers = running_call(ctx.aval_out.shape, params)
+        (out,) = kernel_call(ctx, operands, name, {"shares": numbers})
         return out
+
+
+def running_call(
+    shape: Sequence[int], params: Mapping[str, Any]
+) -> tuple[str, tuple[int, int, int]]:
+    """The kernel of an equation with these parameters, and what a call of it tells."""
+    length = shape[params["axis"]]
+    given = params["kind"], length, params["reverse"]
+    name = name_of(f"running {given}", partial(_text, *given))
+    remember_costs(name, length, 0)
+    return name, shares(math.prod(shape) // length, length, 0)
 
 
 def _text(kind: str, length: int, reverse: bool) -> str:

@@ -77,5 +77,6 @@ def _steps(names: list[str], first: str, length: str) -> str:
 
 def _shared(n_in: int, n: int, block: list[str]) -> str:
     lines = ["define internal void @block(ptr %state, i64 %b) {", "entry:", *block]
-    lines += ["ret void", "}", SHARED, HELP, *_HANDLER, *state(n_in, n), *HELPED]
+    found, names = pointers(n_in, n)
+    lines += ["ret void", "}", SHARED, HELP, *_HANDLER, *found, *state(names), *HELPED]
     return "\n".join([*lines, "call void @leave(ptr %state)", "ret ptr null", "}"])

@@ -13,6 +13,7 @@ Parts of a group that share no value and no array are kernels of their own.
 from __future__ import annotations
 
 import math
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, final
 
 import numpy as np
@@ -204,6 +205,39 @@ class _Rows(Groups):
         # XLA makes several sums over other axes in one pass.
         return again or (len(reductions) > 1 and not self.key_of(members).is_across)
 
+    def _with_numbers(
+        self, members: Sequence[int], readers: Mapping[int, Sequence[int]]
+    ) -> list[int]:
+        """Members, and what computes numbers of rows for nobody but them.
+
+        As the inverse of a deviation that the forward pass has kept: XLA would run one more kernel.
+        """
+        frame, group = self.key_of(members), self.group_of[members[0]]
+        inside = set(members)
+        # The last ones first: then it is known who of their readers is inside.
+        todo = [-self.made_by[a] for k in members for a in self.jaxpr.equations[k][1]]
+        heapify(todo)
+        while todo:
+            k = -heappop(todo)
+            if k < 0 or k in self.group_of or len(inside) >= _MOST_EQUATIONS:
+                continue
+            if inside.issuperset(readers[self.first[k]]) and self._makes_numbers(k, frame):
+                inside.add(k)
+                self.group_of[k] = group
+                for a in self.jaxpr.equations[k][1]:
+                    heappush(todo, -self.made_by[a])
+        return sorted(inside)
+
+    def _makes_numbers(self, k: int, frame: Frame) -> bool:
+        """Whether an equation computes one number for each row from others, or from one."""
+        app, _ = self.jaxpr.equations[k]
+        if not isinstance(app.primitive, Elementwise) or self._by_shape(app) is not True:
+            return False
+        shape = app.out.shape
+        fits = all([not a.ndim or a.shape == shape for a in app.avals])
+        is_power = app.primitive is lax.pow_p
+        return fits and not is_power and is_handled(app) and frame.is_by_row(shape)
+
     def key_of(self, members: Sequence[int]) -> Frame:
         """The frame of members of a group."""
         return self.keys[self.group_of[members[0]]]
@@ -211,7 +245,10 @@ class _Rows(Groups):
     def result(self) -> Jaxpr | None:
         """The program with its kernels, if it has any."""
         found = [members for members in self.components() if self._pays(members)]
-        readers = self.readers(found) if found else {}
+        if found:
+            every = self.readers([range(len(self.jaxpr.equations))])
+            found = [self._with_numbers(members, every) for members in found]
+        readers = self.readers(found)
         kernels = [_RowKernel(self, members, readers) for members in found]
         kernels = [kernel for kernel in kernels if kernel.pays]
         return WithKernels(self, kernels).program() if kernels else None

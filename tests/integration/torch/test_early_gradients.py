@@ -136,7 +136,7 @@ def test_they_come_from_the_forward_pass():
     torch.testing.assert_close([x.grad for x in xs], list(backward(native(*xs), xs)))
 
 
-def test_scaled_losses_have_pullbacks():
+def test_scaled_losses():
     """Gradients of 16 bits that vanish without the scale of the loss."""
     x = torch.full((4,), 1e-3, dtype=torch.float16, requires_grad=True)
     f = wrap(lambda x: tnp.mean(x * tnp.float16(1e-6) * x))
@@ -144,7 +144,77 @@ def test_scaled_losses_have_pullbacks():
         x.grad = None
         (f(x) * 4096).backward()
         assert (x.grad > 0).all()
+
+
+def runs_of_pullbacks(f, monkeypatch):
+    """A list that grows with each gradient that does not come from the forward pass."""
+    early, found = early_of(f), []
+    fits = type(early).fits
+
+    def seen(self, cotangent, seed):
+        good = fits(self, cotangent, seed)
+        if not good:
+            found.append(seed)
+        return good
+
+    monkeypatch.setattr(type(early), "fits", seen)
+    return found
+
+
+@pytest.mark.parametrize("scale", [0.25, -3.0, 2.0**20])
+def test_the_last_cotangent_is_that_of_the_next_step(scale, monkeypatch):
+    """A scale that stays is known after one step, and so is the 1 when it comes back."""
+    f, xs = ours(), values()
+    backward(f(*xs), xs)
+    missed = runs_of_pullbacks(f, monkeypatch)
+    for factor, n in ((scale, 1), (1, 2), (scale, 3)):
+        expected = backward(factor * native(*xs), xs)
+        for _ in range(5):
+            torch.testing.assert_close(backward(factor * f(*xs), xs), expected)
+        assert len(missed) == n
+    assert early_of(f).wanted
+
+
+def test_each_call_has_the_cotangent_of_its_own_forward_pass():
+    """Graphs that wait while the cotangent changes."""
+    f, xs = ours(), values()
+    (expected, _) = backward(native(*xs), xs)
+    outs = [f(*xs) for _ in range(2)]
+    backward(0.5 * f(*xs), xs)
+    outs += [f(*xs) for _ in range(2)]
+    for out, scale in zip(outs, (1.0, 0.5, 0.5, 1.0), strict=True):
+        torch.testing.assert_close(backward(scale * out, xs)[0], scale * expected)
+
+
+def test_cotangents_that_never_come_again():
+    """After some of them nothing is computed in advance any more."""
+    f, xs = ours(), values()
+    (expected, _) = backward(native(*xs), xs)
+    for n in range(2, 10):
+        torch.testing.assert_close(backward(n * f(*xs), xs)[0], n * expected)
     assert not early_of(f).wanted
+
+
+@pytest.mark.parametrize("zero", [0.0, -0.0])
+def test_signs_of_zeros(zero):
+    """A gradient of a cotangent of zero has the sign that the pullback gives it."""
+    x = torch.ones(3, requires_grad=True)
+    f = wrap(lambda x: tnp.sum(2 * x))
+    for seed in (zero, -zero, zero):
+        (found,) = backward(f(x), x, grad_outputs=torch.tensor(seed))
+        (expected,) = backward((2 * x).sum(), x, grad_outputs=torch.tensor(seed))
+        assert torch.equal(torch.signbit(found), torch.signbit(expected))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_seeds_of_other_dtypes(dtype):
+    """A cotangent has the dtype of the loss."""
+    x, y = values(dtype)
+    f = ours()
+    for _ in range(3):
+        found, expected = [backward(g(x, y) * 0.125, (x, y)) for g in (f, native)]
+        torch.testing.assert_close(found, expected, rtol=2e-2, atol=1e-3)
+        assert found[0].dtype == dtype
 
 
 def test_kinks_and_poles():
