@@ -23,7 +23,7 @@ from tracebridge.core.ir.debug_info import NO_DEBUG_INFO
 from tracebridge.core.kernels.equations import REDUCTIONS, exponent_of, is_handled
 from tracebridge.core.kernels.functions import handles, is_easy_power
 from tracebridge.core.kernels.machine import is_there
-from tracebridge.core.kernels.rows.program import RESHAPES, kind_of_sum
+from tracebridge.core.kernels.rows.program import RESHAPES, Target, Written, kind_of_sum
 from tracebridge.core.kernels.rows.row_kernel import row_kernel_p
 from tracebridge.core.lax.families import Elementwise
 from tracebridge.core.lowering.rewrites.flat import flat
@@ -35,6 +35,7 @@ from tracebridge.core.lowering.rewrites.frames import (
     meaning,
 )
 from tracebridge.core.lowering.rewrites.groups import Groups, Kernel, WithKernels
+from tracebridge.core.lowering.rewrites.joined import joined_in
 from tracebridge.core.lowering.rewrites.parts import part_of
 
 if TYPE_CHECKING:
@@ -236,6 +237,12 @@ class _RowKernel(Kernel):
         parts = [part_of(groups, self.frame, v) for v in self.operands]
         self.operands = [v if p is None else p[0] for v, p in zip(self.given, parts, strict=True)]
         self.views: Views = tuple([None if p is None else p[1] for p in parts])
+        self.joins = joined_in(self, self.frame, readers)
+        joined = {v for join in self.joins for v, _ in join.parts}
+        self.apart = [v for v in self.results if v not in joined]
+        """Results that are arrays of their own."""
+        self.gives = [*self.apart, *[join.variable for join in self.joins]]
+        self.unread = self.unread.union(*[join.equations for join in self.joins])
 
     @property
     def pays(self) -> bool:
@@ -259,16 +266,27 @@ class _RowKernel(Kernel):
         around = [rows.made_by[v] for v in self.given]
         around += [k for v in self.results for k in self.readers[v] if k not in inside]
         fused = [k for k in around if k >= 0 and isinstance(equations[k][0].primitive, Elementwise)]
-        return len(self.results) <= _MOST_OF_FUNCTIONS and not fused
+        return len(self.gives) <= _MOST_OF_FUNCTIONS and not fused
 
     def add_to(self, graph: Graph, operands: Sequence[int]) -> Sequence[int]:
         """Append the kernel, and what ends sums over parts of rows."""
-        params = {"program": self._program(), "frame": self.frame, "views": self.views}
+        program = self._program()
+        params = {"program": program, "frame": self.frame, "views": self.views}
+        params["written"] = self._written(program)
         first = graph.add_bound(row_kernel_p, operands, params)
         return [
             self.rests[v].end(graph, first + i) if v in self.rests else first + i
-            for i, v in enumerate(self.results)
+            for i, v in enumerate(self.gives)
         ]
+
+    def _written(self, program: Jaxpr) -> Written:
+        """The arrays that it writes: results that stand apart, and what others are joined to."""
+        n, avals = len(self.apart), self.rows.avals
+        targets = [Target(i) for i in range(n)]
+        for i, join in enumerate(self.joins, n):
+            targets += [Target(i, view) for _, view in join.parts]
+        whole = [avals[join.variable] for join in self.joins]
+        return Written((*program.out_avals[:n], *whole), tuple(targets))
 
     def _program(self) -> Jaxpr:
         """The equations from the operands to the results."""
@@ -288,7 +306,8 @@ class _RowKernel(Kernel):
             else:
                 numbers[groups.first[k]] = rest.begin(graph, read[0])
                 self.rests[groups.first[k]] = rest
-        program = graph.program(inputs, [numbers[v] for v in self.results], NO_DEBUG_INFO)
+        made = [*self.apart, *[v for join in self.joins for v, _ in join.parts]]
+        program = graph.program(inputs, [numbers[v] for v in made], NO_DEBUG_INFO)
         program.cache["rewritten"] = None
         return program
 
