@@ -271,8 +271,12 @@ class _RowKernel(Kernel):
     def add_to(self, graph: Graph, operands: Sequence[int]) -> Sequence[int]:
         """Append the kernel, and what ends sums over parts of rows."""
         program = self._program()
-        params = {"program": program, "frame": self.frame, "views": self.views}
-        params["written"] = self._written(program)
+        params = {
+            "program": program,
+            "frame": self.frame,
+            "views": self.views,
+            "written": self._written(program),
+        }
         first = graph.add_bound(row_kernel_p, operands, params)
         return [
             self.rests[v].end(graph, first + i) if v in self.rests else first + i
