@@ -4,8 +4,8 @@ A group is elementwise equations on arrays of one shape (the frame), broadcasts 
 of its rows, what is made of their results, and sums over other axes. XLA would make a pass over the
 arrays for each reduction; a kernel reads them once.
 
-Groups that compute costly functions of each element are kernels without reductions, too, where
-XLA would fuse nothing with them.
+Groups that compute costly functions of each element, or arrays that are then joined, are kernels
+without reductions, too, where XLA would fuse nothing with them.
 
 Parts of a group that share no value and no array are kernels of their own.
 """
@@ -32,6 +32,7 @@ from tracebridge.core.lowering.rewrites.frames import (
     Frames,
     has_frames,
     is_costly,
+    is_large_join,
     meaning,
 )
 from tracebridge.core.lowering.rewrites.groups import Groups, Kernel, WithKernels
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 _MOST_EQUATIONS = 128
 _MOST_OF_FUNCTIONS = 3  # results of kernels that only compute functions
 _MOST_ARRAYS = 24  # that a kernel reads and writes at the same time
+_SMALL = 4  # an array of less than this share of the frame may be written before a kernel reads it
 
 _COPIES = RESHAPES | {lax.broadcast_in_dim_p, lax.iota_p}
 _FLOAT = np.dtype(np.float32)
@@ -80,6 +82,9 @@ class _Rows(Groups):
         """Their frames by shape; False: they have none, True: their operands may tell."""
         self.sums: set[int] = set()
         """Members that sum over other axes: no other member of the group can read their results."""
+        joins = [args for app, args in jaxpr.equations if is_large_join(app)]
+        self.joined = {v for args in joins for v in args}
+        """Variables that are parts of large arrays."""
         super().__init__(jaxpr)
 
     def key_for(self, app: Application, args: Sequence[int]) -> Frame | None:
@@ -184,11 +189,12 @@ class _Rows(Groups):
         return frame.tail(frame.steps((shape[axis],), (axis,), shape)) >= SHORTEST
 
     def _pays(self, members: Sequence[int]) -> bool:
-        """Whether a kernel is worth it: it computes functions, or saves passes over memory."""
+        """Whether a kernel is worth it: it computes functions, joins, or saves passes."""
         if len(members) > _MOST_EQUATIONS:
             return False
         costly = any([is_costly(self.jaxpr.equations[k][0]) for k in members])
-        return costly or self.saves_passes(members)
+        joined = any([self.first[k] in self.joined for k in members])
+        return costly or joined or self.saves_passes(members)
 
     def saves_passes(self, members: Sequence[int]) -> bool:
         """Whether a row is read again after a reduction."""
@@ -250,7 +256,10 @@ class _RowKernel(Kernel):
         n = len(self.results)
         if not n or len(self.operands) + n > _MOST_ARRAYS:
             return False
-        return self.rows.saves_passes(self.members) or self._is_alone()
+        if self.rows.saves_passes(self.members):
+            return True
+        computes = any([is_costly(self.rows.jaxpr.equations[k][0]) for k in self.members])
+        return (computes or bool(self.joins)) and self._is_alone()
 
     def _is_alone(self) -> bool:
         """Whether few arrays are read and written that XLA would not.
@@ -263,10 +272,17 @@ class _RowKernel(Kernel):
         equations, inside = rows.jaxpr.equations, {*self.members, *self.copied}
         if any([equations[k][0].primitive is lax.erf_p for k in self.members]):
             return False
-        around = [rows.made_by[v] for v in self.given]
+        large = [v for v in self.given if _SMALL * rows.avals[v].size >= self.frame.n_elements]
+        around = [rows.made_by[v] for v in large]
         around += [k for v in self.results for k in self.readers[v] if k not in inside]
+        around += self._readers_of_joins()
         fused = [k for k in around if k >= 0 and isinstance(equations[k][0].primitive, Elementwise)]
         return len(self.gives) <= _MOST_OF_FUNCTIONS and not fused
+
+    def _readers_of_joins(self) -> list[int]:
+        joined = {join.variable for join in self.joins}
+        equations = self.rows.jaxpr.equations if joined else ()
+        return [k for k, (_, args) in enumerate(equations) if not joined.isdisjoint(args)]
 
     def add_to(self, graph: Graph, operands: Sequence[int]) -> Sequence[int]:
         """Append the kernel, and what ends sums over parts of rows."""
