@@ -34,6 +34,13 @@ _HEAD_BY_ROWS: Final = 1 << 22  # the same if it takes some queries after others
 _ALL_BY_ROWS: Final = 1 << 25  # scores of all: without kernels, blocks of so many are held
 _PART_OF_HEAD: Final = 1 << 18  # where there are more, in three arrays at a time
 _ROWS: Final = 128  # queries in a block, if there are so many: fewer are no matrix worth the name
+# Parts of queries, each with the keys that it sees: 5/8 or 9/16 of the scores. Each of them has
+# kernels of its own, which LLVM compiles.
+_CAUSAL_PARTS: Final = 4
+_MORE_CAUSAL_PARTS: Final = 8
+_FEWEST_CAUSAL: Final = 512  # queries that are cut into parts
+_MANY_CAUSAL: Final = 2048  # into more
+_CAUSAL_ROWS: Final = FEWEST_ROWS  # whose multiple the queries of a part are
 _ON_ACCELERATORS: Final = 1 << 7  # times as many: these have memory, and wait for each step
 
 
@@ -90,8 +97,14 @@ Attend = Callable[[Layout, Operands], tuple[Any, ...]]
 """Arrays in the layout of queries, of which those after the first lack the last axis."""
 
 
-def by_blocks(attend: Attend, layout: Layout, operands: Operands) -> tuple[Any, ...]:
-    """``attend(layout, operands)`` with ``rows`` filled in: block by block, if there are many."""
+def by_blocks(
+    attend: Attend, layout: Layout, operands: Operands, is_causal: bool = False
+) -> tuple[Any, ...]:
+    """``attend(layout, operands)`` with ``rows`` filled in: block by block, if there are many.
+
+    ``is_causal``: a query sees a key at its place or before, and no other one; there are no
+    ``extras``. Then keys that all queries of a block do not see are left out.
+    """
     q, k = operands.q, operands.k
     sizes = {**dict(zip(layout.query, q.shape, strict=True)), "s": k.shape[layout.keys.index("s")]}
     operands = operands._replace(rows=tnp.arange(sizes["t"]))
@@ -102,10 +115,39 @@ def by_blocks(attend: Attend, layout: Layout, operands: Operands) -> tuple[Any, 
     if is_split or not all([type(n) is int for n in sizes.values()]):
         return attend(layout, operands)
     more = 1 if get_backend().platform == "cpu" else _ON_ACCELERATORS
-    shape = q.shape[:-1]
     n_scores = math.prod([sizes[c] for c in layout.scores])
     if n_scores <= _AT_ONCE * more or sizes["h"] == 0:
         return attend(layout, operands)
+    if is_causal and more == 1 and operands.key is None and sizes["t"] >= _FEWEST_CAUSAL:
+        return _by_parts(attend, layout, operands, sizes)
+    return _by_small_blocks(attend, layout, operands, sizes, more)
+
+
+def _by_parts(
+    attend: Attend, layout: Layout, operands: Operands, sizes: dict[str, int]
+) -> tuple[Any, ...]:
+    """Some queries after others, with the keys up to the last one of them."""
+    q, k, v, _, rows, _ = operands
+    place, of_keys = layout.query.index("t"), layout.keys.index("s")
+    n = _CAUSAL_PARTS if sizes["t"] < _MANY_CAUSAL else _MORE_CAUSAL_PARTS
+    size = -(-sizes["t"] // (n * _CAUSAL_ROWS)) * _CAUSAL_ROWS
+    outs: list[tuple[Any, ...]] = []
+    for start in range(0, sizes["t"], size):
+        end = min(start + size, sizes["t"])
+        seen = min(end, sizes["s"])
+        queries = lax.slice_in_dim(q, start, end, axis=place)
+        keys = [lax.slice_in_dim(x, 0, seen, axis=of_keys) for x in (k, v)]
+        part = operands._replace(q=queries, k=keys[0], v=keys[1], rows=rows[start:end])
+        there = {**sizes, "t": end - start, "s": seen}
+        outs.append(_by_small_blocks(attend, layout, part, there, 1))
+    return tuple([tnp.concatenate(parts, place) for parts in zip(*outs, strict=True)])
+
+
+def _by_small_blocks(
+    attend: Attend, layout: Layout, operands: Operands, sizes: dict[str, int], more: int
+) -> tuple[Any, ...]:
+    """In loops over blocks of scores, by kernels or along all axes."""
+    shape = operands.q.shape[:-1]
     if _are_kernels(operands, sizes):
         is_whole = sizes["g"] * sizes["t"] * sizes["s"] <= _HEAD or _are_by_rows(operands, sizes)
         blocks = _Blocks(attend, sizes, _HEAD if is_whole else _PART_OF_HEAD, 1)

@@ -176,11 +176,15 @@ def log1p(to: Text, x: str) -> str:
     return to.select(is_small, x, y)
 
 
-def exp_parts(to: Text, x: str) -> tuple[str, str]:
-    """``n`` with the rounder, and ``exp(r) - 1``, of ``x = n log(2) + r``."""
+def exp_parts(to: Text, x: str, less: str = "") -> tuple[str, str]:
+    """``n`` with the rounder, and ``exp(r) - 1``, of ``x = n log(2) + r``.
+
+    ``less``: a small number that is taken from ``r``, for a difference with more digits.
+    """
     rounder = to.constant(_ROUNDER)
     shifted = to.fma(x, to.constant(1 / math.log(2)), rounder)
     n = to.line(f"fsub {to.type('float')} {shifted}, {rounder}")
     r = to.fma(n, to.constant(-_LOG2_HIGH), x)
     r = to.fma(n, to.constant(-_LOG2_LOW), r)
+    r = to.op("fsub", r, less) if less else r
     return shifted, to.fma(to.polynomial(r, _EXP), to.op("fmul", r, r), r)

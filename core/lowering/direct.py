@@ -18,7 +18,7 @@ from tracebridge.core.interpreters.dce import dce_jaxpr
 from tracebridge.core.interpreters.graph import Graph
 from tracebridge.core.ir.debug_info import NO_DEBUG_INFO
 from tracebridge.core.kernels.rows.frame import frame_over
-from tracebridge.core.kernels.rows.program import RESHAPES
+from tracebridge.core.kernels.rows.program import RESHAPES, Target, Written
 from tracebridge.core.kernels.rows.row_kernel import named_call, row_kernel_p
 from tracebridge.core.kernels.rows.running_kernel import running_call, running_kernel_p
 from tracebridge.core.kernels.waiting import direct_address
@@ -137,7 +137,12 @@ def _sum(app: Application) -> Mapping[str, Any]:
     graph = Graph()
     inputs = graph.inputs([aval])
     program = graph.program(inputs, [graph.add(app, inputs)], NO_DEBUG_INFO)
-    return {"program": program, "frame": frame_over(aval.shape, axes, ()), "views": (None,)}
+    return {
+        "program": program,
+        "frame": frame_over(aval.shape, axes, ()),
+        "views": (None,),
+        "written": Written(tuple(program.out_avals), (Target(0),)),
+    }
 
 
 _KERNELS: dict[Any, Any] = {

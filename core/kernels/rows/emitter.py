@@ -119,7 +119,7 @@ class Writer:
         program = self.program
         n = len(program.jaxpr.in_avals)
         given = [f"ptr noalias readonly %in{i}" for i in range(n)]
-        given += [f"ptr noalias %out{i}" for i in range(len(program.results))]
+        given += [f"ptr noalias %out{i}" for i in range(program.n_arrays)]
         given += ["i64 %from", "i64 %to", "ptr noalias %columns"]
         self._memory()
         self._all_passes()
@@ -171,9 +171,9 @@ class Writer:
     def _all_passes(self) -> None:
         for level in range(self.passes):
             self._pass(level)
-        for k, result in enumerate(self.program.results):
+        for result in self.program.results:
             if result.kind == "rows":
-                self.store_number(result.node, f"%out{k}")
+                self.store_number(result.node, self.target(result))
         self.needs |= self.row.needs
 
     def store_number(self, node: int, out: str) -> None:
@@ -223,12 +223,21 @@ class Writer:
 
     def source(self, node: Node) -> str:
         """Where the first element of an operand lies that the program reads."""
-        place: Place = node.params
+        return self._first(f"%in{node.params.operand}", node.params, stored(node))
+
+    def target(self, result: Result) -> str:
+        """Where the first element of a result lies."""
+        return self._first(f"%out{result.place.operand}", result.place, self.kind_of(result))
+
+    def kind_of(self, result: Result) -> str:
+        """LLVM's type of an element of a result."""
+        return stored(self.nodes[result.node])
+
+    def _first(self, array: str, place: Place, kind: str) -> str:
         if not place.before:
-            return f"%in{place.operand}"
-        name = f"%in{place.operand}.view"
-        kind, first = stored(node), place.before
-        line = f"{name} = getelementptr {kind}, ptr %in{place.operand}, i64 {first}"
+            return array
+        name = f"{array}.from{place.before}"
+        line = f"{name} = getelementptr {kind}, ptr {array}, i64 {place.before}"
         if line not in self.entry:
             self.entry.append(line)
         return name

@@ -63,6 +63,11 @@ class Frame(NamedTuple):
         """Elements of a row."""
         return math.prod([n for n, along in zip(self.sizes, self.along, strict=True) if along])
 
+    @property
+    def n_elements(self) -> int:
+        """Elements of an array."""
+        return math.prod(self.sizes)
+
     def contiguous(self, axes: Iterable[int]) -> Shape:
         """Steps along all axes of an array that has only these, one after another."""
         steps, step = [0] * len(self.sizes), 1

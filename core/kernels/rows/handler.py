@@ -37,7 +37,7 @@ _APART = 128  # bytes: two cache lines, which processors fetch together
 class Interface(NamedTuple):
     """What a kernel reads and writes: how many arrays, rows of which length.
 
-    ``columns``: the results that are sums over all rows.
+    ``columns``: the arrays that are sums over all rows.
     """
 
     n_in: int
@@ -48,9 +48,8 @@ class Interface(NamedTuple):
     @classmethod
     def of(cls, program: RowProgram) -> Interface:
         """Of a program over rows."""
-        columns = [k for k, r in enumerate(program.results) if r.kind == "columns"]
-        n_in, n_out = len(program.jaxpr.in_avals), len(program.results)
-        return cls(n_in, n_out, program.length, tuple(columns))
+        columns = [r.place.operand for r in program.results if r.kind == "columns"]
+        return cls(len(program.jaxpr.in_avals), program.n_arrays, program.length, tuple(columns))
 
     @property
     def bytes_of_sums(self) -> int:

@@ -155,8 +155,8 @@ class Pass:
             return
         x = at.value(result.node)
         if result.kind == "frame":
-            node = self.writer.nodes[result.node]
-            _store(to, node, x, self.at(to, f"%out{k}", node, self.writer.program.frame.whole, j))
+            node, first = self.writer.nodes[result.node], self.writer.target(result)
+            _store(to, node, x, self.at(to, first, node, result.place.steps, j))
         else:
             self._add(to, self._column(to, k, j), self._counted(to, x, "sum", new), ", align 4")
 
@@ -210,7 +210,7 @@ class Pass:
         frame, vector = w.program.frame, to.type("float")
         summed = w.program.results[k].summed
         steps = frame.contiguous([i for i in range(len(frame.sizes)) if i not in summed])
-        place = self.at_part(f"%out{k}", "float", steps)
+        place = self.at_part(w.target(w.program.results[k]), "float", steps)
         function = f"@llvm.vector.reduce.fadd.v{w.width}f32"
         to.needs.add(f"declare float {function}(float, {vector})")
         total = to.line(f"call reassoc float {function}(float -0.0, {vector} {x})")

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tracebridge.core.ir.application import Application
+    from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.jaxpr import Jaxpr
     from tracebridge.core.kernels.rows.frame import Frame
 
@@ -81,18 +82,33 @@ Views = tuple["View | None", ...]
 """Of each operand of a kernel; None of those that it reads as a whole."""
 
 
+class Target(NamedTuple):
+    """Which array of a kernel a result of its program is, or a part of; None: all of it."""
+
+    array: int
+    view: View | None = None
+
+
+class Written(NamedTuple):
+    """The arrays that a kernel writes, and where each result of its program goes."""
+
+    avals: tuple[ShapedArray, ...]
+    targets: tuple[Target, ...]
+
+
 class Result(NamedTuple):
     """A result: the value, and what of it.
 
     ``kind``: an array of the ``frame``, one number for each of the ``rows``, its sum over all rows
     (``columns``), or over the axes ``summed`` at the end of each row (``parts``), times a number of
-    the part, the value ``factor``.
+    the part, the value ``factor``. ``place``: where it goes; the steps are those of the frame.
     """
 
     node: int
     kind: str
     summed: tuple[int, ...] = ()
     factor: int | None = None
+    place: Place = Place(0, ())
 
 
 def kind_of_sum(app: Application, frame: Frame) -> str | None:
@@ -112,8 +128,10 @@ def kind_of_sum(app: Application, frame: Frame) -> str | None:
 class RowProgram:
     """The values of a Jaxpr over a frame: ``nodes``, each after those that it is made of."""
 
-    def __init__(self, jaxpr: Jaxpr, frame: Frame, views: Views) -> None:
+    def __init__(self, jaxpr: Jaxpr, frame: Frame, views: Views, written: Written) -> None:
         self.frame, self.jaxpr, self.views = frame, jaxpr, views
+        self.n_arrays = len(written.avals)
+        """That the kernel writes."""
         self.nodes: list[Node] = []
         self.inside: list[bool] = []
         """Of each node: whether it differs within a part of a row."""
@@ -131,8 +149,10 @@ class RowProgram:
                 self._env.append(None)
             else:
                 self._env.append(self._equation(app, args))
-        for v in jaxpr.outs:
-            self.results.append(sums[v] if v in sums else self._result(v))
+        for v, (array, view) in zip(jaxpr.outs, written.targets, strict=True):
+            result = sums[v] if v in sums else self._result(v)
+            place = Place(array, *(view or View(frame.whole, 0)))
+            self.results.append(result._replace(place=place))
         end = self._end()
         self.inner = math.prod([frame.sizes[i] for i in end])
         """Elements of a part of a row, or neighbouring rows, that vectors go along."""
@@ -151,8 +171,9 @@ class RowProgram:
         for node in self.nodes:
             if isinstance(node.params, Place):
                 least = min(least, frame.tail(node.params.steps))
+        frames = [frame.tail(r.place.steps) for r in self.results if r.kind == "frame"]
         ends = [r.summed for r in self.results if r.kind == "parts"]
-        least = min([least, *[math.prod([frame.sizes[i] for i in end]) for end in ends]])
+        least = min([least, *frames, *[math.prod([frame.sizes[i] for i in end]) for end in ends]])
         found: list[int] = []
         for i in reversed(frame.of_vectors):
             if math.prod([frame.sizes[k] for k in (i, *found)]) > least:

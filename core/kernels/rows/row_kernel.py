@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.jaxpr import Jaxpr
     from tracebridge.core.ir.rule_contexts import LoweringContext
     from tracebridge.core.kernels.rows.frame import Frame
-    from tracebridge.core.kernels.rows.program import Views
+    from tracebridge.core.kernels.rows.program import Views, Written
 
-    _Given = tuple[Jaxpr, Frame, Views]
+    _Given = tuple[Jaxpr, Frame, Views, Written]
 
 _Units = tuple[int, int, int]
 """How many units of rows there are, elements of one, results that are sums of columns."""
@@ -40,7 +40,7 @@ _TARGETS: BoundedCache[tuple[str, _Units]] = BoundedCache("names of row kernels"
 
 @final
 class RowKernel(Primitive):
-    """``program`` over ``frame``, of parts of the operands that ``views`` tell.
+    """``program`` over ``frame``, of parts of the operands that ``views`` tell, into ``written``.
 
     It is made while programs are lowered: nobody transforms it.
     """
@@ -50,7 +50,7 @@ class RowKernel(Primitive):
     multiple_results = True
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> Sequence[ShapedArray]:
-        return params["program"].out_avals
+        return params["written"].avals
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         name, numbers = named_call(params)
@@ -62,7 +62,8 @@ row_kernel_p = RowKernel()
 
 def named_call(params: Mapping[str, Any]) -> tuple[str, tuple[int, int, int]]:
     """The kernel of an equation with these parameters, and what a call of it tells."""
-    name, units = _target((params["program"], params["frame"], params["views"]))
+    given: _Given = params["program"], params["frame"], params["views"], params["written"]
+    name, units = _target(given)
     return name, shares(*units)
 
 
@@ -76,8 +77,8 @@ def _target(given: _Given) -> tuple[str, _Units]:
 
     The name is the same one for the same text and processor.
     """
-    program, frame, views = given
-    key = content_of(program), frame, views
+    program, frame, views, written = given
+    key = content_of(program), frame, views, written
     found = _TARGETS.get(key)
     if found is None:
         rows = RowProgram(*given)

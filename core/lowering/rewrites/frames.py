@@ -1,7 +1,8 @@
 """The frames of a program: shapes of large arrays of which rows are reduced.
 
 Arrays of which costly functions are computed have frames too, of any rows: kernels compute these
-faster, and share the work among threads that are awake.
+faster, and share the work among threads that are awake. So have arrays that are computed and then
+joined, as in rotary embeddings: XLA does not use vectors for what it joins.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ _COSTLY = frozenset(
 )
 _REDUCING = frozenset({*REDUCTIONS, shifted_exp_sum_p})
 _RESHAPING = RESHAPES | {lax.broadcast_in_dim_p}
-_WITH_FRAMES = _COSTLY | _REDUCING
+_WITH_FRAMES = _COSTLY | _REDUCING | {lax.concatenate_p}
 _FLOAT = np.dtype(np.float32)
 
 Rows = tuple[Shape, Shape]
@@ -68,7 +69,7 @@ def has_frames(jaxpr: Jaxpr) -> bool:
     for app, _ in jaxpr.equations:
         primitive = app.primitive
         if primitive in _WITH_FRAMES:
-            if is_costly(app) or _rows_of(app) is not None:
+            if is_costly(app) or is_large_join(app) or _rows_of(app) is not None:
                 return True
         elif calls and is_call(primitive):
             called = inlined(app) or computed_by(app)
@@ -83,6 +84,14 @@ def is_costly(app: Application) -> bool:
         return False
     shape = app.out.shape
     return all([type(n) is int for n in shape]) and math.prod(shape) >= _LEAST_COSTLY
+
+
+def is_large_join(app: Application) -> bool:
+    """Whether an equation joins large arrays of one shape."""
+    if app.primitive is not lax.concatenate_p or len({a.shape for a in app.avals}) > 1:
+        return False
+    sizes = app.out.shape
+    return all([type(n) is int for n in sizes]) and app.avals[0].size >= _LEAST_COSTLY
 
 
 def meaning(app: Application) -> Jaxpr | None:
@@ -147,8 +156,9 @@ class Frames:
     def _of_functions(self, jaxpr: Jaxpr) -> dict[Shape, Frame]:
         """The frames of arrays of which only functions of each element are computed."""
         frames: dict[Shape, Frame] = {}
-        costly = [a for a, _ in jaxpr.equations if a.primitive in _COSTLY and is_costly(a)]
-        for shape in dict.fromkeys([app.out.shape for app in costly]):
+        costly = [app.out.shape for app, _ in jaxpr.equations if is_costly(app)]
+        joined = [app.avals[0].shape for app, _ in jaxpr.equations if is_large_join(app)]
+        for shape in dict.fromkeys([*costly, *joined]):
             rows = _any_rows(shape)
             if rows is None or (shape, ()) in self.tried or shape in frames:
                 continue

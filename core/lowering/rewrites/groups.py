@@ -186,8 +186,11 @@ class Kernel(ABC):
                 self.copied.insert(0, k)
         made = {groups.first[k]: k for k in members if k not in self.copied}
         self.results = [v for v in made if v in read]
+        self.gives = self.results
+        """The variables that the kernel makes for others: results, or what is joined of these."""
         self.members = self._needed(members)
         self.unread = inside.difference(self.members, self.copied)
+        """Equations that are written neither inside nor outside."""
         operands = dict.fromkeys([a for k in self.members for a in jaxpr.equations[k][1]])
         own = {groups.first[k] for k in self.members}
         self.operands = [a for a in operands if a not in own and not groups.is_number(a)]
@@ -202,7 +205,7 @@ class Kernel(ABC):
 
     @abstractmethod
     def add_to(self, graph: Graph, operands: Sequence[int]) -> Sequence[int]:
-        """Append its equations to a graph; the numbers of its results."""
+        """Append its equations to a graph; the numbers of what it gives."""
 
 
 @final
@@ -294,8 +297,8 @@ class WithKernels:
         groups, kernel = self.groups, self.kernels.get(k)
         if kernel is not None:
             found = kernel.add_to(self.graph, [self.numbers[a] for a in kernel.operands])
-            self.numbers.update(zip(kernel.results, found, strict=True))
-            return kernel.results
+            self.numbers.update(zip(kernel.gives, found, strict=True))
+            return kernel.gives
         app, args = groups.jaxpr.equations[k]
         sources = groups.jaxpr.sources
         source = sources[k] if sources else None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tracebridge.core.kernels.rows.frame import Frame, Shape
     from tracebridge.core.lowering.rewrites.groups import Groups
 
-_SHORTEST = 32  # elements of a part that lie one after another
+SHORTEST_PART = 32  # elements of a part that lie one after another
 
 
 def part_of(groups: Groups, frame: Frame, variable: int) -> tuple[int, View] | None:
@@ -34,9 +34,9 @@ def part_of(groups: Groups, frame: Frame, variable: int) -> tuple[int, View] | N
     shape, whole = groups.avals[variable].shape, app.avals[0].shape
     if not all([type(n) is int for n in whole]):
         return None
-    strides = _strides(whole)
+    strides = row_major(whole)
     steps = frame.strided(shape, strides)
-    if frame.tail(steps) < _SHORTEST:
+    if frame.tail(steps) < SHORTEST_PART:
         return None
     before = sum([n * step for n, step in zip(start, strides, strict=True)])
     return args[0], View(steps, before)
@@ -56,6 +56,6 @@ def _start(app: Application, nth: int) -> Sequence[int] | None:
     return None
 
 
-def _strides(shape: Shape) -> list[int]:
-    """Of an array by rows."""
+def row_major(shape: Shape) -> list[int]:
+    """The strides of an array by rows."""
     return [*itertools.accumulate(shape[:0:-1], lambda a, b: a * b, initial=1)][::-1]

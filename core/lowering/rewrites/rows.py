@@ -4,8 +4,8 @@ A group is elementwise equations on arrays of one shape (the frame), broadcasts 
 of its rows, what is made of their results, and sums over other axes. XLA would make a pass over the
 arrays for each reduction; a kernel reads them once.
 
-Groups that compute costly functions of each element are kernels without reductions, too, where
-XLA would fuse nothing with them.
+Groups that compute costly functions of each element, or arrays that are then joined, are kernels
+without reductions, too, where XLA would fuse nothing with them.
 
 Parts of a group that share no value and no array are kernels of their own.
 """
@@ -24,7 +24,7 @@ from tracebridge.core.ir.debug_info import NO_DEBUG_INFO
 from tracebridge.core.kernels.equations import REDUCTIONS, exponent_of, is_handled
 from tracebridge.core.kernels.functions import handles, is_easy_power
 from tracebridge.core.kernels.machine import is_there
-from tracebridge.core.kernels.rows.program import RESHAPES, kind_of_sum
+from tracebridge.core.kernels.rows.program import RESHAPES, Target, Written, kind_of_sum
 from tracebridge.core.kernels.rows.row_kernel import row_kernel_p
 from tracebridge.core.lax.families import Elementwise
 from tracebridge.core.lowering.rewrites.flat import flat
@@ -33,9 +33,11 @@ from tracebridge.core.lowering.rewrites.frames import (
     Frames,
     has_frames,
     is_costly,
+    is_large_join,
     meaning,
 )
 from tracebridge.core.lowering.rewrites.groups import Groups, Kernel, WithKernels
+from tracebridge.core.lowering.rewrites.joined import joined_in
 from tracebridge.core.lowering.rewrites.parts import part_of
 
 if TYPE_CHECKING:
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
 _MOST_EQUATIONS = 128
 _MOST_OF_FUNCTIONS = 3  # results of kernels that only compute functions
 _MOST_ARRAYS = 24  # that a kernel reads and writes at the same time
+_SMALL = 4  # an array of less than this share of the frame may be written before a kernel reads it
 
 _COPIES = RESHAPES | {lax.broadcast_in_dim_p, lax.iota_p}
 _FLOAT = np.dtype(np.float32)
@@ -80,6 +83,9 @@ class _Rows(Groups):
         """Their frames by shape; False: they have none, True: their operands may tell."""
         self.sums: set[int] = set()
         """Members that sum over other axes: no other member of the group can read their results."""
+        joins = [args for app, args in jaxpr.equations if is_large_join(app)]
+        self.joined = {v for args in joins for v in args}
+        """Variables that are parts of large arrays."""
         super().__init__(jaxpr)
 
     def key_for(self, app: Application, args: Sequence[int]) -> Frame | None:
@@ -184,11 +190,12 @@ class _Rows(Groups):
         return frame.tail(frame.steps((shape[axis],), (axis,), shape)) >= SHORTEST
 
     def _pays(self, members: Sequence[int]) -> bool:
-        """Whether a kernel is worth it: it computes functions, or saves passes over memory."""
+        """Whether a kernel is worth it: it computes functions, joins, or saves passes."""
         if len(members) > _MOST_EQUATIONS:
             return False
         costly = any([is_costly(self.jaxpr.equations[k][0]) for k in members])
-        return costly or self.saves_passes(members)
+        joined = any([self.first[k] in self.joined for k in members])
+        return costly or joined or self.saves_passes(members)
 
     def saves_passes(self, members: Sequence[int]) -> bool:
         """Whether a row is read again after a reduction."""
@@ -273,6 +280,12 @@ class _RowKernel(Kernel):
         parts = [part_of(groups, self.frame, v) for v in self.operands]
         self.operands = [v if p is None else p[0] for v, p in zip(self.given, parts, strict=True)]
         self.views: Views = tuple([None if p is None else p[1] for p in parts])
+        self.joins = joined_in(self, self.frame, readers)
+        joined = {v for join in self.joins for v, _ in join.parts}
+        self.apart = [v for v in self.results if v not in joined]
+        """Results that are arrays of their own."""
+        self.gives = [*self.apart, *[join.variable for join in self.joins]]
+        self.unread = self.unread.union(*[join.equations for join in self.joins])
 
     @property
     def pays(self) -> bool:
@@ -280,7 +293,10 @@ class _RowKernel(Kernel):
         n = len(self.results)
         if not n or len(self.operands) + n > _MOST_ARRAYS:
             return False
-        return self.rows.saves_passes(self.members) or self._is_alone()
+        if self.rows.saves_passes(self.members):
+            return True
+        computes = any([is_costly(self.rows.jaxpr.equations[k][0]) for k in self.members])
+        return (computes or bool(self.joins)) and self._is_alone()
 
     def _is_alone(self) -> bool:
         """Whether few arrays are read and written that XLA would not.
@@ -293,19 +309,41 @@ class _RowKernel(Kernel):
         equations, inside = rows.jaxpr.equations, {*self.members, *self.copied}
         if any([equations[k][0].primitive is lax.erf_p for k in self.members]):
             return False
-        around = [rows.made_by[v] for v in self.given]
+        large = [v for v in self.given if _SMALL * rows.avals[v].size >= self.frame.n_elements]
+        around = [rows.made_by[v] for v in large]
         around += [k for v in self.results for k in self.readers[v] if k not in inside]
+        around += self._readers_of_joins()
         fused = [k for k in around if k >= 0 and isinstance(equations[k][0].primitive, Elementwise)]
-        return len(self.results) <= _MOST_OF_FUNCTIONS and not fused
+        return len(self.gives) <= _MOST_OF_FUNCTIONS and not fused
+
+    def _readers_of_joins(self) -> list[int]:
+        joined = {join.variable for join in self.joins}
+        equations = self.rows.jaxpr.equations if joined else ()
+        return [k for k, (_, args) in enumerate(equations) if not joined.isdisjoint(args)]
 
     def add_to(self, graph: Graph, operands: Sequence[int]) -> Sequence[int]:
         """Append the kernel, and what ends sums over parts of rows."""
-        params = {"program": self._program(), "frame": self.frame, "views": self.views}
+        program = self._program()
+        params = {
+            "program": program,
+            "frame": self.frame,
+            "views": self.views,
+            "written": self._written(program),
+        }
         first = graph.add_bound(row_kernel_p, operands, params)
         return [
             self.rests[v].end(graph, first + i) if v in self.rests else first + i
-            for i, v in enumerate(self.results)
+            for i, v in enumerate(self.gives)
         ]
+
+    def _written(self, program: Jaxpr) -> Written:
+        """The arrays that it writes: results that stand apart, and what others are joined to."""
+        n, avals = len(self.apart), self.rows.avals
+        targets = [Target(i) for i in range(n)]
+        for i, join in enumerate(self.joins, n):
+            targets += [Target(i, view) for _, view in join.parts]
+        whole = [avals[join.variable] for join in self.joins]
+        return Written((*program.out_avals[:n], *whole), tuple(targets))
 
     def _program(self) -> Jaxpr:
         """The equations from the operands to the results."""
@@ -325,7 +363,8 @@ class _RowKernel(Kernel):
             else:
                 numbers[groups.first[k]] = rest.begin(graph, read[0])
                 self.rests[groups.first[k]] = rest
-        program = graph.program(inputs, [numbers[v] for v in self.results], NO_DEBUG_INFO)
+        made = [*self.apart, *[v for join in self.joins for v, _ in join.parts]]
+        program = graph.program(inputs, [numbers[v] for v in made], NO_DEBUG_INFO)
         program.cache["rewritten"] = None
         return program
 

@@ -139,6 +139,8 @@ def small_blocks(patch: pytest.MonkeyPatch, block: int, rows: int, kernels: bool
     patch.setattr(_blocks, "_HEAD", 0)
     patch.setattr(_blocks, "_PART_OF_HEAD" if kernels else "_BLOCK", block)
     patch.setattr(_blocks, "_ROWS", rows)
+    patch.setattr(_blocks, "_FEWEST_CAUSAL", 2)
+    patch.setattr(_blocks, "_CAUSAL_ROWS", 1)
     patch.setattr(_blocks, "_are_kernels", lambda *_: kernels)
 
 
@@ -226,7 +228,10 @@ def test_bias_and_mask_fit_the_scores() -> None:
 @pytest.mark.skipif(not is_there(), reason="llvmlite is not installed")
 @pytest.mark.parametrize(("t", "s", "is_causal"), [(800, 800, True), (736, 720, False)])
 def test_long_sequences_are_one_kernel_each_way(t: int, s: int, is_causal: bool) -> None:
-    """Queries after queries, also where gradients of keys and values are sums over them."""
+    """Queries after queries, also where gradients of keys and values are sums over them.
+
+    A causal mask cuts them into parts, each with the keys that it sees.
+    """
     random = np.random.default_rng(2)
     n = max(2, n_threads())
     q, k, v, g = [random.normal(size=(1, m, n, 8)).astype(np.float32) for m in (t, s, s, t)]
@@ -239,11 +244,37 @@ def test_long_sequences_are_one_kernel_each_way(t: int, s: int, is_causal: bool)
 
     allowed = np.tril(np.ones((t, s), np.bool_)) if is_causal else True
     assert_allclose(by_loop(q, k, v, allowed=allowed), attend(q, k, v), rtol=1e-5, atol=1e-5)
+    parts = _blocks._CAUSAL_PARTS if is_causal else 1
     for f, args in ((attend, (q, k, v)), (backward, (q, k, v, g))):
-        assert tb.jit(f).lower(*args).as_text().count(f"@{KERNEL}") == 1
+        assert tb.jit(f).lower(*args).as_text().count(f"@{KERNEL}") == parts
     found = tb.jit(backward)(q, k, v, g)
     with scope("platform_rules", False):
         wanted = tb.jit(lambda *xs: backward(*xs))(q, k, v, g)
+    for a, b in zip(wanted, found, strict=True):
+        assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("t", "s"), [(900, 900), (700, 1700), (1700, 700)])
+def test_hidden_keys_are_not_read(t: int, s: int) -> None:
+    """Queries of a part do not see keys after the part, be these NaN; no weight goes to them."""
+    random = np.random.default_rng(4)
+    q, k, v, g = [random.normal(size=(1, m, 2, 8)).astype(np.float32) for m in (t, s, s, t)]
+    size = -(-t // (_blocks._CAUSAL_PARTS * 32)) * 32
+
+    def attend(q: Any, k: Any, v: Any) -> Any:
+        return nn.dot_product_attention(q, k, v, is_causal=True)
+
+    out = attend(q, k, v)
+    spoilt = [x.copy() for x in (k, v)]
+    for x in spoilt:
+        x[:, size:] = np.nan
+    assert_allclose(
+        by_loop(q, k, v, allowed=np.tril(np.ones((t, s), bool))), out, rtol=1e-5, atol=1e-5
+    )
+    np.testing.assert_array_equal(attend(q, *spoilt)[:, :size], out[:, :size])
+    mask = np.tril(np.ones((t, s), bool))[None, None]
+    found = tb.vjp(attend, q, k, v)[1](g)
+    wanted = tb.vjp(lambda q, k, v: nn.dot_product_attention(q, k, v, mask=mask), q, k, v)[1](g)
     for a, b in zip(wanted, found, strict=True):
         assert_allclose(a, b, rtol=1e-5, atol=1e-5)
 

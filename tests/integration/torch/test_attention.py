@@ -47,6 +47,8 @@ def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(_blocks, "_HEAD", 0)
         monkeypatch.setattr(_blocks, "_PART_OF_HEAD" if kernels else "_BLOCK", block)
         monkeypatch.setattr(_blocks, "_ROWS", rows)
+        monkeypatch.setattr(_blocks, "_FEWEST_CAUSAL", 2)
+        monkeypatch.setattr(_blocks, "_CAUSAL_ROWS", 1)
         monkeypatch.setattr(_blocks, "_are_kernels", lambda *_: kernels)
 
 
