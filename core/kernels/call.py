@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import importlib
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracebridge.core._jaxlib.ffi import KERNEL
 from tracebridge.core.kernels.machine import machine
+from tracebridge.core.kernels.numbers import filled
 from tracebridge.core.kernels.waiting import wait_for_program
 from tracebridge.core.mlir.attrs import array, dictionary, i32, i64_array, index_tensor, string
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from tracebridge.core._jaxlib.mlir import IrValue
     from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.rule_contexts import LoweringContext
+    from tracebridge.core.kernels.numbers import Numbers
 
 _TYPED_VERSION = 4  # of StableHLO's custom_call: XLA's typed FFI
 
@@ -46,15 +49,16 @@ def kernel_call(
     return list(ctx.op("stablehlo.custom_call", operands, avals_out, attributes).results)
 
 
-def name_of(content: str, write: Callable[[], str]) -> str:
+def name_of(content: str, write: Callable[[], str], numbers: Numbers = ()) -> str:
     """The name of the kernel that ``write`` gives the text of; it waits for its use.
 
-    ``content`` is all that the text depends on: there is one name for each, for what writes it, and
-    for the processor.
+    ``content`` is all that the text depends on, without the ``numbers`` in its places: there is one
+    name for each, for what writes it, and for the processor.
     """
-    described = f"{machine().description} {_writers()}\n{content}"
-    name = f"{KERNEL}{_digest(described.encode())[:32]}"
-    wait_for_program(name, write)
+    values = [float(n) for n in numbers]
+    described = f"{machine().description} {_writers()} {values}\n{content}"
+    name = f"{KERNEL}{digest(described)[:32]}"
+    wait_for_program(name, partial(filled, write, values) if values else write)
     return name
 
 
@@ -63,12 +67,13 @@ def _writers() -> str:
     """What tells the sources of kernels apart: executables are kept longer than these."""
     folder = Path(__file__).parent
     sources = sorted(folder.rglob("*.py"))
-    return _digest(b"".join([source.read_bytes() for source in sources]))
+    return digest("".join([source.read_text("utf-8") for source in sources]))
 
 
-def _digest(content: bytes) -> str:
+def digest(content: str) -> str:
+    """A short text that stands for a long one."""
     hashlib = importlib.import_module("hashlib")  # a tenth of the import of the package
-    return hashlib.sha256(content).hexdigest()
+    return hashlib.sha256(content.encode()).hexdigest()
 
 
 def _by_rows(ndim: int) -> Any:

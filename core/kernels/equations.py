@@ -41,9 +41,10 @@ def _handles(app: Application) -> bool:
 
 
 def exponent_of(jaxpr: Jaxpr, variable: int) -> float | None:
-    """The number that a variable is, if it stands in the program."""
+    """The number that a variable is, if it stands in the program; None of open numbers."""
     i = variable - jaxpr.n_in
     if not 0 <= i < len(jaxpr.consts):
         return None
-    value = jaxpr.consts[i]
-    return float(value.value) if isinstance(value, Literal) and not value.aval.ndim else None
+    const = jaxpr.consts[i]
+    value = const.value if isinstance(const, Literal) and not const.aval.ndim else None
+    return float(value) if isinstance(value, (int, float)) else None

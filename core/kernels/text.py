@@ -9,6 +9,7 @@ from typing import Any, final
 import numpy as np
 
 from tracebridge.core.dtypes.dtypes import bfloat16
+from tracebridge.core.ir.open_numbers import Place
 
 # Numbers of 16 bits are read and written; everything is computed in float32.
 TYPES = {
@@ -20,8 +21,10 @@ NAMES = {np.dtype(name): name for name in TYPES if name != "bfloat16"} | {bfloat
 """Of the dtypes that kernels read and write: to ask a dtype for its name takes a microsecond."""
 
 
-def number_of(value: Any, dtype: Any) -> float | int:
+def number_of(value: Any, dtype: Any) -> float | int | Place:
     """A number of the program such that two that are written alike are one."""
+    if type(value) is Place:
+        return value
     return int(value) if NAMES[dtype] in ("bool", "int32") else float(value)
 
 
@@ -50,6 +53,13 @@ _CONSTANTS: dict[str, Callable[[Any], str]] = {
     "i1": lambda value: "true" if value else "false",
 }
 """The text of a number, by LLVM's type; of other types it is a whole one."""
+
+
+def constant_text(value: Any, scalar: str) -> str:
+    """The text of a number of LLVM's type ``scalar``; a mark for it if it comes later."""
+    if type(value) is Place:
+        return f"?{value.nth}:{scalar}?"
+    return _CONSTANTS.get(scalar, _whole_text)(value)
 
 
 def type_of(dtype: Any) -> str:
@@ -84,7 +94,7 @@ class Text:
 
     def constant(self, value: Any, scalar: str = "float") -> str:
         """The text of a constant at every place."""
-        text = _CONSTANTS.get(scalar, _whole_text)(value)
+        text = constant_text(value, scalar)
         return f"<{', '.join([f'{scalar} {text}'] * self.width)}>" if self.width else text
 
     def op(self, name: str, x: str, y: str, scalar: str = "float") -> str:

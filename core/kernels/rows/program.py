@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 import numpy as np
 
 from tracebridge.core import lax
+from tracebridge.core.ir.open_numbers import is_near_one
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.kernels.equations import REDUCTIONS, exponent_of
 from tracebridge.core.kernels.functions import TRANSCENDENTAL
@@ -341,7 +342,7 @@ class RowProgram:
 
     def _stays(self, i: int) -> bool:
         """Whether a number is one that would not leave a sum as large as it was, or larger."""
-        return self.nodes[i].kind == "number" and not 1 <= abs(self.nodes[i].params) <= 2
+        return self.nodes[i].kind == "number" and not is_near_one(self.nodes[i].params)
 
     @property
     def _minus_one(self) -> int:

@@ -5,13 +5,14 @@ Lowering writes its text; LLVM compiles it when XLA compiles the program that ca
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from tracebridge.core.ir.content import content_of
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
-from tracebridge.core.kernels.call import kernel_call, name_of
+from tracebridge.core.kernels.call import digest, kernel_call, name_of
 from tracebridge.core.kernels.costs import remember_costs
 from tracebridge.core.kernels.machine import machine
 from tracebridge.core.kernels.rows.across import Across
@@ -32,17 +33,26 @@ if TYPE_CHECKING:
 
     _Given = tuple[Jaxpr, Frame, Views, Written]
 
-_Units = tuple[int, int, int]
-"""How many units of rows there are, elements of one, results that are sums of columns."""
+_TARGETS: BoundedCache[_Target] = BoundedCache("row kernels by program", 256)
 
-_TARGETS: BoundedCache[tuple[str, _Units]] = BoundedCache("names of row kernels", 256)
+
+class _Target(NamedTuple):
+    """What the text depends on and what writes it, operations of a unit: cheap ones and others.
+
+    ``units``: how many of rows there are, elements of one, results that are sums of columns.
+    """
+
+    content: str
+    write: Callable[[], str]
+    operations: tuple[int, int]
+    units: tuple[int, int, int]
 
 
 @final
 class RowKernel(Primitive):
     """``program`` over ``frame``, of parts of the operands that ``views`` tell, into ``written``.
 
-    It is made while programs are lowered: nobody transforms it.
+    ``numbers``: those in its places. It is made while programs are lowered: nobody transforms it.
     """
 
     name = "row_kernel"
@@ -63,8 +73,10 @@ row_kernel_p = RowKernel()
 def named_call(params: Mapping[str, Any]) -> tuple[str, tuple[int, int, int]]:
     """The kernel of an equation with these parameters, and what a call of it tells."""
     given: _Given = params["program"], params["frame"], params["views"], params["written"]
-    name, units = _target(given)
-    return name, shares(*units)
+    target = _target(given)
+    name = name_of(target.content, target.write, params["numbers"])
+    remember_costs(name, *target.operations)
+    return name, shares(*target.units)
 
 
 def _text(rows: RowProgram) -> str:
@@ -72,24 +84,21 @@ def _text(rows: RowProgram) -> str:
     return module_text(Interface.of(rows), writer(rows, machine().lanes).text())
 
 
-def _target(given: _Given) -> tuple[str, _Units]:
-    """The name by which XLA calls the kernel, and its units of work.
-
-    The name is the same one for the same text and processor.
-    """
+def _target(given: _Given) -> _Target:
+    """The kernel of a program, whatever numbers are in its places."""
     program, frame, views, written = given
     key = content_of(program), frame, views, written
-    found = _TARGETS.get(key)
-    if found is None:
-        rows = RowProgram(*given)
-        name = name_of(rows.described(), partial(_text, rows))
-        n_columns = len(Interface.of(rows).columns)
-        units, together = (frame.n_rows, frame.length, n_columns), 1
-        if frame.is_across:
-            across = Across(rows, machine().lanes)
-            together = across.width
-            units = across.n_units, frame.length * together, 0
-        remember_costs(name, *[together * n for n in rows.operations()])
-        found = name, units
-        _TARGETS.set(key, found)
-    return found
+    return _TARGETS.get_or_make(key, lambda: _planned(given))
+
+
+def _planned(given: _Given) -> _Target:
+    rows, frame = RowProgram(*given), given[1]
+    n_columns = len(Interface.of(rows).columns)
+    units, together = (frame.n_rows, frame.length, n_columns), 1
+    if frame.is_across:
+        across = Across(rows, machine().lanes)
+        together = across.width
+        units = across.n_units, frame.length * together, 0
+    cheap, dear = rows.operations()
+    operations = together * cheap, together * dear
+    return _Target(digest(rows.described()), partial(_text, rows), operations, units)

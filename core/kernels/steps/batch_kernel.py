@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, final
 from tracebridge.core.ir.content import content_of, has_arrays
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
-from tracebridge.core.kernels.call import kernel_call, name_of
+from tracebridge.core.kernels.call import digest, kernel_call, name_of
 from tracebridge.core.kernels.costs import remember_costs
 from tracebridge.core.kernels.machine import machine
 from tracebridge.core.kernels.steps.arrays import Arrays
@@ -44,7 +44,7 @@ _MOST_BLOCKS = 64
 class BatchKernel(Primitive):
     """``program`` for each part of ``arrays``. It is made while programs are lowered.
 
-    The first ``num_consts`` operands are not cut.
+    The first ``num_consts`` operands are not cut. ``numbers``: those in the places of the program.
     """
 
     name = "batch_kernel"
@@ -58,7 +58,7 @@ class BatchKernel(Primitive):
         program, arrays = params["program"], params["arrays"]
         kernel = batch_kernel(program, params["num_consts"], arrays)
         assert kernel is not None  # as when the rewrite has looked
-        name = name_of(kernel.content, kernel.write)
+        name = name_of(kernel.content, kernel.write, params["numbers"])
         remember_costs(name, *kernel.operations)
         # Results that are sums over rows are one thread's.
         together = arrays.counts[-1] if arrays.totals else 1
@@ -85,7 +85,7 @@ def _written(program: Jaxpr, n_consts: int, arrays: Arrays) -> Written | None:
     except NotWritten:
         return None
     content, lines = described(plan, by_steps=False), lines_of(plan, machine().lanes)
-    return Written(content, partial(_text, plan), lines, operations(plan), plan.scratch, 1)
+    return Written(digest(content), partial(_text, plan), lines, operations(plan), plan.scratch, 1)
 
 
 def _text(plan: Plan) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 from tracebridge.core.ir.aval import batched_aval
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
-from tracebridge.core.kernels.call import kernel_call, name_of
+from tracebridge.core.kernels.call import digest, kernel_call, name_of
 from tracebridge.core.kernels.costs import remember_costs
 from tracebridge.core.kernels.functions import TRANSCENDENTAL
 from tracebridge.core.kernels.machine import machine, n_threads
@@ -43,7 +43,10 @@ from tracebridge.core.kernels.steps.parts import Parts
 
 @final
 class ScanKernel(Primitive):
-    """As scan: (consts, carry, xs) -> (carry, ys). It is made while programs are lowered."""
+    """As scan: (consts, carry, xs) -> (carry, ys). It is made while programs are lowered.
+
+    ``numbers``: those in the places of its body.
+    """
 
     name = "scan_kernel"
     cost = Cost.OTHER
@@ -57,7 +60,7 @@ class ScanKernel(Primitive):
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         kernel = written(params)
         assert kernel is not None  # as when the rewrite has looked
-        name = name_of(kernel.content, kernel.write)
+        name = name_of(kernel.content, kernel.write, params["numbers"])
         remember_costs(name, *kernel.operations)
         length = params["length"]
 
@@ -121,7 +124,7 @@ def _tiled(body: Jaxpr, n_consts: int, n_carry: int, reverse: bool, tiled: Tiled
         else:
             cheap, dear = operations(plan)
             body.cache[key] = Written(
-                described(plan, reverse, tiles, by_steps=True),
+                digest(described(plan, reverse, tiles, by_steps=True)),
                 partial(_text_of_tile, plan, tiles, reverse),
                 lines_of(plan, machine().lanes),
                 (tiles.number * cheap, tiles.number * dear),
@@ -144,7 +147,7 @@ def _written(
             body.cache[key] = None
         else:
             lanes, count = machine().lanes, math.prod(arrays.counts)
-            content = described(plan, reverse, parts is None, by_steps=True)
+            content = digest(described(plan, reverse, parts is None, by_steps=True))
             cheap, dear = operations(plan)
             body.cache[key] = Written(
                 content,

@@ -16,11 +16,13 @@ import numpy as np
 from tracebridge.core import lax
 from tracebridge.core.interpreters.graph import Graph
 from tracebridge.core.ir.debug_info import NO_DEBUG_INFO
+from tracebridge.core.ir.open_numbers import OpenNumber, Place, is_near_one, number_in
 from tracebridge.core.ir.traverse import primitives_of
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.kernels.equations import REDUCTIONS, exponent_of, is_handled
 from tracebridge.core.kernels.functions import is_easy_power
 from tracebridge.core.kernels.machine import is_there, n_threads
+from tracebridge.core.kernels.numbers import with_places
 from tracebridge.core.kernels.steps.arrays import Arrays, Cut, cut_shape
 from tracebridge.core.kernels.steps.axes import pairs_of
 from tracebridge.core.kernels.steps.batch_kernel import batch_kernel, batch_kernel_p
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.application import Application
     from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.jaxpr import Jaxpr
+    from tracebridge.core.kernels.numbers import Numbers
 
 _FEWEST = 2  # elements of the batch
 
@@ -313,7 +316,7 @@ class _BatchKernel(Kernel):
         needed = dict.fromkeys([self._source(r) for r in self.read.values()])
         # What is the same for all elements of the batch comes first.
         self.given = sorted(needed, key=lambda r: any([i is not None for i in r.cut]))
-        key = self._key()
+        key, self.numbers = self._key()
         planned = groups.planned.get(key)
         if planned is None:
             planned = groups.planned[key] = self._planned()
@@ -343,8 +346,8 @@ class _BatchKernel(Kernel):
             _, operand = self.moved[operand]
         return operand
 
-    def _key(self) -> object:
-        """All that the program depends on, whatever variables are called."""
+    def _key(self) -> tuple[object, Numbers]:
+        """All that the program depends on, whatever variables are called; numbers in its places."""
         groups, equations = self.batches, self.batches.jaxpr.equations
         places = {given: i for i, given in enumerate(self.given)}
         for operand in reversed(self.moved):
@@ -355,28 +358,38 @@ class _BatchKernel(Kernel):
         ]
         parts = [(places[r], r.cut, groups.avals[r.variable]) for r in places]
         own = {groups.first[k]: -1 - i for i, k in enumerate(self.members)}
+        numbers: dict[float | OpenNumber, int] = {}
         members: list[object] = []
         for k in self.members:
             app, args = equations[k]
             read = [
-                places[self.read[k, i]] if (k, i) in self.read else own.get(a, self._number(a))
+                places[self.read[k, i]]
+                if (k, i) in self.read
+                else own.get(a, self._number(a, numbers))
                 for i, a in enumerate(args)
             ]
             members += [app, groups.cuts[groups.first[k]], tuple(read)]
         results = tuple([own[v] for v in self.results])
-        return self.sizes, tuple(moved), tuple(parts), tuple(members), results
+        key = self.sizes, tuple(moved), tuple(parts), tuple(members), results
+        return key, tuple(numbers)
 
-    def _number(self, variable: int) -> object:
-        """The key of a number that stands in the program; None of other variables."""
+    def _number(self, variable: int, places: dict[float | OpenNumber, int]) -> object:
+        """The key of a number that stands in the program; None of other variables.
+
+        That of an open number is its place, as `with_places` finds it.
+        """
         jaxpr = self.batches.jaxpr
         if not self.batches.is_number(variable):
             return None
         const = jaxpr.consts[variable - jaxpr.n_in]
+        number = number_in(const)
+        if number is not None:
+            return const.aval, Place(places.setdefault(number, len(places)), is_near_one(number))
         return const.key() if isinstance(const, Literal) else None
 
     def _planned(self) -> _Planned:
         """The program of one element of the batch, or of some of its rows."""
-        arrays, program = self._arrays(), self._program()
+        arrays, program = self._arrays(), with_places(self._program()).program
         whole = _Planned(program, arrays, range(len(self.given)), _n_consts(arrays))
         # Do some rows of an element of the batch at a time, if all of them fill the caches.
         found = rows_of(program, arrays)
@@ -443,6 +456,6 @@ class _BatchKernel(Kernel):
     def add_to(self, graph: Graph, operands: Sequence[int]) -> Sequence[int]:
         """Append the kernel."""
         params: dict[str, Any] = {"program": self.program, "arrays": self.arrays}
-        params["num_consts"] = self.n_consts
+        params.update(num_consts=self.n_consts, numbers=self.numbers)
         first = graph.add_bound(batch_kernel_p, operands, params)
         return range(first, first + len(self.results))

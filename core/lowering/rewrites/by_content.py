@@ -2,33 +2,70 @@
 
 Functions that are made anew for each call, or defined again in another cell of a notebook, trace to
 the same program again and again. Where equations stand in the user's files, and what the function
-is called, is no part of it: the rewritten program gets it from each program that asks.
+is called, is no part of it: the rewritten program gets it from each program that asks. Nor are most
+numbers: a program with another scale or rate gets the same equations with its own numbers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from typing import Any, final
 
 from tracebridge.core.config.values import tracing_key
-from tracebridge.core.ir.content import content_of
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.name_stack import NamedSource, in_use, names_of
 from tracebridge.core.ir.traverse import holds_functions
 from tracebridge.core.ir.values import Literal
+from tracebridge.core.lowering.rewrites.open_forms import Form, Given, Opened
 from tracebridge.core.lowering.rewrites.plain_calls import without_rules
 from tracebridge.core.util.caching import BoundedCache
 
-_KNOWN: BoundedCache[Jaxpr | None] = BoundedCache("rewritten programs by content", 128)
+Rewrite = Callable[[Jaxpr], "Jaxpr | None"]
+
 _MOST_EQUATIONS = 4096  # of a program that is kept
+_MOST_FORMS = 16  # of programs of one structure, for numbers that rewrites have asked for
 _UNKNOWN = object()
 
 
-def by_content(jaxpr: Jaxpr, rewrite: Callable[[Jaxpr], Jaxpr | None]) -> Jaxpr | None:
+@final
+class _Forms:
+    """What programs of one structure become. Most rewrites ask for none of their open numbers."""
+
+    __slots__ = ("asked", "known")
+
+    def __init__(self) -> None:
+        self.asked: tuple[int, ...] = ()
+        """Numbers that a rewrite has asked for: forms hold for these only."""
+        self.known: BoundedCache[Form | None] = BoundedCache("forms", _MOST_FORMS, register=False)
+
+    def of(self, given: Given, make: Callable[[], Opened], rewrite: Rewrite) -> Form | None:
+        """The form for the numbers of a program, made if it is not there yet."""
+        known = self.known.get(_key(self.asked, given), _UNKNOWN)
+        if known is not _UNKNOWN:
+            return known
+        opened = make()
+        made = rewrite(opened.program)
+        form = None if made is None else Form(made, opened)
+        now = {n.index for n in opened.numbers if n.asked}
+        # Another thread may set it at the same time: the key has what this form depends on.
+        self.asked = asked = tuple(sorted(now.union(self.asked)))
+        self.known.set(_key(asked, given), form)
+        return form
+
+
+def _key(asked: tuple[int, ...], given: Given) -> Hashable:
+    return asked, tuple([given.literals[i].key() for i in asked])
+
+
+_KNOWN: BoundedCache[_Forms] = BoundedCache("rewritten programs by content", 128)
+
+
+def by_content(jaxpr: Jaxpr, rewrite: Rewrite) -> Jaxpr | None:
     """``rewrite(jaxpr)``, None if nothing changes; done once for all programs of this content.
 
     What is kept has neither arrays nor functions of the user: rewrites see array constants as
-    further inputs, and calls of functions with derivatives of their own as plain ones.
+    further inputs, and calls of functions with derivatives of their own as plain ones. Nor has it
+    numbers that rewrites do not ask for (`core/ir/open_numbers.py`).
     """
     # What a rewrite has made may be marked as it is.
     if "rewritten" in jaxpr.cache or len(jaxpr.equations) > _MOST_EQUATIONS:
@@ -38,12 +75,10 @@ def by_content(jaxpr: Jaxpr, rewrite: Callable[[Jaxpr], Jaxpr | None]) -> Jaxpr 
         plain = without_rules(jaxpr)
         if holds_functions(plain):
             return rewrite(jaxpr)
-    key = tracing_key(), content_of(plain), _places_of(plain)
-    known = _KNOWN.get(key, _UNKNOWN)
-    if known is _UNKNOWN:
-        known = rewrite(_kept_form(plain))
-        _KNOWN.set(key, known)
-    return None if known is None else _of(known, jaxpr)
+    given = Given(plain)
+    forms = _KNOWN.get_or_make((tracing_key(), given.key, _places_of(plain)), _Forms)
+    form = forms.of(given, lambda: Opened(_kept_form(plain)), rewrite)
+    return None if form is None else _of(form, given, jaxpr)
 
 
 def _places_of(jaxpr: Jaxpr) -> Hashable:
@@ -87,13 +122,15 @@ def _places(sources: Sequence[Any] | None) -> Sequence[Any] | None:
     ]
 
 
-def _of(known: Jaxpr, jaxpr: Jaxpr) -> Jaxpr:
-    """The program ``known``, whose sources are positions, as that of ``jaxpr``."""
+def _of(form: Form, given: Given, jaxpr: Jaxpr) -> Jaxpr:
+    """A form, whose sources are positions, as that of ``jaxpr``."""
+    known = form.jaxpr
     places, sources = known.sources, jaxpr.sources
     if places is not None and sources is not None:
         places = [sources[p] if type(p) is int else _source(p, sources) for p in places]
-    consts = [*_arrays_of(jaxpr), *known.consts]
-    equations, outs, out_avals = known.equations, known.outs, known.out_avals
+    numbers, equations = form.of(given)
+    consts = [*_arrays_of(jaxpr), *numbers]
+    outs, out_avals = known.outs, known.out_avals
     return Jaxpr(jaxpr.in_avals, consts, equations, outs, out_avals, places, jaxpr.debug)
 
 

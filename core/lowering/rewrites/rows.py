@@ -24,6 +24,7 @@ from tracebridge.core.ir.debug_info import NO_DEBUG_INFO
 from tracebridge.core.kernels.equations import REDUCTIONS, exponent_of, is_handled
 from tracebridge.core.kernels.functions import handles, is_easy_power
 from tracebridge.core.kernels.machine import is_there
+from tracebridge.core.kernels.numbers import with_places
 from tracebridge.core.kernels.rows.program import RESHAPES, Target, Written, kind_of_sum
 from tracebridge.core.kernels.rows.row_kernel import row_kernel_p
 from tracebridge.core.lax.families import Elementwise
@@ -323,12 +324,13 @@ class _RowKernel(Kernel):
 
     def add_to(self, graph: Graph, operands: Sequence[int]) -> Sequence[int]:
         """Append the kernel, and what ends sums over parts of rows."""
-        program = self._program()
+        program, numbers = with_places(self._program())
         params = {
             "program": program,
             "frame": self.frame,
             "views": self.views,
             "written": self._written(program),
+            "numbers": numbers,
         }
         first = graph.add_bound(row_kernel_p, operands, params)
         return [
@@ -364,9 +366,7 @@ class _RowKernel(Kernel):
                 numbers[groups.first[k]] = rest.begin(graph, read[0])
                 self.rests[groups.first[k]] = rest
         made = [*self.apart, *[v for join in self.joins for v, _ in join.parts]]
-        program = graph.program(inputs, [numbers[v] for v in made], NO_DEBUG_INFO)
-        program.cache["rewritten"] = None
-        return program
+        return graph.program(inputs, [numbers[v] for v in made], NO_DEBUG_INFO)
 
 
 @final

@@ -23,6 +23,7 @@ from tracebridge.core.ir.jaxpr import eval_jaxpr
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.traverse import primitives_of
 from tracebridge.core.kernels.machine import is_there, n_threads
+from tracebridge.core.kernels.numbers import with_places
 from tracebridge.core.kernels.steps.scan_kernel import scan_kernel_p, written
 from tracebridge.core.lax.families import Elementwise
 from tracebridge.core.lowering.rewrites.blocks import Loop, Moved, Readings, with_loops
@@ -84,13 +85,19 @@ def _flat(body: Jaxpr) -> Jaxpr:
     """A body without calls."""
     # None stands for the body itself.
     if "without calls" not in body.cache:
-        found = _first_alike(flat(inline_calls(body), with_shifts))
+        found = flat(inline_calls(body), with_shifts)
         body.cache["without calls"] = None if found is body else found
     return body.cache["without calls"] or body
 
 
+def _of_kernel(params: Params, body: Jaxpr) -> dict[str, Any]:
+    """The parameters of the kernel of a loop with this body, which has no calls."""
+    program, numbers = with_places(body)
+    return {**params, "jaxpr": _first_alike(program), "numbers": numbers}
+
+
 def _first_alike(body: Jaxpr) -> Jaxpr:
-    """The first body that was the same program, for which a kernel may have been written.
+    """The first body that was the same program, for which a kernel may have been planned.
 
     Programs are traced again, and come with bodies of their own each time.
     """
@@ -107,12 +114,12 @@ def _kernel(readings: Readings, at: int) -> Loop | None:
         numbers = [v for v in moved.sources if not moved.avals[v].ndim]
         rows = [v for v in moved.sources if moved.avals[v].ndim]
         body = _with_moved(flat_body, n_consts, n_carry, moved)
-        more = {**params, "jaxpr": body, "num_consts": n_consts + len(numbers)}
+        more = _of_kernel({**params, "num_consts": n_consts + len(numbers)}, body)
         if _is_written(more):
             unmade = moved.unmade()
             operands = [*unmade[:n_consts], *numbers, *unmade[n_consts:], *rows]
             return Loop(scan_kernel_p, more, operands, moved.moved)
-    params = {**params, "jaxpr": flat_body}
+    params = _of_kernel(params, flat_body)
     return Loop(scan_kernel_p, params, moved.operands, ()) if _is_written(params) else None
 
 
@@ -156,7 +163,7 @@ def _with_moved(body: Jaxpr, n_consts: int, n_carry: int, moved: Moved) -> Jaxpr
     avals += [moved.avals[v] for v in moved.sources if not moved.avals[v].ndim]
     avals += [a for i, a in enumerate(body.in_avals) if i >= n_consts and i not in made]
     avals += [element_aval(moved.avals[v]) for v in moved.sources if moved.avals[v].ndim]
-    return _first_alike(stage(run, avals, body.debug, locate=False))
+    return stage(run, avals, locate=False)
 
 
 def _is_small(body: Jaxpr) -> bool:
