@@ -183,6 +183,25 @@ def _layout(aval: ShapedArray, rank: int, by_rows: bool) -> Any:
     return index_tensor(order)
 
 
+def lies_by_columns(x: IrValue) -> bool:
+    """Whether matrices come from a routine that leaves them by columns, with NaN where it failed.
+
+    Who reads them by rows gets a copy. What comes from elsewhere lies by rows.
+    """
+    owner: Any = x.owner
+    if getattr(owner, "name", "") == "stablehlo.select":
+        x = owner.operands[1]
+        owner = x.owner
+    if getattr(owner, "name", "") != "stablehlo.custom_call":
+        return False
+    if "result_layouts" not in owner.attributes:
+        return False
+    layouts = list(owner.attributes["result_layouts"])
+    place = [result == x for result in owner.results].index(True)
+    n = mlir.ir.RankedTensorType(x.type).rank
+    return [n - 2, n - 1] == list(layouts[place])[:2]
+
+
 def info_of(aval: ShapedArray) -> ShapedArray:
     """The aval of the numbers by which routines on matrices ``aval`` say how it went."""
     return aval.update(shape=aval.shape[:-2], dtype=_INT32, weak_type=False)

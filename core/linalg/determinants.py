@@ -57,7 +57,7 @@ class Det(Composed):
 
     def compose(self, *operands: Any, **params: Any) -> Any:
         factors, pivots, _ = lu_p.bind(*operands)
-        d = diagonal(factors)
+        d = diagonal_of_factors(factors)
         product = lax.reduce_prod(d, (d.aval.ndim - 1,))
         return lax.mul(product, as_dtype(parity(pivots), product.aval.dtype))
 
@@ -79,6 +79,18 @@ def _det_cpu(ctx: LoweringContext, operand: IrValue) -> Any:
 
 
 on_cpu(det_p, _det_cpu)
+
+
+def diagonal_of_factors(factors: Value) -> Any:
+    """The main diagonals of LU factors, of shape ``(*batch, n)``.
+
+    Of square matrices that a routine has left by columns every (n + 1)th element in memory.
+    """
+    *batch, n, _ = factors.aval.shape
+    if not is_static(factors.aval):
+        return diagonal(factors)
+    flat = lax.reshape(swapped(factors), (*batch, n * n))
+    return lax.slice_in_dim(flat, 0, n * n, n + 1, len(batch))
 
 
 def parity(pivots: Value) -> Any:

@@ -17,10 +17,8 @@ from tracebridge.core.linalg.calls import (
     ffi_call,
     info_of,
     lapack,
-    nan_unless,
     on_cpu,
     on_gpu,
-    succeeded,
 )
 from tracebridge.core.linalg.family import Composed, check_dtype, matrices, rounded
 from tracebridge.core.linalg.lanes import MOST_LU, from_lanes, in_lanes, lu_of, to_lanes
@@ -206,12 +204,13 @@ def _exchanged(rows: Value, i: Any, j: Value) -> Any:
 # libraries ---------------------------------------------------------------------------------------
 
 
-def _finish(ctx: LoweringContext, lu: Any, pivots: Any, status: Any) -> list[Any]:
-    """A zero pivot is no failure: U has a zero there."""
-    aval, pivot_aval, permutation = ctx.avals_out
-    info = info_of(aval)
-    ok = succeeded(ctx, status, info, least="GE")
-    lu = nan_unless(ctx, ok, lu, aval)
+def _finish(ctx: LoweringContext, lu: Any, pivots: Any, _: Any) -> list[Any]:
+    """Pivots are counted from 0, and there is a permutation.
+
+    The status is not asked for: a zero pivot is no failure, U has a zero there, and the others are
+    arguments that are none, as a negative size. NaN would be written over factors in a second copy.
+    """
+    _, pivot_aval, permutation = ctx.avals_out
     pivots = ctx.op1("stablehlo.subtract", [pivots, ctx.splat(1, pivot_aval)], pivot_aval)
     size = permutation.shape[-1]
     (order,) = ctx.lower_fun(lambda p: _permutation(p, size), pivots, avals_in=[pivot_aval])

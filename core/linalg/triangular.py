@@ -11,7 +11,7 @@ from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.batch_util import move_batch_axis
-from tracebridge.core.linalg.calls import char, lapack, on_cpu
+from tracebridge.core.linalg.calls import char, lapack, lies_by_columns, on_cpu
 from tracebridge.core.linalg.family import (
     OfMatrices,
     check_dtype,
@@ -31,6 +31,7 @@ from tracebridge.core.mlir.attrs import boolean
 
 if TYPE_CHECKING:
     from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.application import Params
     from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
     from tracebridge.core.ir.value import Operand, Value
@@ -115,12 +116,10 @@ def _lower_cpu(ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
     a_aval, b_aval = ctx.avals_in
     if in_lanes(MOST_TRIANGULAR, a_aval, b_aval):
         return ctx.lower_fun(_in_lanes, a, b, **params)[0]
-    if params["conjugate_a"] and not params["transpose_a"]:
-        (a,) = ctx.lower_fun(lax.conj, a, avals_in=[a_aval])
-    trans = "N" if not params["transpose_a"] else "C" if params["conjugate_a"] else "T"
+    (a, trans, lower) = _as_lapack_reads(ctx, a, params)
     attributes = {
         "side": char("R" if params["left_side"] else "L"),
-        "uplo": char("U" if params["lower"] else "L"),
+        "uplo": char("L" if lower else "U"),
         "trans_x": char(trans),
         "diag": char("U" if params["unit_diagonal"] else "N"),
     }
@@ -128,17 +127,35 @@ def _lower_cpu(ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
     n = b_aval.ndim
     turned = b_aval.update(shape=(*b_aval.shape[:-2], b_aval.shape[-1], b_aval.shape[-2]))
     order = (*range(n - 2), n - 1, n - 2)
-    flipped_a = ctx.transpose(a, a_aval, order)
     (x,) = lapack(
         ctx,
         "trsm",
-        [flipped_a, ctx.transpose(b, turned, order)],
+        [a, ctx.transpose(b, turned, order)],
         [a_aval, turned],
         [turned],
         attributes,
         aliases={1: 0},
     )
     return ctx.transpose(x, b_aval, order)
+
+
+def _as_lapack_reads(ctx: LoweringContext, a: IrValue, params: Params) -> tuple[Any, str, bool]:
+    """The matrices as an operand by columns, what is done to them, whether the lower part is read.
+
+    The systems are those of the transposed matrices. Matrices lie by rows, and are read as their
+    transposes then; only factors of LAPACK lie by columns, and would be copied.
+    """
+    transposed, conjugated = params["transpose_a"], params["conjugate_a"]
+    (aval, _) = ctx.avals_in
+    by_columns = lies_by_columns(a)
+    if conjugated and transposed == by_columns:
+        (a,) = ctx.lower_fun(lax.conj, a, avals_in=[aval])
+        conjugated = False
+    how = "N" if transposed == by_columns else "C" if conjugated else "T"
+    if by_columns:
+        return a, how, params["lower"]
+    n = aval.ndim
+    return ctx.transpose(a, aval, (*range(n - 2), n - 1, n - 2)), how, not params["lower"]
 
 
 def _in_lanes(a: Value, b: Value, **params: Any) -> Any:

@@ -18,16 +18,16 @@ from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.errors.user_warnings import warn_user
 from tracebridge.core.lax.ad_util import full_of, zeros_of
-from tracebridge.core.linalg.determinants import det_p, parity
+from tracebridge.core.linalg.determinants import det_p, diagonal_of_factors, parity
 from tracebridge.core.linalg.family import check_square, matrices, rounded
 from tracebridge.core.linalg.lu import lu_p
 from tracebridge.core.linalg.matrices import (
     adjoint,
     as_dtype,
-    diagonal,
     eye_of,
     matmul,
     real_dtype,
+    swapped,
 )
 from tracebridge.core.linalg.solving import solution
 from tracebridge.core.linalg.svd import svd
@@ -117,13 +117,37 @@ def _slogdet(a: Any) -> list[Any]:
     x, dtype = square("slogdet", a)
     if x.aval.shape[-1] == 2:
         return [rounded(v, dtype) for v in _slogdet_of_two(x)]
+    sign, log = _sign_and_log(x)
+    return [rounded(sign, dtype), as_strong(rounded(log, dtype))]
+
+
+@custom_jvp
+def _sign_and_log(x: Any) -> tuple[Any, Any]:
+    """Signs and logarithms of determinants, from the pivots of LU factors."""
     factors, pivots, _ = lu_p.bind(x)
-    d = diagonal(factors)
+    d = diagonal_of_factors(factors)
     axis = (d.aval.ndim - 1,)
     phases, logs = _phase_and_log(d)
     sign = lax.reduce_prod(phases, axis)
     sign = lax.mul(sign, lax.convert_dtype(parity(pivots), sign.aval.dtype))
-    return [rounded(sign, dtype), as_strong(rounded(lax.reduce_sum(logs, axis), dtype))]
+    return sign, lax.reduce_sum(logs, axis)
+
+
+@_sign_and_log.defjvp
+def _sign_and_log_jvp(primals: Any, tangents: Any) -> Any:
+    """The trace of the inverse times the change.
+
+    The inverse is all that is in memory beside the factors, and derivatives of these are not taken.
+    """
+    (x,), (dx,) = primals, tangents
+    sign, log = _sign_and_log(x)
+    n = x.aval.ndim
+    products = lax.mul(swapped(solution(x, eye_of(x))), dx)
+    change = lax.reduce_sum(products, (n - 2, n - 1))
+    if not is_complex(change.aval.dtype):
+        return (sign, log), (zeros_of(sign.aval), change)
+    turn = lax.complex(zeros_of(log.aval), lax.imag(change))
+    return (sign, log), (lax.mul(sign, turn), lax.real(change))
 
 
 def _phase_and_log(d: Any) -> tuple[Any, Any]:
