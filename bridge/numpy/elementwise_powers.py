@@ -12,6 +12,7 @@ import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge._api.custom.custom_jvp import custom_jvp
+from tracebridge.core.control.branches.switch import cond
 from tracebridge.core.control.loops.while_loop import while_loop
 from tracebridge.core.dtypes.dtypes import (
     is_bool,
@@ -61,25 +62,47 @@ def _int_power(x: Value, y: Value, weak: bool) -> Any:
     shape = x.aval.shape if x.aval.ndim else y.aval.shape
     x, y = (lax.convert_dtype(broadcast_to(v, shape), x.aval.dtype, weak) for v in (x, y))
     one, zero = full_of(x.aval, 1), zeros_of(x.aval.update(shape=()))
-
-    def unfinished(carry: Sequence[Value]) -> Any:
-        left = lax.gt(carry[2], zero)
-        return lax.reduce_or(left, tuple(range(left.aval.ndim)))
-
-    def step(carry: Sequence[Value]) -> tuple[Any, Any, Any]:
-        result, base, exponent = carry
-        odd = lax.eq(lax.bitwise_and(exponent, one), one)
-        result = lax.select_n(odd, result, lax.mul(result, base))
-        return result, lax.mul(base, base), lax.shift_right_logical(exponent, one)
-
+    exponents = y if is_unsigned(x.aval.dtype) else lax.max(y, zero)
+    largest = lax.reduce_max(exponents, tuple(range(y.aval.ndim)))
+    few = lax.lt(largest, full_of(largest.aval, 1 << _FEW_BITS))
+    result = cond(few, _power_of_few_bits, _power_of_any_bits, x, exponents)
     if is_unsigned(x.aval.dtype):
-        return while_loop(unfinished, step, (one, x, y))[0]
-    result = while_loop(unfinished, step, (one, x, lax.max(y, zero)))[0]
+        return result
     # The inverse of an integer is one only for 1 and -1; here all others give 0.
     odd = lax.eq(lax.bitwise_and(y, one), one)
     inverse = lax.select_n(odd, lax.mul(x, x), x)
     inverse = lax.select_n(lax.eq(lax.abs(x), one), zeros_of(x.aval), inverse)
     return lax.select_n(lax.lt(y, zero), result, inverse)
+
+
+_FEW_BITS = 6  # of exponents whose steps are written out: one kernel in place of a loop of several
+
+
+def _power_of_few_bits(x: Value, y: Value) -> Any:
+    """Powers whose exponents have at most ``_FEW_BITS`` bits."""
+    carry = full_of(x.aval, 1), x, y
+    for _ in range(_FEW_BITS):
+        carry = _squared(carry)
+    return carry[0]
+
+
+def _power_of_any_bits(x: Value, y: Value) -> Any:
+    zero = zeros_of(x.aval.update(shape=()))
+
+    def unfinished(carry: Sequence[Value]) -> Any:
+        left = lax.gt(carry[2], zero)
+        return lax.reduce_or(left, tuple(range(left.aval.ndim)))
+
+    return while_loop(unfinished, _squared, (full_of(x.aval, 1), x, y))[0]
+
+
+def _squared(carry: Sequence[Value]) -> tuple[Any, Any, Any]:
+    """The next bit of the exponent: the product so far, the next square, the bits that are left."""
+    result, base, exponent = carry
+    one = full_of(exponent.aval, 1)
+    odd = lax.eq(lax.bitwise_and(exponent, one), one)
+    result = lax.select_n(odd, result, lax.mul(result, base))
+    return result, lax.mul(base, base), lax.shift_right_logical(exponent, one)
 
 
 _power_staged = binary(StagedFunction(_power, "power"))
