@@ -14,6 +14,7 @@ from tracebridge.core.dtypes.canonicalize import to_inexact
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
+from tracebridge.core.runtime.calls.remembered import one_program
 from tracebridge.nn._smooth import (
     gated,
     gelu_of_complex,
@@ -372,6 +373,7 @@ def _gelu_by_erfc(x: Any) -> Any:
     return as_strong(_any_gelu_by_erfc(x))
 
 
+@one_program
 def glu(x: ArrayLike, axis: int = -1) -> Array:
     """The first half along an axis times the sigmoid of the second.
 

@@ -58,6 +58,7 @@ def logsumexp(
     return _exp_sums.logsumexp(a, axis, b, keepdims, return_sign, where)
 
 
+@one_program
 def logmeanexp(
     x: ArrayLike, axis: Axis = None, where: ArrayLike | None = None, keepdims: bool = False
 ) -> Array:

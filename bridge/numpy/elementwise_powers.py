@@ -12,6 +12,7 @@ import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge._api.custom.custom_jvp import custom_jvp
+from tracebridge.core.control.branches.switch import cond
 from tracebridge.core.control.loops.while_loop import while_loop
 from tracebridge.core.dtypes.dtypes import (
     is_bool,
@@ -60,26 +61,56 @@ def _int_power(x: Value, y: Value, weak: bool) -> Any:
     """Integer power by squaring, for as many bits as the largest exponent has."""
     shape = x.aval.shape if x.aval.ndim else y.aval.shape
     x, y = (lax.convert_dtype(broadcast_to(v, shape), x.aval.dtype, weak) for v in (x, y))
-    one, zero = full_of(x.aval, 1), zeros_of(x.aval.update(shape=()))
+    largest = lax.reduce_max(y, tuple(range(y.aval.ndim)))
+    few = lax.lt(largest, full_of(largest.aval, 1 << _FEW_BITS))
+    return cond(few, _power_of_few_bits, _power_of_any_bits, x, y)
+
+
+_FEW_BITS = 6  # of exponents whose steps are written out: one kernel in place of a loop of several
+
+
+def _power_of_few_bits(x: Value, y: Value) -> Any:
+    """Powers whose exponents have at most ``_FEW_BITS`` bits."""
+    carry = _start(x, y)
+    for _ in range(_FEW_BITS):
+        carry = _squared(carry)
+    return _or_inverse(carry[0], x, y)
+
+
+def _power_of_any_bits(x: Value, y: Value) -> Any:
+    zero = zeros_of(x.aval.update(shape=()))
 
     def unfinished(carry: Sequence[Value]) -> Any:
         left = lax.gt(carry[2], zero)
         return lax.reduce_or(left, tuple(range(left.aval.ndim)))
 
-    def step(carry: Sequence[Value]) -> tuple[Any, Any, Any]:
-        result, base, exponent = carry
-        odd = lax.eq(lax.bitwise_and(exponent, one), one)
-        result = lax.select_n(odd, result, lax.mul(result, base))
-        return result, lax.mul(base, base), lax.shift_right_logical(exponent, one)
+    return _or_inverse(while_loop(unfinished, _squared, _start(x, y))[0], x, y)
 
+
+def _start(x: Value, y: Value) -> tuple[Any, Any, Any]:
+    """The product so far, the square for the next bit, the bits of the exponent that are left."""
+    bits = y if is_unsigned(y.aval.dtype) else lax.max(y, zeros_of(y.aval.update(shape=())))
+    return full_of(x.aval, 1), x, bits
+
+
+def _squared(carry: Sequence[Value]) -> tuple[Any, Any, Any]:
+    """One bit further."""
+    result, square, bits = carry
+    one = full_of(bits.aval, 1)
+    odd = lax.eq(lax.bitwise_and(bits, one), one)
+    result = lax.select_n(odd, result, lax.mul(result, square))
+    return result, lax.mul(square, square), lax.shift_right_logical(bits, one)
+
+
+def _or_inverse(power: Value, x: Value, y: Value) -> Any:
+    """``power``, where exponents are not negative. The inverse of 1 and -1 is one, others are 0."""
     if is_unsigned(x.aval.dtype):
-        return while_loop(unfinished, step, (one, x, y))[0]
-    result = while_loop(unfinished, step, (one, x, lax.max(y, zero)))[0]
-    # The inverse of an integer is one only for 1 and -1; here all others give 0.
+        return power
+    one = full_of(x.aval, 1)
     odd = lax.eq(lax.bitwise_and(y, one), one)
     inverse = lax.select_n(odd, lax.mul(x, x), x)
     inverse = lax.select_n(lax.eq(lax.abs(x), one), zeros_of(x.aval), inverse)
-    return lax.select_n(lax.lt(y, zero), result, inverse)
+    return lax.select_n(lax.lt(y, zeros_of(y.aval.update(shape=()))), power, inverse)
 
 
 _power_staged = binary(StagedFunction(_power, "power"))

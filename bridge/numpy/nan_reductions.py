@@ -75,6 +75,7 @@ def nansum(
     return sum(_fill_staged((a,), (0,)), axis, dtype, out, keepdims, initial, where)
 
 
+@one_program
 def nanprod(
     a: ArrayLike,
     axis: Axis = None,
@@ -128,6 +129,7 @@ _fill_highest = StagedFunction(
 )
 
 
+@one_program
 def nanmax(
     a: ArrayLike,
     axis: Axis = None,
@@ -145,6 +147,7 @@ def nanmax(
     return _nan_extreme(max, _fill_lowest, a, axis, out, keepdims, initial, where)
 
 
+@one_program
 def nanmin(
     a: ArrayLike,
     axis: Axis = None,

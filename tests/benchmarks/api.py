@@ -6,6 +6,7 @@ differ in little: how to clear caches, how to trace and lower.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from types import SimpleNamespace
 from typing import Any
@@ -26,3 +27,8 @@ def load(package: str) -> Any:
         make_jaxpr=root.make_jaxpr,
         block=root.block_until_ready,
     )
+
+
+def width(api: Any, name: str) -> contextlib.AbstractContextManager[Any]:
+    """Programs whose name says f64 have 64 bits."""
+    return api.root.enable_x64(True) if "f64" in name else contextlib.nullcontext()

@@ -16,6 +16,7 @@ import numpy as onp
 import products
 import programs
 import windows
+from api import width
 
 Case = Callable[[Any], tuple[Callable[[], Any], int]]
 CASES: dict[str, dict[str, Case]] = {}
@@ -186,12 +187,12 @@ for _group, _table in (
 
         @case(_group, _name)
         def _window_case(api: Any, name: str = _name, program: windows.Make = _program) -> Any:
-            with draws.width(api, name):
+            with width(api, name):
                 f, args = program(api)
             g = api.jit(f)
 
             def run() -> None:
-                with draws.width(api, name):
+                with width(api, name):
                     api.block(g(*args))
 
             return run, 3

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from typing import Any
 
 import numpy as onp
+from api import width
 
 Program = Callable[..., Any]
 Add = Callable[[str, str], Callable[[Any], Any]]
@@ -24,6 +24,10 @@ DRAWS: dict[str, Program] = {
     "choice of 1000 of 1e5": lambda r, k: r.choice(k, MANY, (1000,), replace=False),
     "gamma 1e5": lambda r, k: r.gamma(k, 2.5, (MANY,)),
     "gamma of a small shape 1e5": lambda r, k: r.gamma(k, 0.3, (MANY,)),
+    "uniform f64": lambda r, k: r.uniform(k, (SIZE,)),
+    "normal f64": lambda r, k: r.normal(k, (SIZE,)),
+    "permutation of 1e5 f64": lambda r, k: r.permutation(k, onp.linspace(0.0, 1.0, MANY)),
+    "gamma f64 1e5": lambda r, k: r.gamma(k, 2.5, (MANY,)),
     "beta 1e5": lambda r, k: r.beta(k, 2.0, 3.0, (MANY,)),
     "poisson of rate 3, 1e5": lambda r, k: r.poisson(k, 3.0, (MANY,)),
     "poisson of rate 100, 1e5": lambda r, k: r.poisson(k, 100.0, (MANY,)),
@@ -64,18 +68,18 @@ WELL: dict[str, tuple[Program, tuple[onp.ndarray[Any, Any], ...]]] = {
 }
 
 
-def _draw(program: Program) -> Any:
+def _draw(name: str, program: Program) -> Any:
     def make(api: Any) -> Any:
         random = api.root.random
         f, key = api.jit(lambda k: program(random, k)), random.key(0)
-        return lambda: api.block(f(key)), 3
+
+        def run() -> None:
+            with width(api, name):
+                api.block(f(key))
+
+        return run, 3
 
     return make
-
-
-def width(api: Any, name: str) -> Any:
-    """Programs whose name says f64 have 64 bits."""
-    return api.root.enable_x64(True) if "f64" in name else contextlib.nullcontext()
 
 
 def _select(name: str, program: Program, arrays: tuple[onp.ndarray[Any, Any], ...]) -> Any:
@@ -96,7 +100,7 @@ def _select(name: str, program: Program, arrays: tuple[onp.ndarray[Any, Any], ..
 def register(add: Add) -> None:
     """Give the cases to the table."""
     for name, program in DRAWS.items():
-        add(WEAK, name)(_draw(program))
+        add(WEAK, name)(_draw(name, program))
     logits = RANDOM.standard_normal((MANY, 10)).astype("f")
 
     @add(WEAK, "categorical of 10, 1e5")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as onp
+from api import width
 
 Make = Callable[[Any], tuple[Callable[..., Any], tuple[Any, ...]]]
 Add = Callable[[str, str], Callable[[Any], Any]]
@@ -28,6 +29,12 @@ def positive(n: int) -> onp.ndarray[Any, Any]:
     return a @ a.swapaxes(1, 2) + onp.eye(n, dtype="float32")
 
 
+def single(n: int, dtype: str = "float32") -> onp.ndarray[Any, Any]:
+    """One symmetric positive definite matrix."""
+    a = floats(n, n, dtype=dtype)
+    return a @ a.T + n * onp.eye(n, dtype=dtype)
+
+
 def triangle(n: int) -> onp.ndarray[Any, Any]:
     """One lower triangular matrix, well conditioned."""
     return onp.tril(floats(n, n) / n) + onp.eye(n, dtype="float32")
@@ -48,6 +55,16 @@ def _small(n: int) -> dict[str, Make]:
         f"cholesky, {name}": lambda api: (api.lax.linalg.cholesky, (positive(n),)),
         f"lu, {name}": lambda api: (api.lax.linalg.lu, (a,)),
         f"triangular solve, {name}": lambda api: (solved(api), (a, b)),
+    }
+
+
+def _factored(n: int) -> dict[str, Make]:
+    return {
+        f"cholesky, one of {n}{suffix}": lambda api, dtype=dtype: (
+            api.np.linalg.cholesky,
+            (single(n, dtype),),
+        )
+        for suffix, dtype in (("", "float32"), (" f64", "float64"))
     }
 
 
@@ -76,7 +93,17 @@ WEAK_CASES: dict[str, Make] = {
 }
 STRONG_CASES: dict[str, Make] = {
     **_small(8),
+    **_factored(32),
+    **_factored(256),
+    **_factored(1000),
+    "det, 1000 of 2x2": lambda api: (api.np.linalg.det, (floats(COUNT, 2, 2),)),
     "det, 1000 of 3x3": lambda api: (api.np.linalg.det, (floats(COUNT, 3, 3),)),
+    "det, 1000 of 3x3 f64": lambda api: (
+        api.np.linalg.det,
+        (floats(COUNT, 3, 3, dtype="float64"),),
+    ),
+    "det, 1e5 of 3x3": lambda api: (api.np.linalg.det, (floats(100 * COUNT, 3, 3),)),
+    "det, 3x3": lambda api: (api.np.linalg.det, (floats(3, 3),)),
     "matmul, 1000 of 16x16 by vectors": _product((COUNT, 16, 16), (COUNT, 16, 1)),
     "matmul, 256": _product((256, 256), (256, 256)),
     "solve, one of 256": lambda api: (api.np.linalg.solve, (floats(256, 256), floats(256, 1))),
@@ -93,12 +120,19 @@ def register(case: Add) -> None:
     """Add the cases to both groups."""
     for group, cases in ((WEAK, WEAK_CASES), (STRONG, STRONG_CASES)):
         for name, make in cases.items():
-            case(group, name)(lambda api, make=make: timed(api, make))
+            case(group, name)(lambda api, make=make, name=name: timed(api, make, name))
 
 
-def timed(api: Any, make: Make) -> tuple[Callable[[], Any], int]:
+def timed(api: Any, make: Make, name: str = "") -> tuple[Callable[[], Any], int]:
     """One compiled call, and how many make a sample of some milliseconds."""
     function, arrays = make(api)
     program = api.jit(lambda *xs: function(*xs))
-    args = [api.np.asarray(x) for x in arrays]
-    return lambda: api.block(program(*args)), 20
+    with width(api, name):
+        args = [api.np.asarray(x) for x in arrays]
+
+    def run() -> None:
+        with width(api, name):
+            api.block(program(*args))
+
+    # Of a small program, even a context that does nothing is seen.
+    return run if "f64" in name else lambda: api.block(program(*args)), 20

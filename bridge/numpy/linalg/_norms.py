@@ -16,7 +16,7 @@ from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.linalg.svd import svd
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
-from tracebridge.core.runtime.calls.remembered import remembered
+from tracebridge.core.runtime.calls.remembered import one_program, remembered
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction, unary_with_statics
 from tracebridge.core.symbolic.compare import is_empty
 from tracebridge.numpy._promote import (
@@ -225,6 +225,7 @@ def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: float | str = "
     return _norm_staged((x,), (order, (-2, -1), bool(keepdims)))
 
 
+@one_program
 def cond(x: ArrayLike, p: float | str | None = None) -> Array:
     """Condition numbers: how much errors may grow when a system is solved.
 
@@ -257,6 +258,7 @@ def cond(x: ArrayLike, p: float | str | None = None) -> Array:
     return tnp.where(tnp.isnan(ratio) & ~has_nan, tnp.inf, ratio)
 
 
+@one_program
 def matrix_rank(
     M: ArrayLike,
     rtol: ArrayLike | None = None,

@@ -14,6 +14,7 @@ from tracebridge.core.linalg.matrices import eye_of
 from tracebridge.core.runtime.arrays.argument_types import ShardingLike
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
+from tracebridge.core.runtime.calls.remembered import one_program
 from tracebridge.numpy.linalg._systems import inv
 
 
@@ -179,6 +180,7 @@ def vecdot(
     return tnp.vecdot(x1, x2, axis=axis, preferred_element_type=preferred_element_type, **options)
 
 
+@one_program
 def matrix_power(a: ArrayLike, n: int) -> Array:
     """Powers of square matrices.
 

@@ -14,6 +14,7 @@ from tracebridge.core.ir.value import Value
 from tracebridge.core.linalg.cholesky import cholesky
 from tracebridge.core.linalg.matrices import diagonal
 from tracebridge.core.linalg.triangular import triangular_solve
+from tracebridge.core.mlir.types import is_static
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import broadcast_shape, broadcast_to, promote_inexact
 from tracebridge.scipy._special import formulas as f
@@ -69,6 +70,11 @@ def _multinomial(x: Value, n: Any, p: Any) -> Any:
 def whitened(difference: Value, factor: Value) -> Any:
     """``L^-1 d`` of vectors along the last axis, and lower triangular L; leading axes broadcast."""
     size = factor.aval.shape[-1]
+    if factor.aval.ndim == 2 and is_static(difference.aval):
+        # One factor for all vectors: one system with many right-hand sides.
+        rows = lax.reshape(difference, (math.prod(difference.aval.shape[:-1]), size))
+        rows = triangular_solve(factor, rows, lower=True, transpose_a=True)
+        return lax.reshape(rows, difference.aval.shape)
     shapes = [difference.aval.shape[:-1], factor.aval.shape[:-2]]
     batch = broadcast_shape("multivariate_normal", shapes)
     columns = lax.expand_dims(broadcast_to(difference, (*batch, size)), (len(batch) + 1,))

@@ -44,6 +44,8 @@ _FLAG = ShapedArray((), _BOOL)
 _LANES = 16  # one or two vector registers
 _FEW_LANES = 8
 _SHORT = 32  # rows below this length have no use for lanes
+_FOR_THREADS = 1 << 17  # elements of a row that several threads reduce in less time than one
+_LONGEST_PART = 1 << 13
 _SMALL = 1 << 10  # arrays below this size are reduced in one operation
 # The bits of the largest finite numbers of the 16-bit floats; those of infinity are one more.
 _LARGEST_FINITE = {bfloat16: 0x7F7F, float16: 0x7BFF}
@@ -185,6 +187,14 @@ def _flip_negative(ctx: LoweringContext, bits: Any, aval: ShapedArray) -> Any:
     return ctx.op1("stablehlo.xor", [bits, mask], aval)
 
 
+def _part_length(length: int) -> int:
+    """The length of parts of a long row that threads can share; 0 if there is none."""
+    if length < _FOR_THREADS:
+        return 0
+    parts = range(_LONGEST_PART, _FOR_THREADS // _LONGEST_PART, -_LANES)
+    return next((k for k in parts if length % k == 0), 0)
+
+
 class _Extremes:
     """One reduction while it is being emitted."""
 
@@ -224,6 +234,10 @@ class _Extremes:
             return self.reduce(x, aval, axes, self.by_select)
         rows = aval.update(shape=(*aval.shape[:first], length))
         outer = tuple([a for a in axes if a < first])
+        part = _part_length(length) if rows.size == length else 0
+        if part:
+            # Threads share rows, and one row would be done by one thread.
+            rows, outer = rows.update(shape=(length // part, part)), (0,)
         return self.in_lanes(self.ctx.reshape(x, rows), rows, outer, combine)
 
     def plainly(self, a: Any, b: Any) -> Any:

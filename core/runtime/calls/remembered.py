@@ -208,7 +208,9 @@ def _again(
     """
     run, given, result = recorded
     places = [next((i for i, x in enumerate(args) if x is g), -1) for g in given]
-    if any([i < 0 and not _is_simple(g) for i, g in zip(places, given, strict=True)]):
+    # Numbers that are no arguments follow from these, so that any will do.
+    others = [g for i, g in zip(places, given, strict=True) if i < 0]
+    if not all([_is_simple(g) or type(g) is float for g in others]):
         return None
     pick = -1
     if result is not out:
