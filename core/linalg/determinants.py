@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
 
@@ -57,8 +58,7 @@ class Det(Composed):
 
     def compose(self, *operands: Any, **params: Any) -> Any:
         factors, pivots, _ = lu_p.bind(*operands)
-        d = diagonal_of_factors(factors)
-        product = lax.reduce_prod(d, (d.aval.ndim - 1,))
+        product = _product(diagonal_of_factors(factors))
         return lax.mul(product, as_dtype(parity(pivots), product.aval.dtype))
 
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Any], **params: Any) -> Any:
@@ -91,6 +91,17 @@ def diagonal_of_factors(factors: Value) -> Any:
         return diagonal(factors)
     flat = lax.reshape(swapped(factors), (*batch, n * n))
     return lax.slice_in_dim(flat, 0, n * n, n + 1, len(batch))
+
+
+def _product(d: Value) -> Any:
+    """Of the last axis; by logarithms where a product on the way overflows or vanishes."""
+    axes = (d.aval.ndim - 1,)
+    product = lax.reduce_prod(d, axes)
+    size = lax.exp(lax.reduce_sum(lax.log(lax.abs(d)), axes))
+    by_logs = lax.mul(as_dtype(size, d.aval.dtype), lax.reduce_prod(lax.sign(d), axes))
+    magnitude = lax.abs(product)
+    kept = lax.bitwise_and(lax.gt(magnitude, 0.0), lax.lt(magnitude, math.inf))
+    return lax.select_n(kept, by_logs, product)
 
 
 def parity(pivots: Value) -> Any:

@@ -11,6 +11,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 import tracebridge.core.lax as lax
 from tracebridge.core.config.values import option
 from tracebridge.core.dtypes.dtypes import is_complex
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.values import Value
 
+_F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
+_ENDLESS = 1e150
 MOST_LU = 3
 MOST_CHOLESKY = 3
 MOST_TRIANGULAR = 6
@@ -161,22 +165,53 @@ def lu_of(a: Value) -> tuple[Any, Any, Any]:
 def determinant_of(a: Value) -> Any:
     """Determinants of matrices ``(*batch, n, n)``, which stay as they are; n is at most 3.
 
-    Three columns end in two products of three elements each, not in another quotient: these are 39
-    operations on 40 bytes of float32. XLA gives programs that have more operations than bytes two
-    threads, which costs twice the time of such a short loop.
+    XLA gives programs that have more operations than bytes two threads, which costs twice the time
+    of such a short loop: there may be 40 of matrices of float32 with three columns, and 80 of
+    float64.
     """
     axis = a.aval.ndim - 2
     n = a.aval.shape[axis]
     rows = [[_at(_at(a, i, axis), j, axis) for j in range(n)] for i in range(n)]
     if n == 1:
         return rows[0][0]
+    if n == 3 and a.aval.dtype == _F32:
+        return lax.convert_dtype(_by_cofactors(rows), _F32)
     odd = _pivoted(rows)
     pivot = lax.select_n(odd, rows[0][0], lax.neg(rows[0][0]))
+    left = _eliminated(rows)
     if n == 2:
-        return lax.mul(pivot, _eliminated(rows)[0][0])
-    (a0, a1), (b0, b1) = _eliminated(rows)
-    a0, a1 = lax.mul(pivot, a0), lax.mul(pivot, a1)
-    return lax.sub(lax.mul(a0, b1), lax.mul(a1, b0))
+        return lax.mul(pivot, left[0][0])
+    odd = _pivoted(left)
+    second = lax.select_n(odd, left[0][0], lax.neg(left[0][0]))
+    return _product_of_three(pivot, second, _eliminated(left)[0][0])
+
+
+def _by_cofactors(rows: list[list[Any]]) -> Any:
+    """The determinant of three columns of float32 in float64, where no product overflows.
+
+    A number in the place of infinity makes a product infinite in float32, but not one with 0 none.
+    """
+    wide = [
+        [lax.clamp(-_ENDLESS, lax.convert_dtype(x, _F64), _ENDLESS) for x in row] for row in rows
+    ]
+    (a, b, c), (d, e, f), (g, h, i) = wide
+    minors = [
+        lax.sub(lax.mul(p, q), lax.mul(r, s))
+        for p, q, r, s in ((e, i, f, h), (f, g, d, i), (d, h, e, g))
+    ]
+    first, second, third = [lax.mul(x, m) for x, m in zip((a, b, c), minors, strict=True)]
+    return lax.add(lax.add(first, second), third)
+
+
+def _product_of_three(x: Value, y: Value, z: Value) -> Any:
+    """``x y z``, in an order in which nothing overflows or vanishes but the result.
+
+    A large ``x`` is first multiplied by the smaller one of the others, a small one by the larger.
+    """
+    is_large = lax.ge(_magnitude(x), full_of(_magnitude(x).aval, 1))
+    turned = lax.ne(is_large, lax.lt(_magnitude(y), _magnitude(z)))
+    first, last = lax.select_n(turned, y, z), lax.select_n(turned, z, y)
+    return lax.mul(lax.mul(x, first), last)
 
 
 def _pivoted(rows: list[list[Any]]) -> Any:
@@ -198,10 +233,11 @@ def _pivoted(rows: list[list[Any]]) -> Any:
 def _eliminated(rows: list[list[Any]]) -> list[list[Any]]:
     """What the first row leaves of the others, without the first column."""
     pivot, *top = rows[0]
-    inverse = lax.div(full_of(pivot.aval, 1), _divisor(pivot))
+    divisor = _divisor(pivot)
     left: list[list[Any]] = []
     for first, *rest in rows[1:]:
-        factor = lax.mul(first, inverse)
+        # A quotient: equal rows leave nothing, while the product with an inverse may be rounded.
+        factor = lax.div(first, divisor)
         left.append([lax.sub(x, lax.mul(factor, u)) for x, u in zip(rest, top, strict=True)])
     return left
 

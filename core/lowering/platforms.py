@@ -199,8 +199,6 @@ def _rules() -> dict[str, Callable[..., Any]]:
         for name, (compose, dtypes) in rules.items():
             primitive = getattr(lax, f"{name}_p")
             by_name[name] = composition_rule(primitive, compose, dtypes, at_any_size)
-    for name, (correct, dtypes) in cpu_special.CPU_CORRECTIONS.items():
-        by_name[name] = correction_rule(getattr(lax, f"{name}_p"), correct, dtypes)
     complex_dtypes = complex_corrections.COMPLEX
     for name, compose in complex_corrections.CPU_COMPLEX_RULES.items():
         primitive = getattr(lax, f"{name}_p")

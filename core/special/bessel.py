@@ -11,6 +11,7 @@ from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.lax.families import FloatUnary
+from tracebridge.core.special.expansions import powers_of_chebyshev
 from tracebridge.core.special.programs import ByProgram, Expression, polynomial, where
 
 if TYPE_CHECKING:
@@ -132,13 +133,10 @@ _I1_FAR = (
 
 
 def _chebyshev(t: Expression, coefficients: tuple[float, ...]) -> Expression:
-    """Clenshaw's sum; terms below the rounding of the dtype are left out."""
+    """A sum of Chebyshev polynomials; terms below the rounding of the dtype are left out."""
     least = t.eps() * 1e-2
     kept = [c for i, c in enumerate(coefficients) if i == 0 or abs(c) > least]
-    last, total = t.filled(0.0), t.filled(0.0)
-    for c in reversed(kept[1:]):
-        last, total = total, t * 2.0 * total - last + c
-    return t * total - last + kept[0]
+    return polynomial(t, powers_of_chebyshev(tuple(kept)))
 
 
 def _i0e(x: Expression) -> Expression:

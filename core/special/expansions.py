@@ -170,6 +170,24 @@ def _needed(terms: Sequence[float | Fraction], radius: float, x: Expression) -> 
 
 
 @cache
+def powers_of_chebyshev(coefficients: tuple[float, ...]) -> tuple[float, ...]:
+    """The coefficients of the powers, constant first, of a sum of Chebyshev polynomials.
+
+    Horner's rule takes half of the operations of Clenshaw's, and is as exact where coefficients
+    fall as those of analytic functions do.
+    """
+    powers = [Fraction(0)] * len(coefficients)
+    last, this = [Fraction(0)], [Fraction(1)]
+    for n, c in enumerate(coefficients):
+        for i, factor in enumerate(this):
+            powers[i] += factor * Fraction(c)
+        # T(n + 1) = 2 x T(n) - T(n - 1), but T(1) is x.
+        following = [Fraction(0), *[(2 if n else 1) * factor for factor in this]]
+        last, this = this, [v - w for v, w in zip(following, [*last, 0, 0, 0], strict=False)]
+    return tuple([float(p) for p in powers])
+
+
+@cache
 def zeta_less_1(k: int) -> float:
     """``zeta(k) - 1``, by Euler and Maclaurin's formula."""
     n = 40

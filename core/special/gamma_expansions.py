@@ -8,6 +8,7 @@ from typing import Any
 from tracebridge.core import lax
 from tracebridge.core.control.loops.while_loop import while_loop
 from tracebridge.core.lax.ad_util import full_of
+from tracebridge.core.lax.special.scaled_erfc import scaled_erfc
 from tracebridge.core.special.expansions import (
     STIRLING_FROM,
     inverse_gamma_1p,
@@ -226,8 +227,13 @@ class Uniform:
 
     def value(self, sign: float) -> Expression:
         """The upper function for 1, the lower one for -1."""
-        tail = (self.eta * sign * (self.a * 0.5).of(lax.sqrt)).of(lax.erfc)
-        return tail * 0.5 + self.rest * self.p.gauss * sign
+        place = self.eta * sign * (self.a * 0.5).of(lax.sqrt)
+        below = place < 0.0
+        # Over the exponential, which has its digits: that of the square of the place loses them.
+        share = place.of(lax.abs).of(scaled_erfc) * 0.5
+        rest = self.rest * sign
+        tail = (share + where(below, -rest, rest)) * self.p.gauss
+        return where(below, 1.0 - tail, tail)
 
     def slope(self) -> Expression:
         """The derivative of Q in ``a``, over ``exp(-a eta**2 / 2)``."""

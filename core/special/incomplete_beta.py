@@ -362,10 +362,35 @@ class DigammaGap(Smooth):
         return first_of([(nowhere, math.nan), *ends], inner)
 
     def slope(self, i: int, ans: Value, *xs: Value) -> Any:
+        return lax.polygamma(1.0, lax.add(*xs)) if i else trigamma_gap_p.bind(*xs)
+
+
+@final
+class TrigammaGap(Smooth):
+    """The derivative of `DigammaGap` in ``a``, of which a difference leaves no digits for small b.
+
+    That of each step of the sum and of the series, whose terms have one sign.
+    """
+
+    name = "trigamma_gap"
+
+    def formula(self, *xs: Expression) -> Expression:
         a, b = xs
-        rate = lax.polygamma(1.0, lax.add(a, b))
+        nowhere = ~((a >= 0.0) & (b >= 0.0))
+        a_is_0, b_is_0 = a < a.tiny(), b < b.tiny()
+        b_is_inf = b.is_equal(_INF)
+        edge = nowhere | a_is_0 | b_is_0 | a.is_equal(_INF) | b_is_inf
+        given = [where(edge, 1.0, v) for v in xs]
+        _, inner = with_derivative(digamma_gap, given, [a.flags(True), None])
+        far = -where(b_is_inf & ~a_is_0, a, 1.0).of(lambda v: lax.polygamma(1.0, v))
+        ends = [(a.is_equal(_INF) | (b_is_0 & ~a_is_0), 0.0), (a_is_0, -_INF), (b_is_inf, far)]
+        return first_of([(nowhere, math.nan), *ends], inner)
+
+    def slope(self, i: int, ans: Value, *xs: Value) -> Any:
+        a, b = xs
+        rate = lax.polygamma(2.0, lax.add(a, b))
         if i == 0:
-            rate = lax.sub(rate, lax.polygamma(1.0, a))
+            rate = lax.sub(rate, lax.polygamma(2.0, a))
             # It goes to 0 there, as a difference of infinities.
             level = lax.eq(a, _INF)
             level = level if level.aval.ndim == rate.aval.ndim else lax.broadcast_like(level, rate)
@@ -375,6 +400,7 @@ class DigammaGap(Smooth):
 
 log_beta_p = LogBeta()
 digamma_gap_p = DigammaGap()
+trigamma_gap_p = TrigammaGap()
 regularized_incomplete_beta_p = RegularizedIncompleteBeta()
 betainc_grad_a_p = BetaincGradA()
 betainc_grad_b_p = BetaincGradB()

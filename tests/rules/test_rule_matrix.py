@@ -96,7 +96,7 @@ EXEMPT: dict[tuple[str, str], str] = {
     ("transpose", "not linear: a tangent of its own, of products with derivatives"): (
         "abs atan atan2 atanh beta_density betainc_grad_a betainc_grad_b digamma_gap foreign_call "
         "gamma_density igamma igamma_grad_a igammac integer_pow log log1p log_beta polygamma pow "
-        "random_gamma random_gamma_grad regularized_incomplete_beta zeta"
+        "random_gamma random_gamma_grad regularized_incomplete_beta trigamma_gap zeta"
     ),
     ("transpose", "not linear: the tangent selects or adds up tangents of the winners"): (
         "clamp max min pmax pmin reduce_max reduce_min scatter_max scatter_min cummax cummin"

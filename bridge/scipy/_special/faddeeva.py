@@ -14,6 +14,7 @@ import numpy as np
 
 import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
+from tracebridge.core.lax.special.scaled_erfc import scaled_erfc
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.scipy._special import fits
 from tracebridge.scipy._special.elementwise import with_slopes
@@ -62,7 +63,7 @@ dawsn = with_slopes(_dawsn, _dawsn_slope)
 
 def _erfcx(x: Array) -> Any:
     size = tnp.abs(x)
-    upper = half_line(size, 0.0, 3.75, fits.ERFCX) / (1.0 + 2.0 * size)
+    upper = scaled_erfc(size)
     lower = 2.0 * exp_of_square(x, 1.0) - upper
     return tnp.where(x < 0, lower, upper)
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
+from tracebridge.core.control.branches.switch import cond
 from tracebridge.core.dtypes.dtypes import is_complex
+from tracebridge.core.lax.special.scaled_erfc import scaled_erfc
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.special.incomplete_beta import betainc, digamma_gap_p, log_beta_p
 from tracebridge.core.special.incomplete_gamma import igamma, igammac
 from tracebridge.numpy._promote import widened
 from tracebridge.scipy._special.elementwise import with_slopes
-from tracebridge.scipy._special.gamma_formulas import gamma
+from tracebridge.scipy._special.entropies import share_of
+from tracebridge.scipy._special.gamma_formulas import gamma_of_positive
 from tracebridge.scipy._special.normal_tails import TAIL, tail_fraction, tail_quantile
 from tracebridge.scipy._special.series import eps_of, exp_of_square
 
@@ -29,17 +33,8 @@ def _xlog1py(x: Array, y: Array) -> Any:
     return tnp.where((x == 0) & ~tnp.isnan(y), tnp.zeros_like(x * y), x * tnp.log1p(y))
 
 
-def _share(x: Array, y: Array) -> Any:
-    # Only quotients without a value are replaced, 0 / 0 and that of infinities: elsewhere the slope
-    # in x counts, for second derivatives.
-    none = (x == 0) & (y == 0)
-    both = tnp.isinf(x) & tnp.isinf(y)
-    share = tnp.where(none | both, 0, x) / tnp.where(none | both, 1, y)
-    return tnp.where(both, tnp.sign(tnp.where(both, x, 1)), share)
-
-
-xlogy = with_slopes(_xlogy, lambda _, x, y: tnp.log(y), lambda _, x, y: _share(x, y))
-xlog1py = with_slopes(_xlog1py, lambda _, x, y: tnp.log1p(y), lambda _, x, y: _share(x, 1 + y))
+xlogy = with_slopes(_xlogy, lambda _, x, y: tnp.log(y), lambda _, x, y: share_of(x, y))
+xlog1py = with_slopes(_xlog1py, lambda _, x, y: tnp.log1p(y), lambda _, x, y: share_of(x, 1 + y))
 
 
 def gammaln(x: Array) -> Any:
@@ -160,7 +155,16 @@ def _ndtri(p: Array) -> Any:
     return tnp.where((p < 0) | (p > 1) | tnp.isnan(p), math.nan, found)
 
 
-ndtri = widened(with_slopes(_ndtri, lambda y, p: exp_of_square(y, 0.5) * math.sqrt(2.0 * math.pi)))
+def _inverse_density(y: Array, p: Array) -> Any:
+    """``sqrt(2 pi) exp(y**2 / 2)``: the tail beyond ``y`` over the density, and over the tail."""
+    tail = tnp.where(p > 0.5, 1 - p, p)
+    share = scaled_erfc(tnp.abs(y) * math.sqrt(0.5)) * math.sqrt(0.5 * math.pi)
+    return tnp.where(tail == 0, math.inf, share / tail)
+
+
+# In terms of the quantile: the probability is there for its digits, which the square would lose.
+_slope_of_quantile = with_slopes(_inverse_density, lambda ans, y, p: ans * y, None)
+ndtri = widened(with_slopes(_ndtri, lambda y, p: _slope_of_quantile(y, p)))
 """Its inverse."""
 
 
@@ -184,95 +188,6 @@ def _entr(x: Array) -> Any:
 
 
 entr = with_slopes(_entr, lambda _, x: -tnp.log(x) - 1)
-
-
-def _log_ratio_value(p: Array, q: Array) -> Any:
-    # Beside each other the difference has the digits that two logarithms lose.
-    close = (p < 2 * q) & (q < 2 * p) & tnp.isfinite(p)
-    excess = tnp.where(close, (p - q) / q, 0)
-    return tnp.where(close, tnp.log1p(excess), tnp.log(p) - tnp.log(q))
-
-
-# Of positive numbers.
-_log_ratio = with_slopes(_log_ratio_value, lambda _, p, q: 1 / p, lambda _, p, q: -1 / q)
-
-
-def _inside(p: Array, q: Array) -> tuple[Any, Any, Any]:
-    """Where both are positive, and both, or 1 elsewhere."""
-    both = (p > 0) & (q > 0)
-    return both, tnp.where(both, p, 1), tnp.where(both, q, 1)
-
-
-def _level(p: Array, q: Array) -> Any:
-    """The slope outside."""
-    return tnp.where(tnp.isnan(p) | tnp.isnan(q), math.nan, 0)
-
-
-def _rel_entr(p: Array, q: Array) -> Any:
-    both, safe_p, safe_q = _inside(p, q)
-    inside = safe_p * _log_ratio(safe_p, safe_q)
-    outside = tnp.where((p == 0) & (q >= 0), 0, math.inf)
-    result = tnp.where(both, inside, outside)
-    return tnp.where(tnp.isnan(p) | tnp.isnan(q), math.nan, result)
-
-
-def _rel_entr_in_p(_: Any, p: Array, q: Array) -> Any:
-    both, safe_p, safe_q = _inside(p, q)
-    return tnp.where(both, _log_ratio(safe_p, safe_q) + 1, _level(p, q))
-
-
-def _rel_entr_in_q(_: Any, p: Array, q: Array) -> Any:
-    both, safe_p, safe_q = _inside(p, q)
-    return tnp.where(both, -_share(safe_p, safe_q), _level(p, q))
-
-
-rel_entr = with_slopes(_rel_entr, _rel_entr_in_p, _rel_entr_in_q)
-
-
-def _kl_div(p: Array, q: Array) -> Any:
-    value = _rel_entr(p, q)
-    both = (p > 0) & (q > 0)
-    outside = tnp.where((p == 0) & (q >= 0), q, value)
-    close = both & (p < 2 * q) & (q < 2 * p)
-    excess = tnp.where(close, (q - p) / tnp.where(close, p, 1), 0)
-    inside = tnp.where(close, p * _less_log1p(excess), value - p + q)
-    return tnp.where(both, inside, outside)
-
-
-def _kl_div_in_p(_: Any, p: Array, q: Array) -> Any:
-    both, safe_p, safe_q = _inside(p, q)
-    return tnp.where(both, _log_ratio(safe_p, safe_q), _level(p, q))
-
-
-def _share_of_gap_value(p: Array, q: Array) -> Any:
-    # Beside each other the difference has the digits that the quotient loses.
-    return tnp.where(tnp.isinf(q), 1 - _share(p, q), (q - p) / q)
-
-
-_share_of_gap = with_slopes(
-    _share_of_gap_value, lambda _, p, q: -1 / q, lambda _, p, q: _share(p, q) / q
-)
-
-
-def _kl_div_in_q(_: Any, p: Array, q: Array) -> Any:
-    both, safe_p, safe_q = _inside(p, q)
-    slope = _share_of_gap(safe_p, safe_q)
-    return tnp.where(both, slope, tnp.where((p == 0) & (q >= 0), 1, _level(p, q)))
-
-
-# Like the relative entropy, not negative anywhere.
-kl_div = with_slopes(_kl_div, _kl_div_in_p, _kl_div_in_q)
-
-
-def _less_log1p(u: Array) -> Any:
-    """``u - log1p(u)`` without cancellation, for ``u`` from -1/2 to 1."""
-    # log1p(u) is 2 atanh(s).
-    s = u / (2 + u)
-    square = s * s
-    total = tnp.zeros_like(u)
-    for k in range(16, -1, -1):
-        total = total * square + 1 / (2 * k + 3)
-    return s * (u - 2 * square * total)
 
 
 def _power_less_one(log: Array, power: Array) -> Any:
@@ -320,21 +235,50 @@ def _logit(p: Array) -> Any:
 logit = with_slopes(_logit, lambda _, p: 1 / (p * (1 - p)))
 
 
-def _rising_value(z: Array, m: Array) -> Any:
-    end = z + m
+def _rising_by_log(z: Array, m: Array) -> Any:
     size = tnp.abs(m)
     # The beta function has the digits that a difference of large logarithms loses.
-    log = gammaln(size) - log_beta(tnp.minimum(z, end), size)
-    value = tnp.exp(tnp.where(m < 0, -log, log))
-    # As long as it does not overflow, a quotient has the digits that an exponential loses.
-    limit = 170.0 if eps_of(z) < 1e-10 else 34.0
-    modest = (z < limit) & (end < limit) & (z > 1 / limit) & (end > 1 / limit)
-    z_, end_ = tnp.where(modest, z, 1), tnp.where(modest, end, 1)
+    log = gammaln(size) - log_beta(tnp.minimum(z, z + m), size)
+    return tnp.exp(tnp.where(m < 0, -log, log))
+
+
+def _rising_by_gammas(z: Array, m: Array) -> Any:
+    end = z + m
     step = end - z
-    lost = tnp.where(modest & (end > 1), (z - (end - step)) + (m - step), 0)
-    ratio = gamma(end_) / gamma(z_)
-    ratio = ratio + ratio * (lost * (tnp.log(end_) - 0.5 / end_))
-    return tnp.where(modest, ratio, value)
+    lost = tnp.where(end > 1, (z - (end - step)) + (m - step), 0)
+    ratio = gamma_of_positive(end) / gamma_of_positive(z)
+    return ratio + ratio * (lost * _log_growth(end))
+
+
+def _log_growth(x: Array) -> Any:
+    """The derivative of the logarithm of gamma, nearly, where the rounding of ``x`` counts."""
+    return tnp.log(x) - 0.5 / x
+
+
+def _are_modest(*xs: Array) -> Any:
+    """Whether gamma of positive numbers neither overflows nor has a pole nearby.
+
+    A quotient of them has digits that an exponential of logarithms loses.
+    """
+    limit = 170.0 if eps_of(xs[0]) < 1e-10 else 34.0
+    modest: Any = True
+    for x in xs:
+        modest = modest & (x < limit) & (x > 1 / limit)
+    return modest
+
+
+def _where_modest(
+    modest: Array, plain: Callable[..., Any], anywhere: Callable[..., Any], *xs: Array
+) -> Any:
+    """``plain`` where ``modest``, else ``anywhere``, which costs nothing if that is nowhere."""
+    inner = plain(*[tnp.where(modest, x, 1) for x in xs])
+    other = cond(
+        tnp.all(modest),
+        lambda *vs: tnp.zeros_like(inner),
+        lambda *vs: anywhere(*vs),
+        *[tnp.where(modest, 1, x) for x in xs],
+    )
+    return tnp.where(modest, inner, other)
 
 
 def _rising_in_start(ans: Array, z: Array, m: Array) -> Any:
@@ -343,12 +287,21 @@ def _rising_in_start(ans: Array, z: Array, m: Array) -> Any:
     return ans * tnp.where(below, -gap, gap)
 
 
+def _rising_in_step(ans: Array, z: Array, m: Array) -> Any:
+    return ans * lax.digamma(z + m)
+
+
 # ``gamma(z + m) / gamma(z)`` of positive numbers.
-_rising = with_slopes(_rising_value, _rising_in_start, lambda ans, z, m: ans * lax.digamma(z + m))
+_rising = with_slopes(_rising_by_log, _rising_in_start, _rising_in_step)
+_rising_of_modest = with_slopes(_rising_by_gammas, _rising_in_start, _rising_in_step)
 
 
 def poch(z: Array, m: Array) -> Any:
     """``gamma(z + m) / gamma(z)``, or its limit for this ``m`` where gamma has poles."""
+    return _where_modest(_are_modest(z, z + m), _rising_of_modest, _poch_anywhere, z, m)
+
+
+def _poch_anywhere(z: Array, m: Array) -> Any:
     end = z + m
     start_pole, end_pole = _is_pole(z), _is_pole(end)
     # Both poles cancel, for whole m: (-1)**m gamma(1 - z) / gamma(1 - end) has none.
@@ -385,11 +338,21 @@ def _alternating(n: Array) -> Any:
     return lax.stop_gradient(1 - 2 * tnp.abs(tnp.remainder(n, 2)))
 
 
+def _comb_of_modest(rest: Array, k: Array) -> Any:
+    return 1 / ((rest + k - 1) * _beta_of_modest(rest, k))
+
+
+def _comb_anywhere(rest: Array, k: Array) -> Any:
+    return tnp.exp(-tnp.log(rest + k - 1) - log_beta(rest, k))
+
+
 def comb(n: Array, k: Array) -> Any:
     """Binomial coefficients of numbers that need not be whole."""
     inside = (k >= 0) & (k <= n) & (n >= 0)
     n, k = tnp.where(inside, n, 1), tnp.where(inside, k, 1)
-    value = tnp.exp(-tnp.log1p(n) - log_beta(n - k + 1, k + 1))
+    first, second = n - k + 1, k + 1
+    modest = _are_modest(first, second, first + second)
+    value = _where_modest(modest, _comb_of_modest, _comb_anywhere, first, second)
     whole = (n == tnp.floor(n)) & (k == tnp.floor(k)) & (value < 2.0**22)
     # Whole numbers give whole numbers; the derivative is that of the smooth function.
     rounded = value + lax.stop_gradient(tnp.where(whole, tnp.round(value) - value, 0))
@@ -401,8 +364,8 @@ def loggamma(x: Array) -> Any:
     return tnp.where(x < 0, math.nan, gammaln(x))
 
 
-def beta(a: Array, b: Array) -> Any:
-    """The beta function."""
+def _beta_anywhere(a: Array, b: Array) -> Any:
+    """The beta function, by its logarithm."""
     sign = _sign_or_one(a) * _sign_or_one(b) * _sign_or_one(a + b)
     # Of a pole and a whole number: the sines cancel but for their signs.
     whole, pole = tnp.maximum(a, b), tnp.minimum(a, b)
@@ -411,6 +374,28 @@ def beta(a: Array, b: Array) -> Any:
     sign = tnp.where(other, 1, sign)
     sign = tnp.where(at_pole, _alternating(tnp.where(at_pole, whole, 0)), sign)
     return sign * tnp.exp(log_beta(a, b))
+
+
+def _beta_by_gammas(a: Array, b: Array) -> Any:
+    total = a + b
+    least, most = tnp.minimum(a, b), tnp.maximum(a, b)
+    lost = least - (total - most)
+    inverse = 1 / gamma_of_positive(total)
+    value = gamma_of_positive(least) * (gamma_of_positive(most) * inverse)
+    return value - value * (lost * _log_growth(total))
+
+
+_beta_of_modest = with_slopes(
+    _beta_by_gammas,
+    lambda ans, a, b: -ans * digamma_gap_p.bind(a, b),
+    lambda ans, a, b: -ans * digamma_gap_p.bind(b, a),
+)
+
+
+def beta(a: Array, b: Array) -> Any:
+    """The beta function."""
+    modest = _are_modest(a, b, a + b)
+    return _where_modest(modest, _beta_of_modest, _beta_anywhere, a, b)
 
 
 def _sign_or_one(x: Array) -> Any:

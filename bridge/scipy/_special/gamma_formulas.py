@@ -68,8 +68,8 @@ def sine_of_turns(x: Array) -> Any:
     return tnp.where(even, sine, -sine)
 
 
-def _gamma_of_positive(x: Array) -> Any:
-    """By a polynomial from 1 to 2 and products, or Stirling's series."""
+def gamma_of_positive(x: Array) -> Any:
+    """Gamma by a polynomial from 1 to 2 and products, or Stirling's series."""
     wide = eps_of(x) < 1e-10
     near, product = tnp.where(x < 1.0, x + 1.0, x), tnp.ones_like(x)
     for step in range(1, 6):
@@ -93,7 +93,7 @@ def _gamma_of_positive(x: Array) -> Any:
 
 def _gamma(x: Array) -> Any:
     size = tnp.abs(x)
-    value = _gamma_of_positive(size)
+    value = gamma_of_positive(size)
     wave = (size * value) * sine_of_turns(tnp.where(x < 0, size, 0.5))
     value = tnp.where(x < 0, -math.pi / wave, value)
     pole = (x < 0) & (x == tnp.floor(x))

@@ -58,12 +58,14 @@ def _ei(x: Array) -> Any:
     return tnp.where(negative, below, tnp.where(far, tail, small))
 
 
-def _ei_slope(_: Array, x: Array) -> Any:
+def _ei_slope(x: Array) -> Any:
     root = tnp.exp(0.5 * x)
     return tnp.where(x == math.inf, x, root / x * root)
 
 
-expi = with_slopes(_ei, _ei_slope)
+# By a rule of its own: of infinite powers differences and quotients are no numbers.
+_exp_over = with_slopes(_ei_slope, lambda ans, x: ans * (1.0 - 1.0 / x))
+expi = with_slopes(_ei, lambda _, x: _exp_over(x))
 
 
 def _auxiliary(x: Array) -> tuple[Any, Any]:

@@ -8,7 +8,7 @@ import tracebridge.core.lax as lax
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.numpy._promote import strong_array
-from tracebridge.scipy._special import formulas
+from tracebridge.scipy._special import entropies, formulas
 from tracebridge.scipy._special.elementwise import floats
 
 _OF_COMPLEX = {"xlogy", "xlog1py", "logit", "expit", "boxcox", "boxcox1p"}
@@ -18,8 +18,8 @@ _STAGED = {
         "xlogy": formulas.xlogy,
         "xlog1py": formulas.xlog1py,
         "entr": formulas.entr,
-        "rel_entr": lambda p, q: strong_array(formulas.rel_entr(p, q)),
-        "kl_div": lambda p, q: strong_array(formulas.kl_div(p, q)),
+        "rel_entr": lambda p, q: strong_array(entropies.rel_entr(p, q)),
+        "kl_div": lambda p, q: strong_array(entropies.kl_div(p, q)),
         "logit": lambda p: strong_array(formulas.logit(p)),
         "expit": lambda *xs: lax.logistic(*xs),
         "boxcox": formulas.boxcox,

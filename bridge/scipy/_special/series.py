@@ -10,6 +10,7 @@ import numpy as np
 import tracebridge.numpy as tnp
 from tracebridge.core.dtypes.finfo import finfo
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.special.expansions import powers_of_chebyshev
 
 
 def eps_of(x: Array) -> float:
@@ -18,17 +19,12 @@ def eps_of(x: Array) -> float:
 
 
 def chebyshev(t: Array, coefficients: Sequence[float]) -> Any:
-    """Clenshaw's sum, ``t`` in [-1, 1]; terms below the rounding of the dtype are left out."""
+    """Their sum, ``t`` in [-1, 1]; terms below the rounding of the dtype are left out."""
     least = eps_of(t) * 1e-2
     kept = list(coefficients)
     while len(kept) > 1 and abs(kept[-1]) < least:
         kept.pop()
-    last: Any = tnp.zeros_like(t)
-    total = last
-    twice = 2.0 * t
-    for c in reversed(kept[1:]):
-        last, total = total, twice * total - last + c
-    return t * total - last + kept[0]
+    return horner(t, powers_of_chebyshev(tuple(kept)))
 
 
 def half_line(x: Array, start: float, middle: float, coefficients: Sequence[float]) -> Any:

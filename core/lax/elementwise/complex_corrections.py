@@ -285,6 +285,14 @@ def _wide_pow(z: Any, w: Any) -> Any:
     return lax.convert_dtype(lax.exp(lax.complex(size, turn)), z.aval.dtype)
 
 
+def _side(z: Value) -> Any:
+    """The sign of the angle: 0 on the positive axis, and on the negative one that of 0."""
+    x, y = _parts(z)
+    one = literal(1.0, x.aval.dtype)
+    on_axis = lax.select_n(lax.lt(x, 0.0), literal(0.0, x.aval.dtype), _signed(one, y))
+    return lax.select_n(_zero(y), lax.sign(y), on_axis)
+
+
 def pow(z: Value, w: Value, plain: Any) -> Any:
     """Powers of 0, of infinities and to infinities; to 1, 2 and 3 by products, as in NumPy."""
     w = lax.convert_dtype(w, z.aval.dtype)
@@ -297,6 +305,8 @@ def pow(z: Value, w: Value, plain: Any) -> Any:
     changes = _either(lax.lt(size, 1.0), lax.gt(size, 1.0))
     steep = _both(_infinite(c), _both(changes, lax.lt(lax.abs(d), math.inf)))
     growth = lax.select_n(_either(far, steep), literal(0.0, c.aval.dtype), above)
+    turned = _both(_infinite(d), lax.lt(lax.max(lax.abs(c), size), math.inf))
+    growth = lax.select_n(turned, growth, lax.neg(lax.mul(lax.sign(d), _side(z))))
     unknown = literal(complex(math.inf, math.nan), plain.aval.dtype)
     if z.aval.dtype == COMPLEX[0]:
         constant = lax.eq(w, literal(0j, w.aval.dtype))

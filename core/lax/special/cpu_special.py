@@ -1,8 +1,8 @@
 """Special functions that keep their digits where XLA's lose them, for the CPU.
 
 XLA's erf_inv takes the square of its operand from 1, and erfc takes the exponential of a rounded
-square.
-``core/lowering/platforms.py`` puts these in place.
+square and quotients of polynomials that lose a digit beside 1. ``core/lowering/platforms.py`` puts
+these in place.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 import tracebridge.core.lax as lax
 from tracebridge.core.ir.values import literal
 from tracebridge.core.lax.elementwise.cpu_lowerings import horner
+from tracebridge.core.lax.special.scaled_erfc import scaled_erfc_of_modest
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.value import Value
@@ -92,12 +93,12 @@ def erf_inv(x: Value) -> Any:
     return lax.select_n(lax.eq(size, 1.0), value, lax.mul(x, math.inf))
 
 
-def erfc(x: Value, plain: Any) -> Any:
-    """``plain`` times the exponential of what its square lost."""
+def erfc(x: Value) -> Any:
+    """The complement of the error function, also where it is small."""
     dtype = x.aval.dtype
     bits, mask = _UPPER_HALF[dtype]
     # Above 32 nothing is left.
-    size = lax.min(x, literal(32.0, dtype))
+    size = lax.min(lax.abs(x), literal(32.0, dtype))
     word = lax.bitcast_convert_type_p.bind(size, new_dtype=bits)
     high = lax.bitcast_convert_type_p.bind(
         lax.bitwise_and(word, literal(mask, bits)), new_dtype=dtype
@@ -106,12 +107,11 @@ def erfc(x: Value, plain: Any) -> Any:
     square = lax.select_n(lax.ne(x, x), lax.mul(size, size), size)
     remainder = lax.mul(lax.sub(size, high), lax.add(size, high))
     lost = lax.add(lax.sub(lax.mul(high, high), square), remainder)
-    # Below 1 XLA takes no exponential.
-    return lax.select_n(lax.gt(x, 1.0), plain, lax.sub(plain, lax.mul(plain, lost)))
+    tail = lax.mul(lax.exp(lax.neg(square)), scaled_erfc_of_modest(size))
+    tail = lax.sub(tail, lax.mul(tail, lost))
+    return lax.select_n(lax.lt(x, 0.0), tail, lax.sub(2.0, tail))
 
 
 BOTH = (_F32, _F64)
-# These get the result of the plain operation as second operand.
-CPU_CORRECTIONS = {"erfc": (erfc, BOTH)}
 # Of arrays of any size.
-CPU_EXACT_RULES = {"erf_inv": (erf_inv, BOTH)}
+CPU_EXACT_RULES = {"erf_inv": (erf_inv, BOTH), "erfc": (erfc, BOTH)}

@@ -119,6 +119,27 @@ def test_determinant_where_products_are_infinite() -> None:
     assert [-np.inf] == tb.numpy.linalg.det(b).tolist()
 
 
+@pytest.mark.parametrize("scale", [200, -200])
+@pytest.mark.parametrize("n", [3, 5])
+def test_determinants_whose_elements_are_far_apart(n: int, scale: int) -> None:
+    """No product on the way overflows or vanishes, and equal rows have the determinant 0."""
+    big, small = 10.0**scale, 10.0 ** (-1.5 * scale)
+    orders = np.array([[big, big, small], [small, big, big], [big, small, big]])
+    apart = np.stack([np.diag([*row, 1.0, 1.0][:n]) for row in orders])
+    equal = np.full((2, n, n), big)
+
+    with enable_x64():
+        np.testing.assert_allclose(tb.numpy.linalg.det(apart), [10.0 ** (scale / 2)] * 3, rtol=1e-12)
+        assert [0.0, 0.0] == tb.numpy.linalg.det(equal).tolist()
+
+
+def test_determinants_of_float32_keep_infinities() -> None:
+    """An infinite element makes the determinant infinite, also beside zeros."""
+    a = np.stack([np.diag(row) for row in ([1, 2, np.inf], [-np.inf, 2, 1])]).astype("f4")
+
+    assert [np.inf, -np.inf] == tb.numpy.linalg.det(a).tolist()
+
+
 def test_option() -> None:
     """With ``platform_rules`` off, for few matrices, and above three columns, LAPACK is called."""
     small, large = np.ones((9, 3, 3), "f4"), np.ones((9, 4, 4), "f4")

@@ -160,7 +160,7 @@ BY_DEFINITION = """adjugate bessel_gap beta_density betainc_grad_a betainc_grad_
 cholesky_update det digamma_gap gamma_density gamma_draw geqrf hessenberg householder_product
 log_beta lu lu_pivots_to_permutation lu_solve ormqr poisson_count ragged_rows ragged_sums
 random_gamma sampled_dot schur shifted_exp_sum sparse_dot tridiagonal tridiagonal_solve
-true_positions"""
+trigamma_gap true_positions"""
 # Those without counterpart: the error names them.
 WITHOUT = {
     "devices": "all_gather all_to_all axis_index pmap pmax pmin ppermute psum psum_shared "

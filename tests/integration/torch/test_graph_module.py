@@ -151,7 +151,7 @@ cholesky_update digamma_gap
 gamma_density gamma_draw geqrf hessenberg igamma igamma_grad_a igammac log_beta
 lu_pivots_to_permutation lu_solve ormqr poisson_count ragged_rows ragged_sums random_gamma
 random_gamma_grad regularized_incomplete_beta sampled_dot schur shifted_exp_sum
-sparse_dot tridiagonal tridiagonal_solve true_positions"""
+sparse_dot tridiagonal tridiagonal_solve trigamma_gap true_positions"""
 # Those without counterpart: the error names them.
 WITHOUT = {
     "devices": "all_gather all_to_all axis_index pmap pmax pmin ppermute psum psum_shared "
