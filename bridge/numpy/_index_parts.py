@@ -107,7 +107,7 @@ def _split_array(entry: Any, static: list[Any], arrays: list[Any]) -> None:
     if isinstance(entry, list | tuple):
         msg = f"an index that is a sequence must be an array or a tuple, got {shown(entry)}"
         raise UnsupportedDtypeError(msg, hint="wrap it: x[tracebridge.numpy.array(sequence)]")
-    value = entry if issubclass(type(entry), EngineValue) else as_value(entry)
+    value = entry if issubclass(type(entry), EngineValue) else _value_of(entry)
     dtype = value.aval.dtype
     if is_bool(dtype):
         for positions in _mask_positions(entry, value):
@@ -122,6 +122,17 @@ def _split_array(entry: Any, static: list[Any], arrays: list[Any]) -> None:
         return
     static.append(ArrayPart(len(arrays)))
     arrays.append(value)
+
+
+def _value_of(entry: Any) -> Any:
+    """An array or a number of an index as a value of the engine."""
+    try:
+        return as_value(entry)
+    except UnsupportedDtypeError:
+        if hasattr(entry, "dtype"):
+            raise
+    msg = f"{shown(entry)} of type {type(entry).__name__} is no index"
+    raise IndexingError(msg, hint="index with integers, slices, None, ..., and arrays")
 
 
 def _mask_positions(entry: Any, value: Any) -> Sequence[Any]:

@@ -244,11 +244,14 @@ def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -
         a2: coefficients.
         trim_leading_zeros: leave out leading zeros of the factors, which must be concrete then.
 
+    Raises:
+        RankError: the coefficients have more than one axis.
+
     >>> import tracebridge.numpy as tnp
     >>> tnp.polymul(tnp.array([1, 1]), tnp.array([1, -1])).tolist()
     [1.0, 0.0, -1.0]
     """
-    factors = [value_of(a).reshape(-1) for a in (a1, a2)]
+    factors = [_vector("polymul", value_of(a)) for a in (a1, a2)]
     if trim_leading_zeros:
         factors = [trim_zeros(f, "f") for f in factors]
     empty = value_of(np.zeros(1, np.float32))

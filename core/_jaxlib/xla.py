@@ -65,6 +65,7 @@ __all__ = [
     "Traceback",
     "XlaComputation",
     "XlaRuntimeError",
+    "approximate_top_k_size",
     "array_from_shards",
     "array_result_handler",
     "batched_block_until_ready",
@@ -209,6 +210,15 @@ def forget_devices(devices: Sequence[Device]) -> None:
 
 
 # --- buffers ---------------------------------------------------------------------------------
+
+
+def approximate_top_k_size(
+    size: int, rank: int, k: int, recall_target: float, input_size_override: int
+) -> int:
+    """How many candidates for the ``k`` largest of an axis an approximate search leaves."""
+    return _jax.approx_top_k_reduction_output_size(
+        size, rank, k, recall_target, False, input_size_override
+    )[0]
 
 
 def batched_device_put(

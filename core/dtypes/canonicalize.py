@@ -115,8 +115,16 @@ def canonicalize_explicit(dtype: Any, where: str) -> Any:
 
     Raises:
         ExplicitX64Error: 64 bits were requested, are off, and the option says ``error``.
-        UnsupportedDtypeError: a dtype that the engine does not have.
+        UnsupportedDtypeError: a dtype that the engine does not have, or an array: a value in the
+            place of a dtype is a mistake that would go unnoticed.
     """
+    if not isinstance(dtype, type | str | np.dtype) and _is_array(dtype):
+        raise UnsupportedDtypeError(
+            call=f"{where}: dtype",
+            got=f"an array of type {type(dtype).__name__}",
+            expected="a dtype, a scalar class, or a name such as 'float32'",
+            hint="pass the dtype of the array: x.dtype",
+        )
     try:
         canonical = canonicalize(dtype)
     except UnsupportedDtypeError as error:
@@ -142,6 +150,11 @@ def canonicalize_explicit(dtype: Any, where: str) -> Any:
     message = f"{where}: {requested} becomes {canonical}, because 64-bit dtypes are off; "
     warn_user(message + _WAYS_TO_64_BITS, ExplicitX64Warning)
     return canonical
+
+
+def _is_array(x: object) -> bool:
+    """Whether ``x`` is an array of NumPy or a value of the engine, which has an aval."""
+    return isinstance(x, np.ndarray) or hasattr(type(x), "aval")
 
 
 def default_int() -> np.dtype[Any]:

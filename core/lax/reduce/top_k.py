@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from tracebridge.core import lax
+from tracebridge.core._jaxlib.xla import approximate_top_k_size
 from tracebridge.core.config.values import option
 from tracebridge.core.dtypes.dtypes import is_complex, is_float
 from tracebridge.core.errors.argument_errors import ArgumentValueError, size_of
@@ -202,10 +203,13 @@ def approx_max_k(
         reduction_dimension: the axis.
         recall_target: how many of the true ones suffice, in (0, 1]; all are found.
         reduction_input_size_override: for operands that are parts of a larger one; no effect.
-        aggregate_to_topk: whether partial results are reduced to ``k``; here they never are more.
+        aggregate_to_topk: whether there are ``k`` results. Else there are as many as a TPU's search
+            of this recall would leave, which parts of a larger operand may be reduced from.
 
     Raises:
-        ArgumentValueError: ``recall_target`` is none of the above.
+        ArgumentValueError: ``recall_target`` is none of the above, or the number of results that
+            are not aggregated depends on a symbolic size.
+        ShapeMismatchError: ``k`` is larger than the axis.
 
     >>> import tracebridge as tb
     >>> tb.lax.approx_max_k(tb.numpy.array([1.0, 9.0, 5.0]), 1)[1].tolist()
@@ -234,6 +238,7 @@ def approx_min_k(
 
     Raises:
         ArgumentValueError: as ``approx_max_k``.
+        ShapeMismatchError: likewise.
 
     >>> import tracebridge as tb
     >>> tb.lax.approx_min_k(tb.numpy.array([1.0, 9.0, 5.0]), 1)[1].tolist()
@@ -262,11 +267,31 @@ def _approximate(name: str, operand: Operand, k: int, axis: int, **options: Any)
     index = operator.index(axis)
     if not -x.aval.ndim <= index < x.aval.ndim:
         raise AxisError(index, x.aval.ndim, call=name)
+    axis, count = index % x.aval.ndim, size_of(k, name, "k")
+    if not options["aggregate_to_topk"]:
+        count = _candidates(name, x.aval, axis, count, recall, override)
     values, positions = approx_top_k_p.bind(
         x,
-        k=operator.index(k),
-        reduction_dimension=index % x.aval.ndim,
+        k=count,
+        reduction_dimension=axis,
         is_max_k=name == "approx_max_k",
         **options,
     )
     return [values, positions]
+
+
+def _candidates(name: str, x: ShapedArray, axis: int, k: Any, recall: float, override: int) -> int:
+    """How many elements an approximate search of that recall leaves, of which ``k`` are wanted."""
+    size = x.shape[axis]
+    if type(size) is not int or type(k) is not int:
+        msg = f"{name}: aggregate_to_topk=False with k={k} of the {size} elements of axis {axis}"
+        raise ArgumentValueError(
+            msg, expected="sizes that are numbers", hint="aggregate_to_topk=True"
+        )
+    if not 0 < k <= size:
+        msg = f"{name}: k={k}, expected from 1 to the {size} elements of axis {axis}"
+        raise ShapeMismatchError(msg)
+    if -1 < override < size:
+        msg = f"{name}: reduction_input_size_override={override}, expected -1 or at least {size}"
+        raise ArgumentValueError(msg)
+    return min(size, approximate_top_k_size(size, x.ndim, k, recall, override))

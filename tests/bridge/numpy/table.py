@@ -140,6 +140,11 @@ class Case:
         random = np.random.default_rng([zlib.crc32(str(self).encode()), row])
         return [s.sample(self.letter, random) for s in _specs((self.args, self.kwargs))]
 
+    @property
+    def operands(self) -> int:
+        """How many of the arguments are arrays."""
+        return len(_specs((self.args, self.kwargs)))
+
     def call(self, function: Callable[..., Any], arrays: Any) -> list[Any]:
         """The results of ``function`` on these arrays, as a flat list."""
         given = iter(arrays)

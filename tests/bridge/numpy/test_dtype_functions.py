@@ -31,6 +31,25 @@ def test_nothing_is_one_object():
     assert ((), 0, 1) == (tnp.shape(None), tnp.ndim(None), tnp.size(None))
 
 
+@pytest.mark.parametrize("x", [np.ones(2, np.int8), tnp.ones(2, "int8")], ids=["numpy", "ours"])
+def test_arrays_are_no_dtypes(x: Any) -> None:
+    """A value in the place of a dtype is refused wherever it stands, also while tracing."""
+    calls: dict[str, Callable[[Any], Any]] = {
+        "ones": lambda x: tnp.ones(2, x),
+        "zeros_like": lambda x: tnp.zeros_like(np.ones(2), x),
+        "array": lambda x: tnp.array([1], x),
+        "astype": lambda x: tnp.ones(2).astype(x),
+        "convert_element_type": lambda x: tb.lax.convert_element_type(1.0, x),
+        "uniform": lambda x: tb.random.uniform(tb.random.key(0), (2,), x),
+        "sum": lambda x: tnp.sum(np.ones(2), dtype=x),
+    }
+    for name, call in calls.items():
+        for run in (call, tb.jit(call)):
+            with pytest.raises(errors.UnsupportedDtypeError, match=r"x\.dtype") as caught:
+                run(x)
+            assert name in str(caught.value) or name in ("sum", "zeros_like")
+
+
 def test_size_along_axes():
     """An axis, or several."""
     assert 3 == tnp.size(np.ones((2, 3)), 1)

@@ -37,6 +37,17 @@ def test_traced_slice_bound_names_dynamic_slice() -> None:
         tb.jit(lambda x, n: x[:n])(tnp.arange(3.0), 2)
 
 
+@pytest.mark.parametrize("index", [{}, object(), (0, {}), len])
+def test_other_objects_are_no_indices(index: object) -> None:
+    """An IndexError, as in NumPy, read or updated, also while tracing."""
+    x = tnp.ones((2, 3))
+    reads = [lambda x: x[index], lambda x: x.at[index].get(), lambda x: x.at[index].add(1)]
+    for read in reads:
+        for run in (read, tb.jit(read)):
+            with pytest.raises(IndexingError, match=r"of type .* is no index"):
+                run(x)
+
+
 @pytest.mark.parametrize("index", [0, -1, np.array(0), (slice(0), 0)])
 def test_no_position_in_an_empty_axis(index: object) -> None:
     """One position of an axis of size 0 is refused, known or traced, read or updated."""

@@ -28,6 +28,8 @@ def test_different_ranks_are_refused() -> None:
     """A vector is not a row."""
     with pytest.raises(RankError, match="polyadd: coefficients must be vectors"):
         tnp.polyadd(B, np.ones(3, int))
+    with pytest.raises(RankError, match="polymul: coefficients must be vectors"):
+        tnp.polymul(np.ones(3, int), B)
 
 
 def test_leading_zeros_are_trimmed_as_numpy_does() -> None:

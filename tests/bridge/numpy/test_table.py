@@ -9,7 +9,7 @@ import tracebridge as tb
 import tracebridge.numpy as tnp
 from tests.bridge.numpy.table import TOLERANCE, Case, leaves, numbered, widened
 from tests.bridge.numpy.tables import elementwise, products, reducing, shaping
-from tests.quick_compiles import check_grads
+from tests.quick_compiles import check_grads, quick_jit
 from tracebridge.core.dtypes import dtypes as d
 from tracebridge.testing import assert_allclose
 
@@ -71,12 +71,38 @@ def test_jit_and_vmap_change_nothing(case: Case) -> None:
         assert [x.dtype for x in expected[0]] == [x.dtype for x in batched]
 
 
+@pytest.mark.parametrize(
+    "case", [c for c in CASES if c.traced and c.mapped and c.operands > 1], ids=str
+)
+def test_each_argument_may_be_mapped_alone(case: Case) -> None:
+    """Rows differ in one argument; the others are the same in all of them, and not mapped."""
+    first, second = ([tnp.asarray(x) for x in case.arrays(row)] for row in (0, 1))
+    places = range(case.operands)
+    others = [[*first[:k], second[k], *first[k + 1 :]] for k in places]
+    stacks = [tnp.asarray(np.stack([first[k], second[k]])) for k in places]
+
+    def mapped(stacks: list) -> list:
+        return [
+            tb.vmap(lambda x, k=k: case.run(*first[:k], x, *first[k + 1 :]))(stacks[k])
+            for k in places
+        ]
+
+    actual = quick_jit(mapped)(stacks)
+
+    plain = case.run(*first)
+    for k in places:
+        pairs = zip(plain, case.run(*others[k]), strict=True)
+        expected = [np.stack([np.asarray(x) for x in pair]) for pair in pairs]
+        compare(case, actual[k], expected, f"{case}: vmap over argument {k} alone")
+        assert [x.dtype for x in plain] == [x.dtype for x in actual[k]]
+
+
 @pytest.mark.parametrize("case", [c for c in CASES if c.derivative], ids=str)
 def test_derivatives_are_those_of_finite_differences(case: Case) -> None:
-    """Jvp and vjp agree with differences; the results of 64-bit arrays have 64 bits."""
+    """Both modes, of both orders, agree with differences; 64-bit arrays have 64-bit results."""
     arrays = [widened(x) for x in case.arrays()]
     flat = tb.jit(lambda *xs: [x for x in case.run(*xs) if d.is_inexact(x.dtype)])
 
-    check_grads(flat, arrays, order=1)
+    check_grads(flat, arrays, order=2)
     with tb.enable_x64(True):
         assert {8, 16} >= {x.dtype.itemsize for x in leaves(flat(*arrays))}

@@ -132,7 +132,6 @@ def test_approximate_forms_are_exact() -> None:
 
     assert lax.approx_max_k(x, 2, recall_target=0.5)[1].tolist() == [2, 3]
     assert lax.approx_min_k(x, 2)[0].tolist() == [-1.0, 3.0]
-    assert lax.approx_max_k(x, 2, aggregate_to_topk=False)[1].tolist() == [2, 3]
     rows = np.array([[3.0, 9.0], [-1.0, 2.0], [7.0, 4.0]], np.float32)
     slopes = tb.vmap(tb.grad(lambda r: lax.approx_min_k(r, 2)[0] @ np.array([1.0, 5.0])), 1, 1)(
         rows
@@ -140,6 +139,36 @@ def test_approximate_forms_are_exact() -> None:
     assert [[5.0, 0.0], [1.0, 1.0], [0.0, 5.0]] == slopes.tolist()
     with pytest.raises(ValueError, match="recall_target=2"):
         lax.approx_max_k(x, 2, recall_target=2)
+
+
+@pytest.mark.parametrize(
+    ("shape", "override", "count"),
+    [((40,), -1, 40), ((400,), -1, 400), ((4000,), -1, 2048), ((3, 40000), -1, 256),
+     ((4000,), 40000, 1024), ((2000,), -1, 2000), ((1500, 2), -1, 256)],
+)  # fmt: skip
+def test_candidates_that_are_not_aggregated(
+    shape: tuple[int, ...], override: int, count: int
+) -> None:
+    """As many as XLA's search leaves, largest first; a batch has as many as a row alone."""
+    x = np.random.default_rng(3).permutation(int(np.prod(shape))).astype(np.float32).reshape(shape)
+    axis = 0 if len(shape) > 1 and shape[0] > shape[1] else -1
+
+    def search(y: object) -> object:
+        return lax.approx_max_k(y, 7, axis, 0.95, override, aggregate_to_topk=False)
+
+    values, positions = search(x)
+
+    expected = np.flip(np.sort(x, axis), axis).take(range(count), axis)
+    np.testing.assert_array_equal(expected, np.asarray(values))
+    np.testing.assert_array_equal(np.take_along_axis(x, np.asarray(positions), axis), expected)
+    np.testing.assert_array_equal(tb.vmap(search)(x[None])[0][0], expected)
+
+
+def test_candidates_of_other_sizes() -> None:
+    """Of no element, of more than there are, and of parts that are larger than the whole."""
+    for k, override, text in ((0, -1, "k=0"), (5, -1, "k=5"), (2, 3, "override=3")):
+        with pytest.raises(ValueError, match=text):
+            lax.approx_max_k(np.ones(4, np.float32), k, -1, 0.95, override, aggregate_to_topk=False)
 
 
 def test_errors() -> None:
