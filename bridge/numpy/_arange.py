@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from tracebridge.core.symbolic.compare import at_least
 if TYPE_CHECKING:
     from tracebridge.core.runtime.arrays.array_like import DTypeLike
 
-LONG = 1 << 16
+_LONG = 1 << 16
 """Ranges of more numbers are operations of a program; shorter ones constants, which fold."""
 
 
@@ -47,8 +48,37 @@ def symbolic_arange(start: Any, stop: Any, step: Any, dtype: DTypeLike | None) -
     return lax.add(numbers, lax.convert_dtype(as_value(start), kind))
 
 
+def long_range(bounds: Sequence[np.ndarray[Any, Any]], kind: Any) -> range | None:
+    """The whole numbers of a range that operations are to make: it is long, and they are exact."""
+    if all([is_integer(bound.dtype) for bound in bounds]):
+        numbers = range(*map(int, bounds))
+    elif is_integer(kind) or not _whole(bounds[0], bounds[2]):
+        return None
+    else:
+        start, step = int(bounds[0]), int(bounds[2])
+        length = math.ceil((float(bounds[1]) - start) / step) if np.isfinite(bounds[1]) else 0
+        numbers = range(start, start + max(length, 0) * step, step)
+    if len(numbers) <= _LONG or not (is_integer(kind) or _exact(numbers, kind)):
+        return None
+    return numbers
+
+
+def _whole(*bounds: np.ndarray[Any, Any]) -> bool:
+    return all([bound.dtype.kind in "iuf" and float(bound).is_integer() for bound in bounds])
+
+
+def _exact(numbers: range, kind: Any) -> bool:
+    """Whether positions times steps plus the start are rounded at most once in a float dtype."""
+    if kind not in (np.float32, np.float64):
+        return False
+    if numbers.start == 0 and numbers.step == 1:
+        return True
+    most = max(abs(numbers.start), abs(numbers.stop), abs(numbers.step) * len(numbers))
+    return most <= 2 ** (np.finfo(kind).nmant + 1)
+
+
 def staged_range(numbers: range, dtype: Any) -> Any:
-    """Integers as operations of a program, which need no memory before it runs."""
+    """Whole numbers as operations of a program, which need no memory before it runs."""
     positions = lax.iota(dtype, len(numbers))
     step, start = [np.array([n]).astype(dtype)[0] for n in (numbers.step, numbers.start)]
     if step != 1:

@@ -47,7 +47,7 @@ from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.arrays.transfer import put_copies, put_made
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
-from tracebridge.numpy._arange import LONG, host_range, staged_range, symbolic_arange
+from tracebridge.numpy._arange import host_range, long_range, staged_range, symbolic_arange
 from tracebridge.numpy._promote import broadcast_operands, members, promote_inexact
 from tracebridge.numpy._ranges import wrapped
 from tracebridge.numpy._staging import settled
@@ -350,10 +350,9 @@ def arange(
         else _arange_dtype(static_bounds)
     )
     bounds = [np.asarray(g) for g in static_bounds]
-    if not is_eager() and is_integer(kind) and all([is_integer(g.dtype) for g in bounds]):
-        numbers = range(*map(int, bounds))
-        if len(numbers) > LONG:
-            return on_device(staged_range(numbers, kind), device, out_sharding, "arange")
+    numbers = None if is_eager() else long_range(bounds, kind)
+    if numbers is not None:
+        return on_device(staged_range(numbers, kind), device, out_sharding, "arange")
     made = put_made("arange", lambda: host_range(bounds, kind))
     return on_device(made, device, out_sharding, "arange")
 

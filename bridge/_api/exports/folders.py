@@ -24,6 +24,7 @@ from tracebridge.core.errors.runtime_errors import ProcessesError
 from tracebridge.core.runtime.processes.connection import connection
 
 FORMAT = 1
+WITH_KEYS = 2  # the format of trees with random keys, which the first one did not have
 _STRUCTURE = "tree.json"
 _SECONDS = 1200
 _SAVES = itertools.count()
@@ -33,10 +34,11 @@ Box = tuple[tuple[int, int], ...]
 
 
 class Leaf(NamedTuple):
-    """Shape and dtype of an array of the tree."""
+    """Shape and dtype of an array of the tree; ``generator``: of words that are random keys."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
+    generator: str | None = None
 
 
 class Part(NamedTuple):
@@ -116,8 +118,9 @@ class FolderWriter:
             if found != math.prod(leaf.shape):
                 msg = f"save: {found} of {math.prod(leaf.shape)} elements of array {number} arrived"
                 raise ExportError(msg, hint="save to a folder that all processes share")
-        described = [[list(leaf.shape), leaf.dtype.name] for leaf in leaves]
-        text = json.dumps({"format": FORMAT, "tree": structure, "leaves": described})
+        described = [_described(leaf) for leaf in leaves]
+        version = WITH_KEYS if any([leaf.generator for leaf in leaves]) else FORMAT
+        text = json.dumps({"format": version, "tree": structure, "leaves": described})
         (self.growing / _STRUCTURE).write_text(text)
         old = self.directory.with_name(self.directory.name + ".old")
         if self.directory.exists():
@@ -136,6 +139,11 @@ class FolderWriter:
         except RuntimeError as error:
             msg = f"save: the processes did not meet when {self.directory} was {point}"
             raise ProcessesError(msg, hint="save in all processes, in the same order") from error
+
+
+def _described(leaf: Leaf) -> list[Any]:
+    described = [list(leaf.shape), leaf.dtype.name]
+    return described if leaf.generator is None else [*described, leaf.generator]
 
 
 def _as_bits(data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -158,10 +166,12 @@ def read_structure(directory: Path) -> tuple[Any, list[Leaf]]:
     except (OSError, ValueError) as error:
         msg = f"load: {os.fspath(directory)} holds no saved tree: {error}"
         raise ExportError(msg, hint="give the folder that save was given") from error
-    if saved["format"] != FORMAT:
-        msg = f"load: {directory} is of format {saved['format']}, expected {FORMAT}"
+    if saved["format"] not in (FORMAT, WITH_KEYS):
+        msg = f"load: {directory} is of format {saved['format']}, expected {FORMAT} or {WITH_KEYS}"
         raise ExportError(msg, hint="use the version that wrote it, or a later one")
-    leaves = [Leaf(tuple(shape), _dtype(name)) for shape, name in saved["leaves"]]
+    leaves = [
+        Leaf(tuple(shape), _dtype(name), *generator) for shape, name, *generator in saved["leaves"]
+    ]
     return saved["tree"], leaves
 
 

@@ -7,7 +7,7 @@ the format of other libraries.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, final
@@ -16,6 +16,7 @@ import numpy as np
 
 from tracebridge._api.devices.sharded_arrays import make_array_from_callback
 from tracebridge._api.exports.folders import (
+    Box,
     FolderWriter,
     Leaf,
     Part,
@@ -26,9 +27,12 @@ from tracebridge._api.exports.folders import (
 from tracebridge._api.exports.trees import tree_from_json, tree_to_json
 from tracebridge.core.errors.argument_errors import ArgumentValueError, UnsupportedArgumentError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.errors.export_errors import ExportError
 from tracebridge.core.errors.filtering import shield as _shield
 from tracebridge.core.ir.shape_struct import ShapeDtypeStruct
+from tracebridge.core.prng.keys import KeyDType, key_dtype_of, random_unwrap_p, random_wrap_p
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.transfer import put_numpy
 from tracebridge.core.runtime.processes.connection import connection
 from tracebridge.core.tree import tree
 
@@ -80,15 +84,16 @@ def save(
     order, with a folder that they share.
 
     Args:
-        data: tree of arrays of ours or of NumPy, of which a NumPy array is the same in all
-            processes. Nodes of classes need ``export.register_pytree_node_serialization``.
+        data: tree of arrays of ours, also of random keys, or of NumPy, of which a NumPy array is
+            the same in all processes. Nodes of classes need
+            ``export.register_pytree_node_serialization``.
         directory: a new or empty folder, or one that was saved before.
         overwrite: whether to replace what was saved there.
         ts_specs: only None: another format of files, which is not there.
 
     Raises:
         ExportError: the folder holds something else, or a node is of an unknown class.
-        UnsupportedDtypeError: a leaf is no array, or one of keys.
+        UnsupportedDtypeError: a leaf is no array.
         ProcessesError: the processes do not save the same.
         ArgumentValueError: ``directory`` is an address and no folder.
         UnsupportedArgumentError: ``ts_specs`` is given.
@@ -148,8 +153,7 @@ def load_pytreedef(directory: str | os.PathLike[str]) -> Any:
     (ShapeDtypeStruct(shape=(2, 3), dtype=int8), None)
     """
     structure, leaves = read_structure(_folder("load_pytreedef", directory))
-    types = [ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]
-    return tree.unflatten(tree_from_json(structure), types)
+    return tree.unflatten(tree_from_json(structure), [_type_of(leaf) for leaf in leaves])
 
 
 def load(
@@ -220,15 +224,39 @@ def _writing(
         leaves.append(_leaf(call, value))
         parts.extend(_parts(number, value))
     writer = FolderWriter(folder, overwrite)
-    types = [ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]
+    types = [_type_of(leaf) for leaf in leaves]
     return lambda: writer.write(structure, leaves, parts), tree.unflatten(treedef, types)
 
 
 def _leaf(call: str, value: Any) -> Leaf:
-    if not isinstance(value, Array | np.ndarray) or not isinstance(value.dtype, np.dtype):
-        msg = f"{call}: got a leaf of {value!r:.80}, expected arrays of numbers"
-        raise UnsupportedDtypeError(msg, hint="numpy.asarray for numbers, random.key_data for keys")
-    return Leaf(tuple(value.shape), value.dtype)
+    dtype = getattr(value, "dtype", None)
+    if isinstance(value, Array) and isinstance(dtype, KeyDType):
+        words = (*value.shape, *dtype.element_shape)
+        return Leaf(words, dtype.element_dtype, dtype.implementation.name)
+    if not isinstance(value, Array | np.ndarray) or not isinstance(dtype, np.dtype):
+        msg = f"{call}: got a leaf of {value!r:.80}, expected arrays of numbers or of random keys"
+        raise UnsupportedDtypeError(msg, hint="numpy.asarray for numbers")
+    return Leaf(tuple(value.shape), dtype)
+
+
+def _key_dtype(leaf: Leaf) -> KeyDType | None:
+    """The dtype of random keys whose words were saved; None of numbers."""
+    if leaf.generator is None:
+        return None
+    try:
+        return key_dtype_of(leaf.generator)
+    except KeyError as error:
+        msg = f"load: keys of the generator {leaf.generator!r}, which is not known here"
+        hint = "define the generator with tracebridge.extend.random before loading"
+        raise ExportError(msg, hint=hint) from error
+
+
+def _type_of(leaf: Leaf) -> ShapeDtypeStruct:
+    """What the saved array is, as users know it."""
+    keys = _key_dtype(leaf)
+    if keys is None:
+        return ShapeDtypeStruct(leaf.shape, leaf.dtype)
+    return ShapeDtypeStruct(leaf.shape[: -len(keys.element_shape)], keys)
 
 
 def _parts(number: int, value: Any) -> list[Part]:
@@ -239,10 +267,15 @@ def _parts(number: int, value: Any) -> list[Part]:
             return []
         return [Part(number, box_of([slice(None)] * value.ndim, value.shape), value.copy())]
     held = [shard for shard in value.addressable_shards if shard.replica_id == 0]
-    return [
-        Part(number, box_of(shard.index, value.shape), np.array(shard.data, copy=True))
-        for shard in held
-    ]
+    return [_part(number, box_of(shard.index, value.shape), shard.data) for shard in held]
+
+
+def _part(number: int, box: Box, held: Any) -> Part:
+    dtype = held.dtype
+    if isinstance(dtype, KeyDType):
+        held = random_unwrap_p.bind(held)
+        box = (*box, *[(0, n) for n in dtype.element_shape])
+    return Part(number, box, np.array(held, copy=True))
 
 
 def _reading(
@@ -255,24 +288,40 @@ def _reading(
     places = tree.leaves(tree.broadcast(shardings, whole))
     wanted = [True] * len(leaves) if mask is None else tree.leaves(tree.broadcast(mask, whole))
 
+    kinds = [_type_of(leaf) for leaf in leaves]
+
     def one(number: int) -> Any:
-        leaf = leaves[number]
-        return make_array_from_callback(
-            leaf.shape,
-            places[number],
-            lambda index: read_box(folder, number, leaf, box_of(index, leaf.shape)),
-            dtype=leaf.dtype,
-        )
+        return _read(folder, number, leaves[number], kinds[number], places[number])
 
     def run() -> Any:
         made = [one(number) if wanted[number] else None for number in range(len(leaves))]
         return tree.unflatten(treedef, made)
 
     types = [
-        ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place) if take else None
-        for leaf, place, take in zip(leaves, places, wanted, strict=True)
+        kind.update(sharding=place) if take else None
+        for kind, place, take in zip(kinds, places, wanted, strict=True)
     ]
     return run, tree.unflatten(treedef, types)
+
+
+def _read(folder: Path, number: int, leaf: Leaf, kind: ShapeDtypeStruct, place: Any) -> Any:
+    """A saved array, from the boxes of it that the devices of this process are to hold."""
+    if leaf.generator is None:
+        return make_array_from_callback(
+            leaf.shape,
+            place,
+            lambda index: read_box(folder, number, leaf, box_of(index, leaf.shape)),
+            dtype=leaf.dtype,
+        )
+    words = [(0, n) for n in leaf.shape[len(kind.shape) :]]
+
+    def keys(index: Sequence[slice]) -> Any:
+        box = (*box_of(index, kind.shape), *words)
+        return random_wrap_p.bind(
+            put_numpy(read_box(folder, number, leaf, box)), impl=leaf.generator
+        )
+
+    return make_array_from_callback(kind.shape, place, keys)
 
 
 def _folder(call: str, directory: str | os.PathLike[str], ts_specs: Any = None) -> Path:

@@ -187,9 +187,10 @@ class GlobalAsyncCheckpointManager(GlobalAsyncCheckpointManagerBase):
             if tuple(shape) != array.shape:
                 msg = f"deserialize: an array of shape {array.shape}, expected {tuple(shape)}"
                 raise ArgumentValueError(msg)
-        return (
-            arrays if dtypes is None else [a.astype(d) for a, d in zip(arrays, dtypes, strict=True)]
-        )
+        if dtypes is None:
+            return arrays
+        pairs = zip(arrays, dtypes, strict=True)
+        return [a if a.dtype == d else a.astype(d) for a, d in pairs]
 
 
 _shield(globals(), __name__)

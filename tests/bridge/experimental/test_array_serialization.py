@@ -176,9 +176,46 @@ def test_damaged_folders_say_so(tmp_path: Path) -> None:
         folders.load_pytreedef(tmp_path / "nowhere")
 
 
+def test_keys_come_back_split_otherwise(tmp_path: Path) -> None:
+    """Also one key, none, and those of other generators; their types are known before."""
+    keys = tb.random.split(tb.random.key(3), 4)
+    saved = {
+        "split": tb.device_put(keys, NamedSharding(mesh(), tb.P(("a", "b")))),
+        "one": tb.random.key(7, impl="rbg"),
+        "none": keys[:0],
+        "words": tb.random.key_data(keys),
+    }
+    folders.save(saved, tmp_path)
+    types = folders.load_pytreedef(tmp_path)
+    loaded = folders.load(tmp_path, NamedSharding(mesh(), tb.P()))
+
+    for name, value in saved.items():
+        assert (types[name].shape, types[name].dtype) == (value.shape, value.dtype)
+        assert loaded[name].dtype == value.dtype
+    for name in ("split", "one", "none"):
+        expected, found = (tb.random.key_data(x[name]) for x in (saved, loaded))
+        np.testing.assert_array_equal(expected, found)
+    again = folders.load(tmp_path, here(), mask={**dict.fromkeys(saved, False), "split": True})
+    spread = NamedSharding(mesh(), tb.P("a"))
+    assert folders.load(tmp_path, {**dict.fromkeys(saved, here()), "split": spread})[
+        "split"
+    ].sharding.is_equivalent_to(spread, 1)
+    assert tb.random.uniform(keys[2]) == tb.random.uniform(again["split"][2])
+
+
+def test_keys_of_an_unknown_generator_are_refused(tmp_path: Path) -> None:
+    """A process that does not know the generator cannot draw from its keys."""
+    folders.save(tb.random.key(0), tmp_path)
+    structure = tmp_path / "tree.json"
+    structure.write_text(structure.read_text().replace("threefry2x32", "sieve"))
+
+    with pytest.raises(ExportError, match="generator 'sieve', which is not known"):
+        folders.load(tmp_path, here())
+
+
 def test_what_cannot_be_saved(tmp_path: Path) -> None:
-    """Numbers, keys, tracers; addresses; formats of other libraries."""
-    for leaf in (1.0, "text", tb.random.key(0)):
+    """Numbers, tracers; addresses; formats of other libraries."""
+    for leaf in (1.0, "text"):
         with pytest.raises(UnsupportedDtypeError, match="expected arrays of numbers"):
             folders.save({"a": leaf}, tmp_path)
     with pytest.raises(tb.errors.ConcretizationTypeError):
@@ -211,6 +248,20 @@ def test_managers_write_while_the_program_goes_on(tmp_path) -> None:
     assert cast[0].dtype == np.float32
     with pytest.raises(ArgumentValueError, match="shape"):
         manager.deserialize([here], specs[:1], global_shapes=[(4,)])
+
+
+def test_managers_take_random_keys(tmp_path) -> None:
+    """With the dtype that they have, as with none given."""
+    from tracebridge.experimental.array_serialization import serialization
+
+    here = tb.sharding.SingleDeviceSharding(tb.devices()[0])
+    manager, key = serialization.GlobalAsyncCheckpointManager(), tb.random.key(5)
+    spec = serialization.get_tensorstore_spec(tmp_path / "key")
+
+    manager.serialize([key], [spec])
+    for dtypes in (None, [key.dtype]):
+        (read,) = manager.deserialize([here], [spec], dtypes=dtypes)
+        assert tb.random.bits(key) == tb.random.bits(read)
 
 
 def test_managers_raise_what_went_wrong(tmp_path) -> None:

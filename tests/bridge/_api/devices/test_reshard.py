@@ -149,3 +149,13 @@ def test_programs_over_explicit_axes() -> None:
         assert x is lax.with_sharding_constraint(x, P("x", "y"))
         with pytest.raises(AssertionError, match="is not split as"):
             lax.with_sharding_constraint(x, P("x"))
+
+
+@eight
+def test_types_as_arguments_keep_their_split() -> None:
+    """The type of an array stands for the array where only types are asked for."""
+    rows = tb.device_put(X, NamedSharding(mesh(), P("x")))
+
+    for fun in (lambda x: x * 2, tb.grad(lambda x: (x * x).sum()), tb.jit(lambda x: x)):
+        assert tb.eval_shape(fun, rows) == tb.eval_shape(fun, tb.typeof(rows))
+        assert P("x", None) == tb.eval_shape(fun, tb.typeof(rows)).sharding.spec
