@@ -12,10 +12,10 @@ from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core.ir.content import has_arrays
+from tracebridge.core.ir.higher_order import HigherOrderPrimitive
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.name_stack import in_use, names_of
 from tracebridge.core.ir.open_numbers import OpenNumber, is_near_one, number_in
-from tracebridge.core.ir.primitive import HigherOrderPrimitive
 from tracebridge.core.ir.traverse import primitives_of
 from tracebridge.core.ir.values import Literal
 
