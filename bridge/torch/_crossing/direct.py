@@ -33,7 +33,7 @@ Run = Callable[[Sequence[Any]], list[torch.Tensor]]
 def direct_run(jaxpr: Jaxpr, make: Callable[[], Run]) -> Run | None:
     """``run(leaves)`` by machine code alone; None if the program is not made of kernels.
 
-    ``make``: the way through XLA, made when a call has to take it.
+    ``make``: the way through XLA, made when a call has to take it, whatever options are in force.
     """
     program = direct_program(jaxpr)
     if program is None or jaxpr.n_in + len(program.made) > _MOST_ARRAYS:
