@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.jaxpr import Jaxpr
 
 _MOST_CALLS = 4
+_LARGEST = 1 << 21  # elements of an array: more take so long that the way does not count
 _MOST_SUMMED = 1 << 16  # elements, of sums that one thread does
 _LEAST_ACROSS = 16  # sums at a time
 
@@ -65,6 +66,8 @@ def direct_program(jaxpr: Jaxpr) -> DirectProgram | None:
     form = cpu_form(needed)
     kernels = [app for app, _ in form.equations if app.primitive in _KERNELS]
     if not kernels or len(kernels) > _MOST_CALLS:
+        return None
+    if any([a.size > _LARGEST for app in kernels for a in (*app.avals, *app.outs)]):
         return None
     return _Calls(form).program()
 

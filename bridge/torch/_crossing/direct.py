@@ -3,7 +3,8 @@
 Between a call of torch and machine code lie a buffer of jaxlib for each argument, XLA's own call,
 and a capsule for each result: 13 us, twice that where a kernel of some megabytes has used the
 caches before. Here results are empty tensors, and machine code gets addresses. Where torch sees
-more in a call than its memory (transformations, modes, profilers), the program goes through XLA.
+more in a call than its memory (transformations, modes, profilers, traces), the program goes through
+XLA.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ Run = Callable[[Sequence[Any]], list[torch.Tensor]]
 def direct_run(jaxpr: Jaxpr, make: Callable[[], Run]) -> Run | None:
     """``run(leaves)`` by machine code alone; None if the program is not made of kernels.
 
-    ``make``: the way through XLA, made when a call has to take it.
+    ``make``: the way through XLA, made when a call has to take it, whatever options are in force.
     """
     program = direct_program(jaxpr)
     if program is None or jaxpr.n_in + len(program.made) > _MOST_ARRAYS:
@@ -74,8 +75,9 @@ def _compile_factory(
     lines += [f"    shape{p}, dtype{p} = made[{p - n_in}]" for p in results]
     lines += [
         "    def run(xs):",
-        "        if transforms_active() or modes_active() or function_modes() or (",
-        "            profiler._is_profiler_enabled",
+        "        if (",
+        "            transforms_active() or modes_active() or function_modes()",
+        "            or profiler._is_profiler_enabled or traced() is not None",
         "        ):",
         "            return make()(xs)",
     ]
@@ -105,6 +107,7 @@ def _compile_factory(
         "refuse": check_has_values,
         "storage_of": memory.storage_of,
         "threads": n_threads(),
+        "traced": torch._C._get_tracing_state,
         "transforms_active": torch._C._are_functorch_transforms_active,
     }
     exec(compile("\n".join(lines), "<tracebridge kernels>", "exec"), scope)  # noqa: S102 (the source is made of integers and fixed words)

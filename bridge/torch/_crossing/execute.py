@@ -20,6 +20,7 @@ import torch
 import tracebridge.core.lax as lax
 from tracebridge.core._jaxlib import dlpack as door
 from tracebridge.core._jaxlib.xla import collect_garbage
+from tracebridge.core.config.settings import current_settings
 from tracebridge.core.control.calls.compiler_options import lifted_options
 from tracebridge.core.dtypes.dtypes import bool_, uint8
 from tracebridge.core.interpreters.staging import stage
@@ -96,13 +97,18 @@ def make_run(
     for aval in jaxpr.out_avals:
         ROWS.name(aval.dtype)  # or its error
     is_number = tuple(numbers) or (False,) * jaxpr.n_in
-    make = functools.partial(_by_xla, jaxpr, name, where, is_number)
     whole, options = lifted_options(boundary(jaxpr))
     if where.device.platform == "cpu" and not options and not any(is_number):
-        found = direct_run(whole, make)
+        settings = current_settings()
+
+        def later() -> Run:
+            with settings.again():
+                return _by_xla(jaxpr, name, where, is_number)
+
+        found = direct_run(whole, later)
         if found is not None:
             return found
-    return make()
+    return _by_xla(jaxpr, name, where, is_number)
 
 
 def _by_xla(

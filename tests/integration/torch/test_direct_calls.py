@@ -55,6 +55,7 @@ CASES = {
     "cumulative sum": (lambda x: tnp.cumsum(x, -1), (randn(1024, 300),), 2),
     "over channels": (lambda x: nn.softmax(x, axis=1), (randn(4, 32, 64, 8),), 2),
     "two kernels": (lambda x: tnp.cumsum(nn.softmax(x), -1), (randn(1024, 256),), 2),
+    "a large array": (nn.softmax, (randn(8200, 256),), 0),
     "a product": (lambda x: nn.softmax(x) @ tnp.ones((256, 2)), (randn(1024, 256),), 0),
 }
 
