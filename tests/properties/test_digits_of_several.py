@@ -16,7 +16,7 @@ from tests.properties.test_digits import in_units
 from tracebridge.core._jaxlib.xla import QUICK_COMPILE
 
 # Digits of the reference, and the share of an operand by which it is moved for differences.
-PRECISION, STEP = 240, mpmath.mpf(2) ** -70
+PRECISION, STEP = 360, mpmath.mpf(2) ** -70
 # So many functions are one program.
 TOGETHER = 9
 KINDS = ("value", "slope", "second")

@@ -19,7 +19,7 @@ _OF_ONE_NAME = """
     square tan
 """
 _INVERSE = "cos cosh sin sinh tan tanh"
-# Other names of a function that a table has: `test_names_of_one_function` compares them.
+# Other names of functions that a table has; a test below compares their numbers.
 SAME = {
     "lax.acosh": "core.acosh", "lax.betainc": "special.betainc", "lax.digamma": "core.digamma",
     "lax.erf_inv": "core.erf_inv", "lax.erfc": "core.erfc", "lax.igamma": "special.gammainc",
