@@ -107,7 +107,8 @@ TABLE = (
 )  # fmt: skip
 
 
-def _units(got: Any, exact: Any, least: float, info: Any) -> float:
+def in_units(got: Any, exact: Any, least: float, info: Any) -> float:
+    """The distance in units in the last place of ``exact``, or of ``least`` if that is more."""
     if abs(exact) > float(info.max) and float(got) == float(mp.sign(exact)) * np.inf:
         return 0.0
     size = max(abs(exact), mpmath.mpf(least))
@@ -139,7 +140,7 @@ def test_values_and_slopes(dtype: type) -> None:
                 step = abs(point) / mpmath.mpf(2) ** 200
                 exact = [mp.re(row.exact(point)), mp.re(mp.diff(row.exact, point, h=step))]
             for kind in (0, 1):
-                units = _units(values[kind][i], exact[kind], row.least[kind], info)
+                units = in_units(values[kind][i], exact[kind], row.least[kind], info)
                 if not units <= row.bounds[kind]:
                     wrong.append((row.name, ("value", "slope")[kind], float(x), units))
 
@@ -172,7 +173,7 @@ def test_second_derivatives(dtype: type) -> None:
             with mp.workprec(PRECISION):
                 point = mpmath.mpf(float(x))
                 expected = mp.re(mp.diff(exact, point, 2, h=abs(point) / mpmath.mpf(2) ** 200))
-            units = _units(got, expected, least, np.finfo(dtype))
+            units = in_units(got, expected, least, np.finfo(dtype))
             if not units <= 20.0:
                 wrong.append((name, float(x), units))
 

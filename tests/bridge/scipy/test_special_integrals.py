@@ -255,3 +255,11 @@ def test_owens_function_at_its_edges() -> None:
 
     np.testing.assert_allclose(found, special.owens_t(h, a), rtol=1e-6, atol=1e-30)
     assert not np.isnan(np.asarray(slopes)).any()
+
+
+def test_second_derivative_of_expi_far_out_is_infinite() -> None:
+    """It is the first one less its quotient by ``x``: no difference of two infinities."""
+    with tb.enable_x64(True):
+        slope = tb.vmap(tb.grad(tb.grad(ours.expi)))(np.array([np.inf, 1e30, 800.0]))
+
+    assert [np.inf] * 3 == slope.tolist()

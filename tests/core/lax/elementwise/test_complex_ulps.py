@@ -210,3 +210,15 @@ def test_sinc_beside_whole_numbers() -> None:
         exact = [mp.sinpi(mpmath.mpc(complex(v))) / (mp.pi * mpmath.mpc(complex(v))) for v in z]
 
     np.testing.assert_allclose(got, np.array([complex(v) for v in exact]), rtol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_powers_to_infinite_imaginary_exponents(dtype: str) -> None:
+    """They vanish or grow as the sign of the angle says, on the negative axis that of 0."""
+    z = np.array([2j, -2j, complex(-2, 0.0), complex(-2, -0.0), 3 + 1j], DTYPES[dtype])
+    for c in (0.0, 1.0):
+        w = np.full(5, complex(c, np.inf), DTYPES[dtype])
+        with tb.enable_x64(True):
+            sizes = np.abs(np.asarray(tnp.power(z, w)))
+
+        assert [0, np.inf, 0, np.inf, 0] == sizes.tolist()
