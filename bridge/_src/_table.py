@@ -154,7 +154,10 @@ NAMES: dict[str, tuple[tuple[str, str], ...]] = {
         (f"{_COMPAT}.hijax.mutable", "control_flow_allowed_effects"),
         (f"{_COMPAT}.private_values", "custom_derivatives_allowed_effects remat_allowed_effects"),
     ),
+    "pjit": (("tracebridge.sharding", "auto_axes"),),
     "public_test_util": (("tracebridge.testing", "check_close=assert_allclose"),),
+    "sharding_impls": ((f"{_COMPAT}.private_values", "canonicalize_sharding"),),
+    "source_info_util": ((f"{_COMPAT}.source_info", "Frame user_frame"),),
     "traceback_util": (
         ("tracebridge.core.errors.filtering", "api_boundary filter_traceback"),
         (f"{_COMPAT}.frames", "include_frame register_exclusion _exclude_paths=EXCLUDED_PATHS"),
@@ -170,7 +173,7 @@ NAMES: dict[str, tuple[tuple[str, str], ...]] = {
             f"{_COMPAT}.sequences",
             "concatenate merge_lists partition_list safe_zip split_list unzip2 unzip3",
         ),
-        (f"{_COMPAT}.sequences", "tuple_delete tuple_insert"),
+        (f"{_COMPAT}.sequences", "canonicalize_axis tuple_delete tuple_insert"),
     ),
     "xla_bridge": ((f"{_COMPAT}.private_values", "_backends=CLIENTS"),),
 }

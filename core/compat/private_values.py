@@ -20,10 +20,13 @@ from tracebridge.core.dtypes.dtypes import as_dtype, complex_of, is_inexact
 from tracebridge.core.ir.trace import is_eager
 from tracebridge.core.runtime.backends.clients import started
 from tracebridge.core.runtime.processes.connection import connection
+from tracebridge.core.sharding.context import named_sharding
+from tracebridge.core.sharding.named import NamedSharding
 
 if TYPE_CHECKING:
     from tracebridge.core.dtypes.dtypes import DTypeLike
     from tracebridge.core.ir.aval import ShapedArray
+    from tracebridge.core.sharding.partition_spec import PartitionSpec
 
 DType = np.dtype
 Shape = tuple[int, ...]
@@ -114,6 +117,30 @@ def physical_aval(aval: ShapedArray) -> ShapedArray:
     if not isinstance(dtype, extended.ExtendedDType):
         return aval
     return aval.update(shape=(*aval.shape, *dtype.element_shape), dtype=dtype.element_dtype)
+
+
+def canonicalize_sharding(
+    sharding: NamedSharding | PartitionSpec | None, api_name: str
+) -> NamedSharding | None:
+    """How an array is divided, as its type says it; None if the type says nothing.
+
+    Args:
+        sharding: how it is to be divided; a specification is one of the mesh in force.
+        api_name: the function that was given it.
+
+    Raises:
+        NoMeshError: a specification is given, and no mesh is in force.
+
+    >>> import tracebridge as tb
+    >>> from tracebridge._src import sharding_impls
+    >>> sharding_impls.canonicalize_sharding(tb.typeof(1.0).sharding, "map") is None
+    True
+    """
+    if sharding is None:
+        return None
+    named = named_sharding(api_name, sharding)
+    mesh = named.mesh.abstract_mesh
+    return None if mesh.empty else NamedSharding(mesh, named.spec)
 
 
 class ExtendedDType(extended.ExtendedDType):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, SupportsIndex
 
 from tracebridge.core.errors.argument_errors import ArgumentValueError
+from tracebridge.core.lax.shape.axes import as_axis
 
 
 def safe_zip(*args: Iterable[object]) -> list[tuple[Any, ...]]:
@@ -160,3 +161,20 @@ def tuple_delete(t: tuple[object, ...], idx: int) -> tuple[Any, ...]:
     (1, 3)
     """
     return (*t[:idx], *t[idx + 1 :])
+
+
+def canonicalize_axis(axis: SupportsIndex, num_dims: int) -> int:
+    """The number of an axis, counted from the first one.
+
+    Args:
+        axis: in ``[-num_dims, num_dims)``.
+        num_dims: how many axes there are.
+
+    Raises:
+        AxisError: there is no such axis.
+
+    >>> from tracebridge._src import util
+    >>> util.canonicalize_axis(-1, 3)
+    2
+    """
+    return as_axis("canonicalize_axis", axis, num_dims)

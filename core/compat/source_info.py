@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from tracebridge.core._jaxlib.xla import get_traceback
 from tracebridge.core.ir.atoms import NameStack, SourceInfo
 from tracebridge.core.ir.name_scopes import entered
 from tracebridge.core.ir.name_stack import NAME_SCOPES, current_names, no_names
-from tracebridge.core.ir.source_info import describe_line
+from tracebridge.core.ir.source_info import describe_line, line_of
 
 
 def new_name_stack(name: str = "") -> NameStack:
@@ -71,6 +71,36 @@ def summarize(source_info: SourceInfo, num_frames: int = 1) -> str:
     """
     del num_frames
     return describe_line(source_info.traceback) or "unknown"
+
+
+class Frame(NamedTuple):
+    """A line of the user; columns are not known, and 0."""
+
+    file_name: str
+    function_name: str
+    start_line: int
+    start_column: int = 0
+    end_line: int = 0
+    end_column: int = 0
+
+
+def user_frame(source: object) -> Frame | None:
+    """The innermost line of the user; None if it is not known.
+
+    Args:
+        source: ``source_info`` of an equation, or its ``traceback``.
+
+    >>> import tracebridge as tb
+    >>> from tracebridge._src import source_info_util
+    >>> (equation,) = tb.make_jaxpr(lambda x: x + 1)(1.0).eqns
+    >>> source_info_util.user_frame(equation.source_info).function_name
+    '<lambda>'
+    """
+    found = line_of(source.traceback if isinstance(source, SourceInfo) else source)
+    if found is None:
+        return None
+    file, line, function = found
+    return Frame(file, function, line, end_line=line)
 
 
 @contextlib.contextmanager

@@ -6,10 +6,15 @@ from tracebridge.core.errors.filtering import user_frame
 from tracebridge.core.ir.name_stack import NamedSource
 
 
+def line_of(traceback: object) -> tuple[str, int, str] | None:
+    """File, line and function of the user's frame in a stored traceback."""
+    stored = traceback.traceback if type(traceback) is NamedSource else traceback
+    return None if stored is None else user_frame(stored)
+
+
 def describe_line(traceback: object) -> str:
     """``file:line (function)`` of the user's frame in a stored traceback, or an empty string."""
-    stored = traceback.traceback if type(traceback) is NamedSource else traceback
-    frame = None if stored is None else user_frame(stored)
+    frame = line_of(traceback)
     if frame is None:
         return ""
     file, line, function = frame

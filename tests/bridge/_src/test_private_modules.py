@@ -214,3 +214,43 @@ def test_dtypes_of_users() -> None:
     assert [True, False, True] == [
         dtypes.supports_inf(d) for d in ("float32", "float8_e4m3fn", "bfloat16")
     ]
+
+
+def test_lines_of_equations_are_known() -> None:
+    """By their source, by the traceback in it, and not where there is none."""
+    from tracebridge._src import source_info_util
+
+    (equation,) = tb.make_jaxpr(lambda x: tb.numpy.sin(x))(1.0).eqns
+    frame = source_info_util.user_frame(equation.source_info)
+
+    own = test_lines_of_equations_are_known.__name__
+    assert (__file__, f"{own}.<locals>.<lambda>") == (frame.file_name, frame.function_name)
+    assert frame.start_line == frame.end_line > 0
+    assert frame == source_info_util.user_frame(equation.source_info.traceback)
+    assert source_info_util.user_frame(source_info_util.new_source_info()) is None
+
+
+def test_axes_are_counted_from_the_first() -> None:
+    """Those that there are not raise."""
+    from tracebridge._src import util
+
+    assert [0, 1, 0, 1] == [util.canonicalize_axis(axis, 2) for axis in (0, 1, -2, np.int8(-1))]
+    for axis in (2, -3):
+        with pytest.raises(ValueError, match="out of"):
+            util.canonicalize_axis(axis, 2)
+
+
+def test_shardings_are_those_of_types() -> None:
+    """A specification is of the mesh in force, and a mesh loses its devices."""
+    from tracebridge._src import sharding_impls
+
+    mesh = tb.make_mesh((1,), ("x",), tb.sharding.AxisType.Explicit)
+    rows = tb.sharding.NamedSharding(mesh, tb.P("x"))
+    expected = tb.typeof(tb.device_put(np.ones(2), rows)).sharding
+    with tb.set_mesh(mesh):
+        for given in (rows, tb.P("x"), expected):
+            assert expected == sharding_impls.canonicalize_sharding(given, "map")
+    for nothing in (None, tb.typeof(1.0).sharding):
+        assert sharding_impls.canonicalize_sharding(nothing, "map") is None
+    with pytest.raises(tb.errors.NoMeshError):
+        sharding_impls.canonicalize_sharding(tb.P("x"), "map")
