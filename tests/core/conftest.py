@@ -12,9 +12,14 @@ from tracebridge.core.lowering.rewrites import batches, by_content, rows, steps
 @pytest.fixture
 def own_rewrites() -> Iterator[None]:
     """Programs that were rewritten before, and those of a test that patches rewrites, are apart."""
-    by_content._KNOWN.clear()
+    _forget()
     yield
+    _forget()
+
+
+def _forget() -> None:
     by_content._KNOWN.clear()
+    steps._BODIES.clear()
 
 
 @pytest.fixture

@@ -12,8 +12,9 @@ from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core.ir.content import has_arrays
+from tracebridge.core.ir.debug_info import NO_DEBUG_INFO
 from tracebridge.core.ir.higher_order import HigherOrderPrimitive
-from tracebridge.core.ir.jaxpr import Jaxpr
+from tracebridge.core.ir.jaxpr import Jaxpr, jaxprs_in_params
 from tracebridge.core.ir.name_stack import in_use, names_of
 from tracebridge.core.ir.open_numbers import OpenNumber, is_near_one, number_in
 from tracebridge.core.ir.traverse import primitives_of
@@ -32,9 +33,9 @@ if TYPE_CHECKING:
 class Given:
     """What programs of one structure differ in, each in the order in which a program has it.
 
-    ``literals``: with open numbers; ``apps``, ``jaxprs``: equations with programs inside, and these
-    programs, at any depth. ``key``: the structure. Of constants that are arrays only the type is
-    part of it.
+    ``literals``: with open numbers; ``apps``, ``jaxprs``: equations that have some inside, and the
+    programs these are in, at any depth. ``key``: the structure. Of constants that are arrays only
+    the type is part of it.
     """
 
     __slots__ = ("_places", "apps", "jaxprs", "key", "literals")
@@ -49,11 +50,11 @@ class Given:
     def _of(self, jaxpr: Jaxpr) -> Hashable:
         consts = tuple([self._of_const(c) for c in jaxpr.consts])
         equations: Hashable = jaxpr.equations
-        opened = _with_programs(jaxpr)
-        if opened:
+        calls = _calls(jaxpr)
+        if calls:
             equations = tuple(
                 [
-                    (self._of_app(app), args) if app.primitive in opened else (app, args)
+                    (self._of_app(app), args) if app.primitive in calls else (app, args)
                     for app, args in jaxpr.equations
                 ]
             )
@@ -69,6 +70,8 @@ class Given:
         return const.aval, is_near_one(number)
 
     def _of_app(self, app: Application) -> Hashable:
+        if not _holds_numbers(app):
+            return app
         known = self._places.get(app)
         if known is not None:
             return known
@@ -88,6 +91,19 @@ class Given:
         self._places[value] = len(self.jaxprs)
         self.jaxprs.append(value)
         return self._of(value), tuple(names_of(value) or ()) if in_use[0] else ()
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether programs in it may be kept: they do not know what arguments are called."""
+        return all([jaxpr.debug is NO_DEBUG_INFO for jaxpr in self.jaxprs])
+
+    def own_key(self) -> Hashable:
+        """The key, besides the structure, of what it differs in."""
+        return tuple([c.key() for c in self.literals]), tuple(self.apps)
+
+
+Parts = tuple["Sequence[Value]", "Sequence[Equation]"]
+"""The constants and equations of a program."""
 
 
 @final
@@ -111,10 +127,10 @@ class Opened:
     def _of(self, jaxpr: Jaxpr) -> Jaxpr:
         consts = [self._of_const(c) for c in jaxpr.consts]
         equations: Sequence[Equation] = jaxpr.equations
-        opened = _with_programs(jaxpr)
-        if opened:
+        calls = _calls(jaxpr)
+        if calls:
             equations = [
-                (self._of_app(app) if app.primitive in opened else app, args)
+                (self._of_app(app) if app.primitive in calls else app, args)
                 for app, args in equations
             ]
         # Without the names of arguments, which may refer to the function of the user.
@@ -130,6 +146,8 @@ class Opened:
         return Literal(number, const.aval)
 
     def _of_app(self, app: Application) -> Application:
+        if not _holds_numbers(app):
+            return app
         if app not in self._made:
             place = next(self._app_places)
             params = {name: self._of_param(value) for name, value in app.params.items()}
@@ -149,30 +167,57 @@ class Opened:
         return self._made[value]
 
 
-def _with_programs(jaxpr: Jaxpr) -> set[Primitive]:
+def _calls(jaxpr: Jaxpr) -> set[Primitive]:
     """The primitives of a program that have programs in their parameters."""
     return {p for p in primitives_of(jaxpr) if isinstance(p, HigherOrderPrimitive)}
 
 
+def _holds_numbers(app: Application) -> bool:
+    """Whether there are open numbers in programs in the parameters of an equation."""
+    return any([_is_opened(jaxpr) for jaxpr in jaxprs_in_params(app.params)])
+
+
 def _is_opened(value: object) -> bool:
-    """Whether a parameter is a program whose content counts; those with arrays are themselves."""
-    return type(value) is Jaxpr and not has_arrays(value)
+    """Whether a parameter is a program with open numbers, at any depth, and without arrays.
+
+    Others are themselves: equal ones are mostly one object (`control/calls/bodies.py`).
+    """
+    if type(value) is not Jaxpr:
+        return False
+    known = value.cache.get("has open numbers")
+    if known is None:
+        calls = _calls(value)
+        inside = [app for app, _ in value.equations if app.primitive in calls]
+        known = value.cache["has open numbers"] = not has_arrays(value) and (
+            any([number_in(c) is not None for c in value.consts])
+            or any([_holds_numbers(app) for app in inside])
+        )
+    return known
 
 
 @final
 class Form:
     """What a rewrite makes of an opened program: ``of`` gives it to a program of its structure."""
 
-    __slots__ = ("_changed", "_holds", "_opened", "_with_numbers", "jaxpr")
+    __slots__ = ("_changed", "_holds", "_last", "_opened", "_with_numbers", "jaxpr")
 
     def __init__(self, jaxpr: Jaxpr, opened: Opened) -> None:
         self.jaxpr, self._opened = jaxpr, opened
         self._holds: dict[Jaxpr, bool] = {}
         self._changed = [k for k, (app, _) in enumerate(jaxpr.equations) if self._is_other(app)]
         self._with_numbers = any([_number_of(c) is not None for c in jaxpr.consts])
+        self._last: tuple[Hashable, Parts] | None = None
 
-    def of(self, given: Given) -> tuple[Sequence[Value], Sequence[Equation]]:
+    def of(self, given: Given) -> Parts:
         """Constants and equations."""
+        if not given.is_kept:
+            return self._of(given)
+        key, last = given.own_key(), self._last
+        if last is None or last[0] != key:
+            self._last = last = key, self._of(given)
+        return last[1]
+
+    def _of(self, given: Given) -> Parts:
         jaxpr, own = self.jaxpr, _Own(self, given)
         consts: Sequence[Value] = jaxpr.consts
         if self._with_numbers:

@@ -41,13 +41,14 @@ def test_tanh_keeps_the_sign_of_zero() -> None:
     np.testing.assert_array_equal(np.signbit(y), np.signbit(x))
 
 
+@pytest.mark.usefixtures("own_rewrites")
 @pytest.mark.parametrize(("most", "kernels"), [(8192, 1), (1000, 0)])
 def test_no_kernel_of_a_long_text(most: int, kernels: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """LLVM would take seconds for what XLA compiles in a fraction of one."""
 
     def step(c: Any, x: Any) -> Any:
         for _ in range(20):
-            c = tnp.tanh(c @ x) * most  # another program in each case
+            c = tnp.tanh(c @ x) * 1000
         return c, None
 
     c, xs = np.ones((3, 3), np.float32), np.ones((4, 3, 3), np.float32)
