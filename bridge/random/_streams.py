@@ -22,7 +22,13 @@ from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.lax.shape.axes import as_shape
 from tracebridge.core.lax.sharding_constraint import constrained_result
-from tracebridge.core.prng.implementations import IMPLEMENTATIONS, Implementation, threefry
+from tracebridge.core.prng.implementations import (
+    IMPLEMENTATIONS,
+    Implementation,
+    from_row,
+    row_for,
+    threefry,
+)
 from tracebridge.core.prng.keys import implementation_of, random_unwrap_p
 from tracebridge.core.prng.reuse import marked
 from tracebridge.core.runtime.arrays.argument_types import DType, ShapeLike, ShardingLike
@@ -249,7 +255,15 @@ def constant(value: Any, shape: tuple[int, ...], dtype: DType) -> Any:
 
 def unit_floats(stream: Stream, shape: tuple[int, ...], dtype: Any) -> Any:
     """Multiples of the spacing of floats in [1, 2), in [0, 1)."""
-    return unit_of_words(stream.bits(width_of(dtype), shape), dtype)
+    return _drawn(stream, shape, dtype, lambda words: unit_of_words(words, dtype))
+
+
+def _drawn(stream: Stream, shape: tuple[int, ...], dtype: Any, draw: Callable[[Value], Any]) -> Any:
+    """``draw`` of words for each element, in a row before what reads it if that takes less time."""
+    width, row = width_of(dtype), row_for(shape)
+    if row is None or not stream.is_partitionable:
+        return draw(stream.bits(width, shape))
+    return from_row(lax.stored(draw(stream.bits(width, (row,)))), shape)
 
 
 def uniforms(stream: Stream, shape: tuple[int, ...], dtype: Any, low: Any, high: Any) -> Any:
@@ -276,7 +290,7 @@ def normals(stream: Stream, shape: tuple[int, ...], dtype: Any) -> Any:
         part = np.zeros((), dtype).real.dtype
         parts = [normals(s, shape, part) for s in stream.split()]
         return lax.div(lax.complex(*parts), constant(math.sqrt(2), shape, dtype))
-    return normal_of_unit(unit_floats(stream, shape, dtype))
+    return _drawn(stream, shape, dtype, lambda words: normal_of_unit(unit_of_words(words, dtype)))
 
 
 def exponentials(stream: Stream, shape: tuple[int, ...], dtype: DType) -> Any:

@@ -24,6 +24,7 @@ from tracebridge.core.runtime.arrays.argument_types import DType
 
 UINTS = {8: uint8, 16: uint16, 32: uint32, 64: uint64}
 _HASH_ROUNDS = 10
+_LONG_ROW, _MANY, _ROUND = 128, 1 << 10, 64
 _MAX_WORDS = 2**32 - 1
 
 
@@ -87,6 +88,25 @@ def _counters(shape: tuple[int, ...]) -> list[Any]:
     return [lax.convert_dtype(v, uint32) for v in (high, wide)]
 
 
+def row_for(shape: tuple[int, ...]) -> int | None:
+    """The length of a row that numbers of such a shape are made in; None if as they are.
+
+    XLA vectorises along the last axis, and what it makes of positions only where their number is
+    round: 50 000 normal numbers take 114 us, 50 001 take 1840, 10 000 x 5 of them 822.
+    """
+    if not shape or not all([type(n) is int for n in shape]):
+        return None
+    size, is_row = math.prod(shape), len(shape) == 1
+    if size < _MANY or (size % _ROUND == 0 if is_row else shape[-1] >= _LONG_ROW):
+        return None
+    return -(-size // _ROUND) * _ROUND
+
+
+def from_row(made: Value, shape: tuple[int, ...]) -> Any:
+    """Numbers of a shape, of the first ones of a row."""
+    return lax.reshape(lax.slice_in_dim(made, 0, math.prod(shape)), shape)
+
+
 def threefry_split(key: Value, shape: tuple[int, ...]) -> Any:
     """Keys in an array ``(*shape, 2)``."""
     if option("threefry_partitionable"):
@@ -116,11 +136,13 @@ def threefry_bits(key: Value, width: int, shape: tuple[int, ...]) -> Any:
     """Unsigned integers of ``width`` bits."""
     if not option("threefry_partitionable"):
         return _in_one_sequence(key, width, shape)
-    first, second = lax.threefry2x32_p.bind(*_words(key), *_counters(shape))
-    if width < 64:
-        mixed = lax.bitwise_xor(first, second)
-        return mixed if width == 32 else lax.convert_dtype(mixed, UINTS[width])
-    return _joined(first, second)
+    row = row_for(shape)
+    first, second = lax.threefry2x32_p.bind(*_words(key), *_counters((row,) if row else shape))
+    if width == 64:
+        bits = _joined(first, second)
+    else:
+        bits = lax.convert_dtype(lax.bitwise_xor(first, second), UINTS[width])
+    return from_row(lax.stored(bits), shape) if row else bits
 
 
 def _joined(high: Value, low: Value) -> Any:

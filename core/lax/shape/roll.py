@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["roll", "roll_p"]
 
+import math
 import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, SupportsIndex, final
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.value import Operand, Value
 
 
+_LARGE = 1 << 18  # elements
+_LEAST_SHARE = 4  # the shorter part is at least a fourth of the axis
 _INDEX = ShapedArray((), np.dtype(np.int64))
 
 
@@ -84,6 +87,18 @@ def _parts(
         part = aval.update(shape=shape)
         found.append((ctx.slice(x, part, starts, limits, (1,) * aval.ndim), part))
     return found
+
+
+def has_blocks(aval: ShapedArray, *, shift: int, dimension: int) -> bool:
+    """Whether both parts are large blocks of memory, which a concatenation copies one by one.
+
+    1024 x 1024 elements of float32 rolled by 512 along the first axis: 57 us, written 143; times
+    another array 76 us either way. By 512 along the second axis 177 us and 164, times another array
+    307 and 193. In one dimension, by the half, 60 us and 139, times another array 85 and 415.
+    """
+    size = aval.shape[dimension]
+    is_first = math.prod(aval.shape[:dimension]) == 1
+    return is_first and aval.size >= _LARGE and _LEAST_SHARE * min(shift, size - shift) >= size
 
 
 def emit_written(ctx: LoweringContext, x: IrValue, *, shift: int, dimension: int) -> IrValue:

@@ -105,3 +105,14 @@ def test_everything_recorded_is_drawn() -> None:
     keys = {key for key in RECORDED if key not in cases.TRANSFORMED and "rbg" not in key}
 
     assert names == {key.split(" ", 2)[2] for key in keys}
+
+
+@pytest.mark.parametrize("shape", [(1001,), (1024,), (400, 3), (2000, 1), (64, 64, 2), (3, 1001)])
+def test_shapes_are_rows_of_one_sequence(shape: tuple[int, ...]) -> None:
+    """How numbers lie in an array, and whether their count is round, does not change them."""
+    key, size = random.key(7), int(np.prod(shape))
+    more = -(-size // 64) * 64 + 64
+
+    for draw in (random.bits, random.uniform, random.normal):
+        found = np.asarray(draw(key, shape)).reshape(-1)
+        assert found.tolist() == np.asarray(draw(key, (more,)))[:size].tolist()

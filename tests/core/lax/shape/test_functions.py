@@ -325,3 +325,14 @@ def test_broadcast_dimensions_in_any_order(
     np.testing.assert_array_equal(np.broadcast_to(placed, shape), f(x))
     repeats = np.prod(shape) / x.size
     np.testing.assert_allclose(2 * repeats * x, tb.grad(lambda v: (f(v) ** 2).sum())(x))
+
+
+@pytest.mark.parametrize(("shift", "axis"), [(512, 0), (300, 0), (1, 0), (256, 1)])
+def test_rolls_of_large_arrays(shift: int, axis: int) -> None:
+    """By two blocks or by writing the shorter part, alone and fused with what reads them."""
+    x = np.random.default_rng(0).standard_normal((1024, 512)).astype(np.float32)
+
+    alone, fused = tb.jit(lambda x: (lax.roll(x, shift, axis), lax.roll(x, shift, axis) * x))(x)
+
+    assert np.array_equal(alone, np.roll(x, shift, axis))
+    assert np.array_equal(fused, np.roll(x, shift, axis) * x)

@@ -32,6 +32,11 @@ CALLS: list[tuple[str, list[tuple[tuple[Any, ...], dict[str, Any]]]]] = [
     ("isclose", [((X, X + 1e-6), {}), ((X, X + 1), {}), ((X, X + 1), {"atol": 2.0}),
                  ((X, X), {"rtol": 0.0}), ((WITH_NAN, WITH_NAN, 1e-5, 1e-8, True), {})]),
     ("nansum", [((WITH_NAN,), {}), ((X, 1), {}), ((X, (0, 1)), {}), ((X,), {"keepdims": True})]),
+    ("nanprod", [((WITH_NAN,), {}), ((X, 1), {}), ((X,), {"keepdims": True})]),
+    ("nanmax", [((WITH_NAN,), {}), ((X, 1), {}), ((WITH_NAN, 0), {}), ((X,), {"keepdims": True})]),
+    ("nanmin", [((WITH_NAN,), {}), ((X, 1), {}), ((WITH_NAN, 0), {}), ((X,), {"keepdims": True})]),
+    ("nan_to_num", [((WITH_NAN,), {}), ((X,), {}), ((WITH_NAN,), {"nan": 2.0}),
+                    ((WITH_NAN, True, 3.0), {})]),
     ("vander", [((X[0],), {}), ((X[0], 2), {}), ((X[0],), {"increasing": True})]),
 ]  # fmt: skip
 
@@ -64,6 +69,37 @@ def test_a_remembered_call_runs_nothing_but_the_program(monkeypatch: pytest.Monk
     assert tnp.diff(x, 1, axis=0).tolist() == first.tolist()
     with pytest.raises(TypeError):
         tnp.diff(x, 1, axis=1)
+
+
+def test_a_default_of_zero_is_no_reason_to_forget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers that a function passes on of its own follow from its arguments."""
+    x = tnp.asarray(WITH_NAN)
+    first = tnp.nan_to_num(x)
+    monkeypatch.setattr(module, "_remember", None)
+
+    assert tnp.nan_to_num(x).tolist() == first.tolist() == np.nan_to_num(WITH_NAN).tolist()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        tnp.linalg.cond,
+        tnp.linalg.matrix_rank,
+        lambda x: tnp.linalg.matrix_power(x, 3),
+        tb.nn.logmeanexp,
+        tb.nn.glu,
+    ],
+    ids=["cond", "matrix_rank", "matrix_power", "logmeanexp", "glu"],
+)
+def test_functions_of_several_steps_are_one_program(
+    call: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second call looks at nothing, and gives what the first one gave."""
+    x = tnp.asarray(np.array([[2.0, 1.0], [0.5, 3.0]], np.float32))
+    first = call(x)
+    monkeypatch.setattr(module, "_remember", None)
+
+    assert call(x).tolist() == first.tolist()
 
 
 def test_traces_and_options_see_the_function_itself() -> None:

@@ -1,0 +1,27 @@
+"""Integrals of samples at equal distances are sums with half of both ends."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tracebridge.numpy as tnp
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((5,), 0), ((1,), 0), ((0,), 0), ((3, 4), 0), ((3, 4), -1), ((64, 100), 1)]
+)
+@pytest.mark.parametrize("dx", [1.0, 0.5, np.float32(3.0)])
+def test_values(shape: tuple[int, ...], axis: int, dx: float) -> None:
+    """As NumPy has them, of any number of samples."""
+    y = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+
+    found = np.asarray(tnp.trapezoid(tnp.asarray(y), dx=dx, axis=axis))
+
+    np.testing.assert_allclose(found, np.trapezoid(y, dx=dx, axis=axis), rtol=1e-5, atol=1e-5)
+
+
+def test_infinite_ends() -> None:
+    """An infinite sample is half of infinity at an end, not the difference of two infinities."""
+    assert tnp.trapezoid(tnp.asarray([1.0, tnp.inf])).item() == np.inf
+    assert tnp.trapezoid(tnp.asarray([-tnp.inf, 1.0, 2.0])).item() == -np.inf
