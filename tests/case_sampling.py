@@ -65,6 +65,7 @@ HEAVY = {
     "tests/properties/test_scopes_in_any_order.py::test_many_collections_at_any_time": 0,
     "tests/properties/test_scopes_in_any_order.py::"
     "test_a_generator_of_a_finished_trace_brings_nothing_back": 1,
+    "tests/bridge/numpy/test_table.py::test_each_argument_may_be_mapped_alone": 40,
     "tests/bridge/numpy/test_table.py::test_jit_and_vmap_change_nothing": 150,
     "tests/bridge/numpy/test_weak_types.py::test_scalars_take_the_dtype_of_arrays": 6,
     "tests/bridge/random/test_streams.py::test_basic_draws": 60,
@@ -95,6 +96,9 @@ HEAVY = {
     "tests/integration/tf/test_tflite.py::test_networks_of_any_batch": 2,
     "tests/properties/test_library_transformations.py::"
     "test_calls_are_the_same_however_they_run": 10,
+    "tests/properties/test_library_transformations.py::test_each_argument_may_be_mapped_alone": 8,
+    "tests/properties/test_library_transformations.py::"
+    "test_second_derivatives_are_those_of_differences": 8,
 }
 """Tables whose cases start processes or compile for seconds: so many cases of each. The runtime
 takes 30 seconds before it says that it finds no server."""

@@ -108,10 +108,12 @@ def _geomspace(start: Value, stop: Value, num: int, endpoint: bool, axis: int, d
         for v in (start, stop)
     )
     values = lax.mul(first, lax.exp(exponents))
-    if endpoint and num > 1:
-        # Exactly the last number, without the error of the exponential.
-        steps = lax.broadcasted_iota("int32", values.aval.shape, axis)
-        values = lax.select_n(lax.eq(steps, num - 1), values, last)
+    # Exactly the ends, without the error of the exponential, also where no ratio leads from one
+    # to the other.
+    ends = [(0, first), (num - 1, last)] if endpoint and num > 1 else [(0, first)]
+    steps = lax.broadcasted_iota("int32", values.aval.shape, axis)
+    for step, end in ends:
+        values = lax.select_n(lax.eq(steps, step), values, end)
     return _in_dtype(lax.convert_dtype(values, values.aval.dtype), dtype)
 
 

@@ -57,6 +57,10 @@ CREATION = [
     *case("geomspace", "f", 1, 100, 5),
     *case("geomspace", "f", X(2, low=0.5), X(2, low=0.5), 4, grad=True),
     *case("geomspace", "f", -1, -100, 3, endpoint=False),
+    *case("geomspace", "f", V([-1.5, 2.0]), V([2.0, -1.0]), 4),
+    *case("geomspace", "f", V([-1.5, 2.0]), V([2.0, -1.0]), 3, endpoint=False),
+    *case("geomspace", "f", 3, 7, 1),
+    *case("geomspace", "f", 3, 7, 0),
     *case("geomspace", "f", X(2, low=0.5), X(2, low=0.5), 4, axis=1),
 ]  # fmt: skip
 
