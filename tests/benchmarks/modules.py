@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn import functional
 
 from tests.benchmarks.kernels import Kernel
 from tracebridge.torch import from_module, wrap
@@ -32,6 +33,51 @@ class Steps(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.inner(x)[0]
+
+
+class Classifies(nn.Module):
+    """The loss of words predicted from words: labels are part of the module."""
+
+    def __init__(self, words: int, size: int, n: int) -> None:
+        super().__init__()
+        self.table, self.head = nn.Embedding(words, size), nn.Linear(size, words)
+        self.register_buffer("words", torch.randint(0, words, (n,)))
+        self.register_buffer("labels", torch.randint(0, words, (n,)))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return functional.cross_entropy(self.head(self.table(self.words) + x), self.labels)
+
+
+class Experts(nn.Module):
+    """A weighted mean of what several small networks give, all of which are asked."""
+
+    def __init__(self, n: int, size: int, width: int) -> None:
+        super().__init__()
+        self.gate = nn.Linear(size, n)
+        self.first = nn.Parameter(torch.randn(n, size, width) / size**0.5)
+        self.second = nn.Parameter(torch.randn(n, width, size) / width**0.5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = torch.einsum("bi,eio->ebo", x, self.first).relu()
+        given = torch.bmm(hidden, self.second)
+        return torch.einsum("be,ebo->bo", self.gate(x).softmax(-1), given)
+
+
+class Residual(nn.Module):
+    """Two convolutions with norms of the batch, beside the way that goes round them."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.inner = nn.Sequential(
+            nn.Conv2d(size, size, 3, padding=1, bias=False),
+            nn.BatchNorm2d(size, track_running_stats=False),
+            nn.ReLU(),
+            nn.Conv2d(size, size, 3, padding=1, bias=False),
+            nn.BatchNorm2d(size, track_running_stats=False),
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return functional.relu(x + self.inner(x))
 
 
 def _layers(*sizes: int, activation: type[nn.Module]) -> nn.Module:
@@ -75,4 +121,7 @@ def modules() -> list[Kernel]:
         _row("Conv2d and ReLU, 16x16x64x64", nn.Sequential(convolution, nn.ReLU()), 16, 16, 64, 64),
         _row("Conv2d, ReLU, MaxPool2d, 16x16x64x64",
              nn.Sequential(convolution, nn.ReLU(), nn.MaxPool2d(2)), 16, 16, 64, 64),
+        _row("residual block with batch norm, 16x32x32x32", Residual(32), 16, 32, 32, 32),
+        _row("embedding, Linear, cross entropy, 512x5000", Classifies(5000, 128, 512), 512, 128),
+        _row("mixture of 8 experts, 1024x128", Experts(8, 128, 256), 1024, 128),
     ]  # fmt: skip

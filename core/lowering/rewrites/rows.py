@@ -28,6 +28,7 @@ from tracebridge.core.kernels.numbers import with_places
 from tracebridge.core.kernels.rows.program import RESHAPES, Target, Written, kind_of_sum
 from tracebridge.core.kernels.rows.row_kernel import row_kernel_p
 from tracebridge.core.lax.families import Elementwise
+from tracebridge.core.lowering.rewrites.columns import with_columns
 from tracebridge.core.lowering.rewrites.flat import flat
 from tracebridge.core.lowering.rewrites.frames import (
     SHORTEST,
@@ -66,7 +67,7 @@ def with_row_kernels(jaxpr: Jaxpr) -> Jaxpr | None:
     """
     if not has_frames(jaxpr) or not is_there():
         return None
-    program, made, frames = flat(jaxpr, meaning), None, Frames()
+    program, made, frames = with_columns(flat(jaxpr, meaning)), None, Frames()
     while found := frames.next_ones(program):
         new = _Rows(program, found).result()
         if new is not None:
@@ -88,6 +89,29 @@ class _Rows(Groups):
         self.joined = {v for args in joins for v in args}
         """Variables that are parts of large arrays."""
         super().__init__(jaxpr)
+        if len(self.keys) > 1:
+            self._move_to_readers()
+
+    def _move_to_readers(self) -> None:
+        """Put what reads no value, as positions, into the group of all its readers.
+
+        It was put into the group that grew then: the others would read it from memory.
+        """
+        equations, made_by, group_of = self.jaxpr.equations, self.made_by, self.group_of
+        readers: dict[int, set[int]] = {}
+        for k, (_, args) in enumerate(equations):
+            free = k in group_of and all([self.is_number(a) or made_by[a] in readers for a in args])
+            if free:
+                readers[k] = set()
+        outside = -1
+        for v in self.jaxpr.outs:
+            readers.get(made_by[v], set()).add(outside)
+        for k in reversed(range(len(equations) if readers else 0)):
+            group, *others = readers.get(k) or [outside]
+            if not others and group != outside and self.joins(k, self.keys[group], group):
+                group_of[k] = group
+            for a in equations[k][1]:
+                readers.get(made_by[a], set()).add(group_of.get(k, outside))
 
     def key_for(self, app: Application, args: Sequence[int]) -> Frame | None:
         """The frame that an equation may belong to, by its shapes or by those that it reads."""

@@ -84,7 +84,12 @@ def _spread(values: Value, mask: Value, axis: int, x: Value) -> Any:
 def _gather(x: Value, dim: int, index: Value, *, sparse_grad: bool = False) -> Any:
     if not x.ndim or not index.ndim:
         return tnp.reshape(tnp.reshape(x, (-1,))[tnp.reshape(index, (-1,))], index.shape)
-    return x[_grid(index, axis_of(dim, x.ndim))]
+    axis = axis_of(dim, x.ndim)
+    if [n for d, n in enumerate(index.shape) if d != axis] == [
+        n for d, n in enumerate(x.shape) if d != axis
+    ]:  # of whole rows: one element of each, as losses pick, goes back without a scatter
+        return tnp.take_along_axis(x, index, axis, mode="promise_in_bounds")
+    return x[_grid(index, axis)]
 
 
 def _grid(index: Value, axis: int) -> tuple[Any, ...]:
