@@ -62,8 +62,9 @@ row_kernel_p = RowKernel()
 
 
 def _text(rows: RowProgram) -> str:
-    writer = Across if rows.frame.is_across else Writer
-    return module_text(Interface.of(rows), writer(rows, machine().lanes).text())
+    kind = Across if rows.frame.is_across else Writer
+    writer = kind(rows, machine().lanes)
+    return module_text(Interface.of(rows, writer.streamed, writer.moved), writer.text())
 
 
 def _target(given: _Given) -> tuple[str, _Units]:
