@@ -175,6 +175,28 @@ def attention(q: Any, k: Any, v: Any) -> Any:
     return nn.softmax(scores) @ v
 
 
+def causal_attention(q: Any, k: Any, v: Any) -> Any:
+    """Heads of one sequence whose queries see no later keys: (head, time, feature)."""
+    q, k, v = [tnp.swapaxes(x, 0, 1) for x in (q, k, v)]
+    return tnp.swapaxes(nn.dot_product_attention(q, k, v, is_causal=True), 0, 1)
+
+
+def torch_causal_attention(q: Any, k: Any, v: Any) -> Any:
+    """The same by the kernel of torch."""
+    return functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+def rotary(joined: Program) -> Program:
+    """Both halves of features as pairs that are turned by the angles of their place."""
+
+    def program(x: Any, cosine: Any, sine: Any) -> Any:
+        half = x.shape[-1] // 2
+        a, b = x[..., :half], x[..., half:]
+        return joined([a * cosine - b * sine, b * cosine + a * sine], -1)
+
+    return program
+
+
 def iir_filter(xp: Any, loop: Program) -> Program:
     """A filter of two poles over a batch of signals: the power of what comes out."""
 

@@ -155,6 +155,12 @@ def _arrays() -> list[Kernel]:
         ),
         _row("attention, 8 heads of 64x32", programs.attention, attend, *heads),
         _row("attention, 8 heads of 512x64", programs.attention, attend, *many),
+        _row(
+            "causal attention, 8 heads of 1024x64",
+            programs.causal_attention,
+            programs.torch_causal_attention,
+            *[_wide(8, 1024, 64) for _ in range(3)],
+        ),
         _both("n-body energy, 1000 points", programs.n_body, _wide(1000, 3)),
         _both(
             "wide network (matrix products)",
@@ -191,6 +197,13 @@ def _images() -> list[Kernel]:
             _wide(4096, 1000),
         ),
         _row("gated linear unit, 4096x1024", nn.glu, functional.glu, _wide(4096, 1024)),
+        _row(
+            "rotary embedding, 8x1024x8x64",
+            programs.rotary(tnp.concatenate),
+            programs.rotary(torch.cat),
+            _wide(8, 1024, 8, 64),
+            *[torch.randn(1024, 1, 32) for _ in range(2)],
+        ),
         _row(
             "cumulative sum, 4096x1000",
             lambda x: tnp.cumsum(x, -1),

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, final
 from tracebridge.core.kernels.functions import EXPENSIVE
 from tracebridge.core.kernels.rows.counter import Counter
 from tracebridge.core.kernels.rows.emitter import Writer
+from tracebridge.core.kernels.rows.handler import LINE
 from tracebridge.core.kernels.rows.passes import SIZES, Pass, as_flag, read, stored
 from tracebridge.core.kernels.text import Text
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from tracebridge.core.kernels.rows.program import Node, RowProgram
 
 _MOST_VECTORS = 4  # at a time: what lies one after another comes from memory together
-_LINE = 64  # bytes of a cache line
+
 _MOST_KEPT = 1 << 18  # bytes of a value of a unit: what a core's second cache has room for
 
 
@@ -54,6 +55,11 @@ class Across(Writer):
     def n_units(self) -> int:
         """How many units of rows there are."""
         return math.prod(self.outer_sizes) * self.n_pieces
+
+    @property
+    def unit(self) -> int:
+        """Elements of a unit of rows."""
+        return self.length * self.width
 
     @property
     def kept_elements(self) -> int:
@@ -171,7 +177,7 @@ class AcrossPass(Pass):
         """Ask for what the next unit reads here: no processor foresees such steps."""
         size = SIZES[stored(node)] * self.writer.width
         to.needs.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-        for line in range(0, size, _LINE):
+        for line in range(0, size, LINE):
             place = to.line(f"getelementptr i8, ptr {at}, i64 {size + line}")
             to.lines.append(f"call void @llvm.prefetch.p0(ptr {place}, i32 0, i32 2, i32 1)")
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from tracebridge.core.kernels.functions import EXPENSIVE, elementwise
 from tracebridge.core.kernels.rows.counter import Counter
+from tracebridge.core.kernels.rows.handler import LINE
 from tracebridge.core.kernels.rows.passes import SIZES, Pass, as_flag, stored
 from tracebridge.core.kernels.rows.program import Node, Place, Result, RowProgram
 from tracebridge.core.kernels.text import Text, float_text, type_of
@@ -20,6 +21,7 @@ from tracebridge.core.kernels.text import Text, float_text, type_of
 _CHEAP = 8  # operations and loads that are repeated rather than kept
 _FIRST = {"sum": 0.0, "max": float("-inf"), "min": float("inf")}
 _COMBINED = {"sum": "fadd", "max": "fmax", "min": "fmin"}
+_SLOWEST = frozenset({"erf", "erfc"})
 _ALIGNED = 64  # bytes, of rows in memory of our own
 _MOST_ON_STACK = 1 << 14  # bytes
 # An inverse of a number between these is a number with all its digits.
@@ -111,16 +113,50 @@ class Writer:
 
     # the function
 
+    @property
+    def unit(self) -> int:
+        """Elements that are done at a time."""
+        return self.length
+
+    @property
+    def moved(self) -> int:
+        """Bytes of large arrays that are read and written at a time."""
+        loads = [n for n in self.nodes if n.kind == "load" and all(n.params.steps)]
+        results = [self.nodes[r.node] for r in self.program.results if r.kind == "frame"]
+        return self.unit * sum([SIZES[stored(n)] for n in (*loads, *results)])
+
+    @property
+    def streamed(self) -> tuple[int, ...]:
+        """The arrays that are written in whole lines, of results each of which is.
+
+        None where functions take longer than memory: such stores do not wait for each other.
+        """
+        if any([n.kind in _SLOWEST for n in self.nodes]):
+            return ()
+        results = [r for r in self.program.results if r.kind == "frame"]
+        others = {r.place.operand for r in results if not self.fills_lines(r)}
+        return tuple(sorted({r.place.operand for r in results} - others))
+
+    def fills_lines(self, result: Result) -> bool:
+        """Whether each vector of a result begins with a line of the cache, and fills lines."""
+        program, line = self.program, LINE // SIZES["float"]
+        if self.kind_of(result) != "float" or self.width % line or self.inner % line:
+            return False
+        steps = [n for i, n in enumerate(result.place.steps) if i not in program.end]
+        return all([n % line == 0 for n in (result.place.before, *steps)])
+
     def text(self) -> str:
         """LLVM's text of ``@rows``.
 
-        It takes pointers to operands and results, two row numbers, and one to sums of columns.
+        It takes pointers to operands and results, two row numbers, one to sums of columns, and
+        whether results that fill lines are written past the caches.
         """
         program = self.program
         n = len(program.jaxpr.in_avals)
         given = [f"ptr noalias readonly %in{i}" for i in range(n)]
         given += [f"ptr noalias %out{i}" for i in range(program.n_arrays)]
         given += ["i64 %from", "i64 %to", "ptr noalias %columns"]
+        given += ["i1 %past"] if self.streamed else []
         self._memory()
         self._all_passes()
         lines = [f"define internal void @rows({', '.join(given)}) alwaysinline {{", "entry:"]

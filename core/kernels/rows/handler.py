@@ -32,24 +32,30 @@ _MOST_WITH_COLUMNS = 32  # each block has a row of sums: memory of 128 KB is cle
 _LEAST_SUMMED = 4  # rows for each of those
 _SUMMED = 16  # columns at a time
 _APART = 128  # bytes: two cache lines, which processors fetch together
+LINE = 64  # bytes of a cache line
+_LEAST_STREAMED = 1 << 24  # bytes that are read and written: half of a large cache of all cores
 
 
 class Interface(NamedTuple):
     """What a kernel reads and writes: how many arrays, rows of which length.
 
-    ``columns``: the arrays that are sums over all rows.
+    ``columns``: the arrays that are sums over all rows. ``streamed``: those that are written line
+    by line, past the caches if they are large; ``moved``: bytes of a row or unit of rows.
     """
 
     n_in: int
     n_out: int
     length: int
     columns: tuple[int, ...] = ()
+    streamed: tuple[int, ...] = ()
+    moved: int = 0
 
     @classmethod
-    def of(cls, program: RowProgram) -> Interface:
+    def of(cls, program: RowProgram, streamed: tuple[int, ...] = (), moved: int = 0) -> Interface:
         """Of a program over rows."""
-        columns = [r.place.operand for r in program.results if r.kind == "columns"]
-        return cls(len(program.jaxpr.in_avals), program.n_arrays, program.length, tuple(columns))
+        columns = tuple([r.place.operand for r in program.results if r.kind == "columns"])
+        n_in = len(program.jaxpr.in_avals)
+        return cls(n_in, program.n_arrays, program.length, columns, streamed, moved)
 
     @property
     def bytes_of_sums(self) -> int:
@@ -61,7 +67,8 @@ def module_text(arrays: Interface, rows: str) -> str:
     """The whole module of a kernel, whose function ``@rows`` is the text ``rows``."""
     n = arrays.n_in + arrays.n_out
     parts = [rows, _block(arrays), SHARED, HELP, _sums(arrays), _run(arrays), _handler(arrays)]
-    return "\n".join([*parts, *([direct_entry(n)] if IS_X86 else [])])
+    direct = [direct_entry(n)] if IS_X86 else []
+    return "\n".join([*parts, *direct, "!0 = !{i32 1}"])  # what marks stores past the caches
 
 
 def shares(n_rows: int, length: int, n_columns: int) -> tuple[int, int, int]:
@@ -101,7 +108,32 @@ def _block(arrays: Interface) -> str:
     if size:
         lines += [f"call void @llvm.memset.p0.i64(ptr %mine, i8 0, i64 {size}, i1 false)"]
     given = [*[f"ptr {name}" for name in names], "i64 %from", "i64 %to", "ptr %mine"]
+    if arrays.streamed:
+        lines += _is_streamed(arrays)
+        given.append("i1 %past")
     return "\n".join([*lines, f"call void @rows({', '.join(given)})", "ret void", "}"])
+
+
+def _is_streamed(arrays: Interface) -> list[str]:
+    """``%past``: whether arrays are large, and begin with a line, as XLA's do.
+
+    What reads the results of smaller ones finds them in a cache. The caller sees such stores when
+    the block is counted: an atomic addition waits for them.
+    """
+    lines = [f"%large = icmp uge i64 %rows, {-(-_LEAST_STREAMED // arrays.moved)}"]
+    bits = "0"
+    for k in arrays.streamed:
+        lines += [
+            f"%number{k} = ptrtoint ptr %out{k} to i64",
+            f"%bits{k} = or i64 {bits}, %number{k}",
+        ]
+        bits = f"%bits{k}"
+    return [
+        *lines,
+        f"%within = and i64 {bits}, {LINE - 1}",
+        "%begins = icmp eq i64 %within, 0",
+        "%past = and i1 %large, %begins",
+    ]
 
 
 def _sums(arrays: Interface) -> str:

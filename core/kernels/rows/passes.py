@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core.kernels.functions import elementwise
 from tracebridge.core.kernels.rows.counter import Counter
+from tracebridge.core.kernels.rows.handler import LINE
 from tracebridge.core.kernels.text import Text, float_text, type_of
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class Pass:
     ) -> None:
         self.writer, self.level, self.fast = writer, level, fast
         self.totals, self.ends = totals, ends
+        self.streamed = writer.streamed
         self.sizes = writer.parts
         """How many parts there are along each axis that counts them."""
         self.before = Text(writer.names, writer.width)
@@ -113,7 +115,8 @@ class Pass:
         j, following = f"%{loop}.j", f"%{loop}.next"
         body = self._body(j, None)
         lines = [f"br label %{start}", f"{start}:", f"br label %{loop}", f"{loop}:"]
-        lines += [f"{j} = phi i64 [0, %{start}], [{following}, %{loop}]", *body]
+        lines += [f"{j} = phi i64 [0, %{start}], [{following}, %{loop}.last]", *body]
+        lines += [f"br label %{loop}.last", f"{loop}.last:"]
         lines += [f"{following} = add nuw nsw i64 {j}, {step}"]
         lines += [f"%{loop}.more = icmp ult i64 {following}, {end}"]
         return [*lines, f"br i1 %{loop}.more, label %{loop}, label %{after}", f"{after}:"]
@@ -156,9 +159,25 @@ class Pass:
         x = at.value(result.node)
         if result.kind == "frame":
             node, first = self.writer.nodes[result.node], self.writer.target(result)
-            _store(to, node, x, self.at(to, first, node, result.place.steps, j))
+            there = self.at(to, first, node, result.place.steps, j)
+            if result.place.operand in self.streamed:
+                self._stream(to, node, x, there)
+            else:
+                _store(to, node, x, there)
         else:
             self._add(to, self._column(to, k, j), self._counted(to, x, "sum", new), ", align 4")
+
+    def _stream(self, to: Text, node: Node, x: str, at: str) -> None:
+        """Write whole lines: past the caches, which would read them first, where it is asked."""
+        past, here, after = [self.writer.label() for _ in range(3)]
+        kind = to.type(stored(node))
+        to.lines += [
+            f"br i1 %past, label %{past}, label %{here}", f"{past}:",
+            f"store {kind} {x}, ptr {at}, align {LINE}, !nontemporal !0",
+            f"br label %{after}", f"{here}:",
+        ]  # fmt: skip
+        _store(to, node, x, at)
+        to.lines += [f"br label %{after}", f"{after}:"]
 
     def _add(self, to: Text, place: str, x: str, align: str = "") -> None:
         """Add a vector to one in memory."""

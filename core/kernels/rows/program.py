@@ -154,7 +154,8 @@ class RowProgram:
             result = sums[v] if v in sums else self._result(v)
             place = Place(array, *(view or View(frame.whole, 0)))
             self.results.append(result._replace(place=place))
-        end = self._end()
+        self.end = end = self._end()
+        """The axes of the frame that vectors go along."""
         self.inner = math.prod([frame.sizes[i] for i in end])
         """Elements of a part of a row, or neighbouring rows, that vectors go along."""
         self.outer = [i for i in (frame.lead if frame.is_across else frame.row) if i not in end]

@@ -80,8 +80,9 @@ def named_call(params: Mapping[str, Any]) -> tuple[str, tuple[int, int, int]]:
 
 
 def _text(rows: RowProgram) -> str:
-    writer = Across if rows.frame.is_across else Writer
-    return module_text(Interface.of(rows), writer(rows, machine().lanes).text())
+    kind = Across if rows.frame.is_across else Writer
+    writer = kind(rows, machine().lanes)
+    return module_text(Interface.of(rows, writer.streamed, writer.moved), writer.text())
 
 
 def _target(given: _Given) -> _Target:

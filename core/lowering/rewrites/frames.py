@@ -37,6 +37,7 @@ _LONGEST_ACROSS = 1 << 10  # rows of which a vector has one place each
 _LEAST_COSTLY = 1 << 16  # elements of which functions are computed
 _WANTED = 256  # elements of a row where any will do
 _MOST_WANTED = 1 << 13
+_LINE = 16  # float32 in a line of the cache
 
 _COSTLY = frozenset(
     {
@@ -183,21 +184,28 @@ class Frames:
 
 
 def _any_rows(shape: Shape) -> Shape | None:
-    """A shape of the same elements whose last axis is a good row; None if there is none."""
+    """A shape of the same elements whose last axis is a good row; None if there is none.
+
+    Rows are whole lines of the cache, where they can be.
+    """
     length, i = 1, len(shape)
     while i and length < _WANTED:
         i -= 1
         length *= shape[i]
+    outside = shape[i - 1] if i else 1
     if length > _MOST_WANTED:
         inner = length // shape[i]
         length = max([inner * n for n in _divisors(shape[i]) if inner * n <= _MOST_WANTED])
+        outside = inner * shape[i] // length
+    whole = [length * n for n in _divisors(outside) if length * n % _LINE == 0]
+    length = whole[0] if whole and whole[0] <= _MOST_WANTED else length
     total = math.prod(shape)
     return (total // length, length) if _WANTED <= length < total else None
 
 
 def _divisors(n: int) -> list[int]:
     small = [d for d in range(1, math.isqrt(n) + 1) if n % d == 0]
-    return [*small, *[n // d for d in small]]
+    return sorted({*small, *[n // d for d in small]})
 
 
 def _is_across(rows: Rows) -> bool:

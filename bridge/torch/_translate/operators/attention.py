@@ -43,7 +43,8 @@ def attention(
     grouped = tnp.reshape(queries, (queries.shape[0], heads, n // heads, *q.shape[-2:]))
     operands = Operands(grouped, keys, values, (mask,), None, key if dropout_p > 0 else None)
     attend = _attend(factor, dropout_p, is_causal)
-    (y,) = by_blocks(attend, Layout("bkgth", "bksh"), operands, is_causal)
+    is_plain = is_causal and mask is None
+    (y,) = by_blocks(attend, Layout("bkgth", "bksh"), operands, is_plain)
     shape = (*before, *((n,) if ndim > 2 else ()), q.shape[-2], v.shape[-1])
     return cast(tnp.reshape(y, shape), v.dtype)
 
