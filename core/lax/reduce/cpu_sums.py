@@ -49,31 +49,6 @@ Below 32K elements the library keeps one thread busy, and loses more often. ``ch
 | (32, 16, 16), the middle | x; x * x; chain | 5.4; 5.4; 13 | 3.1; 3.2; 4.4 | |
 | (8, 16, 16, 8), all but the last | x; x * x; chain | 7; 7; 34 | 14; 19; 18 | 4.1; 5.6; 5.2 |
 
-XLA takes 20 to 30 ms to compile a product with ones, and 5 to sum up by the library. So small sums
-of what is in memory, or nearly, are the library's although it takes 1 to 3 us longer, and rows of
-128 or more in memory, which it does as fast (microseconds of whole calls, by a call of 8):
-
-| rows of | library | product with ones |
-|---|---|---|
-| (1024, 32); (8192, 32); (32768, 32) | 15; 31; 85 | 11; 26; 39 |
-| (512, 64); (4096, 64); (16384, 64) | 13; 23; 55 | 10; 25; 39 |
-| (256, 128); (2048, 128); (8192, 128) | 12; 21; 45 | 10; 25; 50 |
-| (128, 256); (1024, 256); (4096, 256) | 12; 20; 44 | 11; 25; 53 |
-| (32, 1024); (256, 1024); (1024, 1024) | 17; 20; 42 | 15; 27; 43 |
-
-| columns of | library | product with ones |
-|---|---|---|
-| (2048, 16): x; chain | 12; 42 | 13; 31 |
-| (256, 256): x; chain | 16; 42 | 12; 20 |
-| (4096, 16): x; chain | 22; 113 | 15; 56 |
-| (2048, 64): x; chain | 21; 72 | 16; 32 |
-| (4096, 64): x; chain | 33; 128 | 26; 51 |
-
-In a whole program the difference is less: the gradient of a residual network of 16 features, with
-16 such sums of 32768 elements, takes 2.06 ms with the library and 2.11 with products, and compiles
-in 0.45 s instead of 0.72. That of a convolution along three axes, with 5 of 65536: 1.17 and 1.19
-ms, 0.38 and 0.53 s.
-
 The library is kept from a sum by its reducer: ``a - (-b)``, which is the same arithmetic.
 
 Rows in memory of more elements than the caches near a core hold are better in the library, and
@@ -118,8 +93,6 @@ _NARROW = 12  # columns of so narrow matrices are no work for the library
 _SHORT = 16  # nor are rows up to this length
 _MOST_ROWS = 4096  # more are no faster to sum up as a product with ones
 _LARGE, _LEAST_IN_LARGE = 1 << 20, 64  # longer rows of more elements are best in the library
-_FEW_IN_MEMORY, _FEW_OF_COLUMNS = 1 << 18, 1 << 16  # elements; a product gains less than 20 us
-_LEAST_IN_LIBRARY = 128  # such rows in memory are as fast there, whose code is compiled already
 _MOST_APART = 1 << 21  # elements of products that are read again from the shared cache
 _ROW_BLOCK, COLUMN_BLOCK, _LEAST_BLOCK = 1024, 256, 31
 _WIDE = 1 << 14  # XLA's loop over the rows of wider matrices is 10 to 40 times slower
@@ -160,7 +133,7 @@ def lower_sum(ctx: LoweringContext, x: IrValue, *, axes: tuple[int, ...], **para
         # Short rows are not worth writing: a chain of 12 steps over rows of 16 takes 69, or 290.
         most = _MOST_WRITTEN if last > _SHORT else 0
         small = aval.size <= _LARGE or last < _LEAST_IN_LARGE
-        always = small and block == last and last < _LEAST_IN_LIBRARY
+        always = small and block == last
         if last >= _SHORT and block and _is_best_in_memory(x, aval.size, always=always, most=most):
             return _of_rows(ctx, x, (aval.size // last, last // block, block))
         name = getattr(x.owner, "name", None)
@@ -174,8 +147,7 @@ def lower_sum(ctx: LoweringContext, x: IrValue, *, axes: tuple[int, ...], **para
         return _by_generated_code(ctx, x, aval.update(shape=shape), summed)
     elif summed == (0,) and n > 1 and last >= _SHORT:
         block = block_length(shape[0], COLUMN_BLOCK)
-        always = shape[0] <= _MOST_ROWS and aval.size > _FEW_IN_MEMORY
-        most = _MOST_FOR_COLUMNS if aval.size > _FEW_OF_COLUMNS else 0
+        always, most = shape[0] <= _MOST_ROWS, _MOST_FOR_COLUMNS
         if block and (last > _WIDE or _is_best_in_memory(x, aval.size, always=always, most=most)):
             return _of_columns(ctx, x, (shape[0] // block, block, last))
     return lax.reduce_sum_p.lower(ctx, x, axes=axes)
@@ -190,7 +162,7 @@ def _lower_small(ctx: LoweringContext, x: IrValue, axes: tuple[int, ...]) -> Any
         if last <= _SHORT:
             return _by_generated_code(ctx, x, aval.update(shape=shape), summed)
         steps, block = _steps(x, aval.size), block_length(last, _ROW_BLOCK)
-        if block and steps >= (_FEW if last >= _LEAST_IN_LARGE else _STEPS):
+        if block and (not steps or steps >= (_FEW if last >= _LEAST_IN_LARGE else _STEPS)):
             return _of_rows(ctx, x, (aval.size // last, last // block, block))
     elif len(summed) == 1 and summed[0] == n - 2:
         length = shape[n - 2]
@@ -198,7 +170,7 @@ def _lower_small(ctx: LoweringContext, x: IrValue, axes: tuple[int, ...]) -> Any
         if length <= _ROW_BLOCK and sum(aval.shape[i] > 1 for i in axes) == 1:
             return _by_generated_code(ctx, x, aval.update(shape=shape), summed)
         block = block_length(length, COLUMN_BLOCK)
-        if n == 2 and block and (last < _SHORT or _steps(x, aval.size) >= _STEPS):
+        if n == 2 and block:
             return _of_columns(ctx, x, (shape[0] // block, block, last))
     return lax.reduce_sum_p.lower(ctx, x, axes=axes)
 

@@ -90,35 +90,22 @@ def test_the_library_does_not_get_short_rows() -> None:
     assert "stablehlo.dot_general" in text((8192, 16), (1,))
     assert "stablehlo.subtract" in text((8192, 16), (1,), fed=lambda x: x * x)
     assert "stablehlo.dot_general" not in text((8192, 16), (1,), fed=FEEDS["chain"])
-    for shape, axes in (((4096, 256), (0,)), ((16_384, 64), (1,)), ((64, 64, 128), (0, 1))):
+    for shape, axes in (((4096, 256), (1,)), ((4096, 256), (0,)), ((8, 64, 128), (0, 1))):
         assert "stablehlo.dot_general" in text(shape, axes)
         assert "stablehlo.dot_general" in text(shape, axes, fed=FEEDS["chain"])
         assert "stablehlo.dot_general" not in text(shape, axes, fed=FEEDS["product"])
-    # A product takes 30 ms to compile: it is left where it saves a few microseconds, or none.
-    for shape, axes in (((4096, 256), (1,)), ((1024, 1024), (1,)), ((16, 64, 128), (0, 1))):
-        assert "stablehlo.dot_general" not in text(shape, axes)
-        assert "stablehlo.dot_general" in text(shape, axes, fed=FEEDS["chain"])
-    for shape, axes in (((2048, 16), (0,)), ((4, 16, 32, 32), (0, 1, 2)), ((8, 64, 128), (0, 1))):
-        assert "stablehlo.dot_general" not in text(shape, axes)
-        assert "stablehlo.dot_general" not in text(shape, axes, fed=FEEDS["chain"])
     assert "stablehlo.dot_general" in text((3, 20_000), (0,), fed=FEEDS["product"])
     assert "stablehlo.dot_general" not in text((8192, 1024), (1,), fed=FEEDS["chain"])
     # What reads such a sum does not become a part of the library's kernel.
-    for shape, fed in (
-        ((20_000, 128), FEEDS["argument"]),
-        ((4096, 256), FEEDS["argument"]),
-        ((4096, 256), FEEDS["product"]),
-    ):
+    for shape, fed in (((20_000, 128), FEEDS["argument"]), ((4096, 256), FEEDS["product"])):
         assert "stablehlo.reduce_precision" in text(shape, (1,), fed=fed)
         assert "stablehlo.dot_general" not in text(shape, (1,), fed=fed)
     assert "reduce_precision" not in text((20_000, 128), (1,), fed=lambda x: lax.exp(x - 1))
     for shape, axes in (((64, 64, 3), (2,)), ((128, 64), (0,)), ((32, 16, 16), (1,))):
         assert "stablehlo.subtract" in text(shape, axes)
-    for shape, axes in (((8, 16, 16, 8), (0, 1, 2)), ((3000, 4), (0,))):
+    for shape, axes in (((128, 128), (1,)), ((8, 16, 16, 8), (0, 1, 2)), ((3000, 4), (0,))):
         assert "stablehlo.dot_general" in text(shape, axes)
-    assert "stablehlo.dot_general" in text((128, 128), (1,), fed=FEEDS["chain"])
-    for fed in (FEEDS["argument"], FEEDS["product"]):
-        assert "stablehlo.dot_general" not in text((128, 128), (1,), fed=fed)
+    assert "stablehlo.dot_general" not in text((128, 128), (1,), fed=FEEDS["product"])
     for plain in (
         text((1000, 3), (1,)),
         text((5000, 64), (0,)),
