@@ -110,8 +110,7 @@ def dot_product_attention(
     grouped = q.reshape(batch, t, heads, n // max(heads, 1), h)
     operands = Operands(grouped, k, v, (*extras, *lengths), None, None)
     # A row in which nothing is allowed is the mean of all values: others may hide what is left.
-    others = (*extras, *lengths, local_window_size)
-    is_plain = is_causal and all([x is None for x in others])
+    is_plain = is_causal and all([x is None for x in (*extras, *lengths, local_window_size)])
     out, *residual = by_blocks(attend, Layout("btkgh", "bskh"), operands, is_plain)
     out = out.reshape(batch, t, n, h)
     if lengths[0] is not None:

@@ -134,16 +134,8 @@ class Writer:
         if any([n.kind in _SLOWEST for n in self.nodes]):
             return ()
         results = [r for r in self.program.results if r.kind == "frame"]
-        others = {r.place.operand for r in results if not self.fills_lines(r)}
+        others = {r.place.operand for r in results if not _fills_lines(self, r)}
         return tuple(sorted({r.place.operand for r in results} - others))
-
-    def fills_lines(self, result: Result) -> bool:
-        """Whether each vector of a result begins with a line of the cache, and fills lines."""
-        program, line = self.program, LINE // SIZES["float"]
-        if self.kind_of(result) != "float" or self.width % line or self.inner % line:
-            return False
-        steps = [n for i, n in enumerate(result.place.steps) if i not in program.end]
-        return all([n % line == 0 for n in (result.place.before, *steps)])
 
     def text(self) -> str:
         """LLVM's text of ``@rows``.
@@ -379,3 +371,12 @@ class Writer:
     def label(self) -> str:
         self.names[0] += 1
         return f"l{self.names[0]}"
+
+
+def _fills_lines(writer: Writer, result: Result) -> bool:
+    """Whether each vector of a result begins with a line of the cache, and fills lines."""
+    program, line = writer.program, LINE // SIZES["float"]
+    if writer.kind_of(result) != "float" or writer.width % line or writer.inner % line:
+        return False
+    steps = [n for i, n in enumerate(result.place.steps) if i not in program.end]
+    return all([n % line == 0 for n in (result.place.before, *steps)])
