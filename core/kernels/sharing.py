@@ -1,7 +1,10 @@
 """How the blocks of a call are shared among threads, as LLVM's text.
 
 The caller takes blocks like all threads that come to help, and waits only for those that have
-begun: it ends even if the whole pool waits in such calls. To wake a thread of XLA's pool takes up
+begun: it ends even if the whole pool waits in such calls. Each thread begins in a region of its own
+and goes through it from block to block, then helps in the next ones: memory that is read and
+written in order takes less time than when threads alternate (the gradient of a softmax of 4 million
+elements 0.9 ms instead of 1.2 on two cores). To wake a thread of XLA's pool takes up
 to 100 us, so one that has helped stays awake for a moment, in a seat where the next caller, of any
 kernel, finds it. It gives its core to whoever wants it; so it may not run when it is asked, and a
 caller who has done a block and finds its question unanswered wakes a thread after all.
@@ -22,40 +25,76 @@ SEATS = "tracebridge_seats"
 N_SEATS, SEAT_BYTES = 16, 64
 _MOMENT = 100_000  # ns: what it takes to wake a thread
 
-# The state of a call: the number of the next block first, counters in cache lines of their own,
-# then what blocks read.
+_MOST_REGIONS = 16
+# The state of a call: how many threads have come first, counters in cache lines of their own, then
+# what blocks read, and of each region how many of its blocks are taken, in lines of their own too.
 STATE_DONE, STATE_USERS = 64, 128
 STATE_ROWS, STATE_PER_BLOCK, STATE_BLOCKS = 192, 200, 208
-STATE_COLUMNS, STATE_WORK, STATE_BUFFERS = 216, 224, 232
+STATE_COLUMNS, STATE_WORK, STATE_REGIONS = 216, 224, 232
+_STATE_TAKEN, _LINE = 256, 64
+STATE_BUFFERS = _STATE_TAKEN + _MOST_REGIONS * _LINE
 
 _API_SCHEDULE, _API_THREADS = 136, 144  # of XLA's C header, as in handler.py
 
 HELP = f"""{OWN_THREADS}
 @{SEATS} = external global [{N_SEATS * SEAT_BYTES} x i8]
+declare i64 @llvm.umin.i64(i64, i64)
+declare i64 @llvm.umax.i64(i64, i64)
 declare i32 @sched_yield()
 declare i32 @clock_gettime(i32, ptr)
 
-define internal i1 @take(ptr %state) noinline {{
+define internal i1 @take(ptr %state, i64 %own) noinline {{
 entry:
   %done = getelementptr i8, ptr %state, i64 {STATE_DONE}
   %blocks.at = getelementptr i8, ptr %state, i64 {STATE_BLOCKS}
   %blocks = load i64, ptr %blocks.at
-  %b = atomicrmw add ptr %state, i64 1 monotonic
-  %is_block = icmp ult i64 %b, %blocks
-  br i1 %is_block, label %run, label %end
+  %regions.at = getelementptr i8, ptr %state, i64 {STATE_REGIONS}
+  %regions = load i64, ptr %regions.at
+  br label %look
+look:
+  %k = phi i64 [0, %entry], [%k.next, %other]
+  %beyond = add i64 %own, %k
+  %region = urem i64 %beyond, %regions
+  %from.all = mul i64 %region, %blocks
+  %from = udiv i64 %from.all, %regions
+  %to.all = add i64 %from.all, %blocks
+  %to = udiv i64 %to.all, %regions
+  %size = sub i64 %to, %from
+  %offset = mul i64 %region, {_LINE}
+  %lines = getelementptr i8, ptr %state, i64 {_STATE_TAKEN}
+  %taken = getelementptr i8, ptr %lines, i64 %offset
+  %seen = load atomic i64, ptr %taken monotonic, align 8
+  %is_open = icmp ult i64 %seen, %size
+  br i1 %is_open, label %try, label %other
+try:
+  %nth = atomicrmw add ptr %taken, i64 1 monotonic
+  %is_block = icmp ult i64 %nth, %size
+  br i1 %is_block, label %run, label %other
+other:
+  %k.next = add i64 %k, 1
+  %more = icmp ult i64 %k.next, %regions
+  br i1 %more, label %look, label %none
 run:
+  %b = add i64 %from, %nth
   call void @block(ptr %state, i64 %b)
   %before = atomicrmw add ptr %done, i64 1 release
-  br label %end
-end:
-  ret i1 %is_block
+  ret i1 true
+none:
+  ret i1 false
 }}
 
 define internal void @work(ptr %state) {{
 entry:
+  %own = atomicrmw add ptr %state, i64 1 monotonic
+  call void @work_from(ptr %state, i64 %own)
+  ret void
+}}
+
+define internal void @work_from(ptr %state, i64 %own) {{
+entry:
   br label %more
 more:
-  %was_there = call i1 @take(ptr %state)
+  %was_there = call i1 @take(ptr %state, i64 %own)
   br i1 %was_there, label %more, label %end
 end:
   ret void
@@ -247,6 +286,8 @@ ask:
 
 # In a handler: ask for help, work, and wait for the blocks that others have begun.
 HELPED = [
+    f"%regions.at = getelementptr i8, ptr %state, i64 {STATE_REGIONS}",
+    "store i64 1, ptr %regions.at",
     "%is_alone = icmp eq i64 %blocks, 1",
     "br i1 %is_alone, label %begin, label %look",
     "look:",
@@ -255,6 +296,9 @@ HELPED = [
     "%threads = call i64 @threads(ptr %api, ptr %context)",
     "%few = icmp ult i64 %threads, %blocks",
     "%wanted = select i1 %few, i64 %threads, i64 %blocks",
+    f"%at_most = call i64 @llvm.umin.i64(i64 %wanted, i64 {_MOST_REGIONS})",
+    "%regions = call i64 @llvm.umax.i64(i64 %at_most, i64 1)",
+    "store i64 %regions, ptr %regions.at",
     "br label %more",
     "more:",
     "%t = phi i64 [1, %look], [%t.next, %counted], [%t.next, %refused]",
@@ -271,11 +315,11 @@ HELPED = [
     "%after = atomicrmw sub ptr %users, i64 1 monotonic",
     "br label %more",
     "first:",
-    "%ignored.block = call i1 @take(ptr %state)",
+    "%ignored.block = call i1 @take(ptr %state, i64 0)",
     "call void @wake_others(ptr %api, ptr %context, ptr %state)",
     "br label %begin",
     "begin:",
-    "call void @work(ptr %state)",
+    "call void @work_from(ptr %state, i64 0)",
     "br label %wait",
     "wait:",
     "%finished = load atomic i64, ptr %done acquire, align 8",
@@ -301,7 +345,9 @@ def state(names: Sequence[str]) -> list[str]:
         "call void @llvm.memcpy.p0.p0.i64(ptr %shares.to, ptr %numbers, i64 24, i1 false)",
         f"%blocks.at = getelementptr i8, ptr %state, i64 {STATE_BLOCKS}",
         "%blocks = load i64, ptr %blocks.at",
-        "store i64 0, ptr %state",
+        "store i64 1, ptr %state",
+        f"%taken = getelementptr i8, ptr %state, i64 {_STATE_TAKEN}",
+        f"call void @llvm.memset.p0.i64(ptr %taken, i8 0, i64 {_MOST_REGIONS * _LINE}, i1 false)",
         f"%done = getelementptr i8, ptr %state, i64 {STATE_DONE}",
         "store i64 0, ptr %done",
         f"%users = getelementptr i8, ptr %state, i64 {STATE_USERS}",

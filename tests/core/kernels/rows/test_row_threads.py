@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -15,9 +16,13 @@ import pytest
 import tracebridge as tb
 import tracebridge.numpy as tnp
 from tests.core.kernels.plain_form import needs_kernels
-from tracebridge import nn
+from tracebridge import lax, nn
+from tracebridge.core.interpreters.staging import stage
+from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.kernels import machine
+from tracebridge.core.kernels.own_threads import IS_X86
 from tracebridge.core.kernels.sharing import SEAT_BYTES
+from tracebridge.core.lowering.direct import direct_program
 
 pytestmark = needs_kernels
 
@@ -130,3 +135,22 @@ assert seats() is not None
 def test_seats_stay_when_the_interpreter_ends() -> None:
     """A thread may still wait there, or have no core just then, when variables of modules go."""
     subprocess.run([sys.executable, "-c", _END], check=True)
+
+
+@pytest.mark.skipif(not IS_X86, reason="on other processors kernels are called by XLA alone")
+@pytest.mark.parametrize("n_threads", [1, 2, 3, 7, 16, 40])
+@pytest.mark.parametrize("n_rows", [2049, 3000])
+def test_every_block_is_done_once(n_rows: int, n_threads: int) -> None:
+    """In regions of unequal size, more threads than blocks or regions, and none that comes."""
+    x = RNG.standard_normal((n_rows, 130)).astype(np.float32)
+    jaxpr = stage(lambda v: [lax.cumsum(v, 1)], [ShapedArray(x.shape, x.dtype)], locate=False)
+    program = direct_program(jaxpr)
+    assert program is not None
+    ((address, shares, _, _),) = program.calls
+    function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, ctypes.c_int64)(address)
+    numbers, found = (ctypes.c_int64 * 3)(*shares), np.full_like(x, np.nan)
+    assert shares[2] > 2
+
+    function(x.ctypes.data, found.ctypes.data, ctypes.addressof(numbers), n_threads)
+
+    np.testing.assert_allclose(found, np.cumsum(x, 1, dtype=np.float64), rtol=0, atol=1e-4)
