@@ -99,9 +99,10 @@ class _Rows(Groups):
         """
         equations, made_by, group_of = self.jaxpr.equations, self.made_by, self.group_of
         readers: dict[int, set[int]] = {}
-        for k, (_, args) in enumerate(equations):
-            free = k in group_of and all([self.is_number(a) or made_by[a] in readers for a in args])
-            if free:
+        for k, (app, args) in enumerate(equations):
+            if k not in group_of or app.primitive in REDUCTIONS:
+                continue  # sums over other axes are not read where they are made
+            if all([self.is_number(a) or made_by[a] in readers for a in args]):
                 readers[k] = set()
         outside = -1
         for v in self.jaxpr.outs:
