@@ -99,9 +99,10 @@ class _Rows(Groups):
         """
         equations, made_by, group_of = self.jaxpr.equations, self.made_by, self.group_of
         readers: dict[int, set[int]] = {}
-        for k, (_, args) in enumerate(equations):
-            free = k in group_of and all([self.is_number(a) or made_by[a] in readers for a in args])
-            if free:
+        for k, (app, args) in enumerate(equations):
+            if k not in group_of or app.primitive in REDUCTIONS:
+                continue  # sums over other axes are not read where they are made
+            if all([self.is_number(a) or made_by[a] in readers for a in args]):
                 readers[k] = set()
         outside = -1
         for v in self.jaxpr.outs:
@@ -253,7 +254,10 @@ class _Rows(Groups):
             k = -heappop(todo)
             if k < 0 or k in self.group_of or len(inside) >= _MOST_EQUATIONS:
                 continue
-            if inside.issuperset(readers[self.first[k]]) and self._makes_numbers(k, frame):
+            read_by = readers[self.first[k]]
+            if not inside.issuperset(read_by) or not self._makes_numbers(k, frame):
+                continue
+            if all([self._has_row_each(reader, frame) for reader in read_by]):
                 inside.add(k)
                 self.group_of[k] = group
                 for a in self.jaxpr.equations[k][1]:
@@ -269,6 +273,18 @@ class _Rows(Groups):
         fits = all([not a.ndim or a.shape == shape for a in app.avals])
         is_power = app.primitive is lax.pow_p
         return fits and not is_power and is_handled(app) and frame.is_by_row(shape)
+
+    def _has_row_each(self, k: int, frame: Frame) -> bool:
+        """Whether a member that reads one number for each row has these along the rows.
+
+        As many numbers may stand along another axis: a frame has as many rows as columns.
+        """
+        app, _ = self.jaxpr.equations[k]
+        shape = app.out.shape
+        if app.primitive is not lax.broadcast_in_dim_p or shape not in frame.shapes:
+            return True
+        axes = app.params["broadcast_dimensions"]
+        return frame.steps(app.avals[0].shape, axes, shape) == frame.by_row
 
     def key_of(self, members: Sequence[int]) -> Frame:
         """The frame of members of a group."""

@@ -11,7 +11,7 @@ import pytest
 import tracebridge as tb
 import tracebridge.numpy as tnp
 from tests.core.kernels.plain_form import array, is_as_plain, kernels_in, needs_kernels
-from tracebridge import nn
+from tracebridge import lax, nn
 
 ROWS, WIDTH = 256, 200
 WHOLE = 4 * ROWS * WIDTH
@@ -78,3 +78,15 @@ def test_batches_and_second_derivatives() -> None:
     x, v = array(4, ROWS, WIDTH), array(ROWS, WIDTH)
     is_as_plain(tb.vmap(tb.grad(picked)), x)
     is_as_plain(lambda x, v: tb.jvp(tb.grad(picked), (x,), (v,))[1], x[0], v, tolerance=1e-5)
+
+
+def test_positions_are_summed_and_read() -> None:
+    """Positions that two kernels read, one of which reads sums of them over all rows."""
+
+    def program(x: Any) -> Any:
+        share = nn.softmax(x)
+        places = lax.broadcasted_iota(np.int32, x.shape, 1) * 2 + 1
+        sums = (places.astype("f4") * 0.01).sum(0)
+        return nn.softmax(tnp.cumsum(share, 0) * places) + sums
+
+    is_as_plain(program, array(ROWS, WIDTH))

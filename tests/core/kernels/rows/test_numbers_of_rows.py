@@ -68,3 +68,14 @@ def test_numbers_of_channels() -> None:
     f = lambda x, s: nn.softmax(x * lax.rsqrt(s), axis=1)
     assert operations(f, x, s) == 0
     is_as_plain(f, x, s, tolerance=3e-6)
+
+
+def test_as_many_columns_as_rows() -> None:
+    """Numbers of columns are none of rows, though there are as many."""
+    x, b = array(512, 512), array(512)
+
+    def centred(x: Any) -> Any:
+        return x - x.mean(-1, keepdims=True)
+
+    is_as_plain(lambda x, b: centred(x) * (2 * b + 1), x, b)
+    is_as_plain(lambda x, b: centred(x) * (2 * b + 1)[:, None], x, b)
