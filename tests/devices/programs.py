@@ -267,7 +267,9 @@ def _special() -> Iterator[Program]:
     yield Program("bessel_i0", lambda x: (tnp.i0(x), tb.grad(lambda y: tnp.i0(y).sum())(x)), (V,))
     yield Program("betainc", gradient(lax.betainc, 0, 1, 2), (V, V, V))
     yield Program("betaln", tb.scipy.special.betaln, (V, V))
-    yield Program("gradient of betaln", gradient(tb.scipy.special.betaln, 0, 1), (V, V))
+    slopes = gradient(tb.scipy.special.betaln, 0, 1)
+    yield Program("gradient of betaln", slopes, (V, V))
+    yield Program("second derivative of betaln", gradient(slopes, 0, 1), (V, V))
     yield Program(
         "gamma",
         gradient(lambda k, a: tb.random.gamma(tb.random.wrap_key_data(k), a, (7, 8)), 1),

@@ -41,8 +41,8 @@ SAME = {
     },
 }  # fmt: skip
 _EXACT = """
-    lax.abs lax.add lax.bitcast_convert_type lax.ceil lax.clamp lax.convert_element_type
-    lax.floor lax.max lax.min lax.mul lax.neg lax.nextafter lax.round lax.sign lax.sub
+    lax.abs lax.add lax.ceil lax.clamp lax.floor lax.max lax.min lax.mul lax.neg
+    lax.nextafter lax.round lax.sign lax.sub
     numpy.abs numpy.absolute numpy.add numpy.angle numpy.around numpy.ceil numpy.clip
     numpy.conj numpy.conjugate numpy.copysign numpy.divmod numpy.fabs numpy.floor
     numpy.floor_divide numpy.fmax numpy.fmin numpy.heaviside numpy.imag numpy.maximum
@@ -53,7 +53,7 @@ _EXACT = """
 """
 _SHAPES = """
     lax.broadcast_like lax.ones_like lax.optimization_barrier lax.stage lax.stop_gradient
-    lax.zeros_like numpy.array numpy.asarray numpy.astype numpy.block numpy.broadcast_arrays
+    lax.zeros_like numpy.array numpy.asarray numpy.block numpy.broadcast_arrays
     numpy.copy numpy.empty_like numpy.flip numpy.from_dlpack numpy.full_like
     numpy.nanpercentile numpy.nanquantile numpy.ones_like numpy.percentile numpy.quantile
     numpy.squeeze numpy.zeros_like nn.standardize special.log_softmax special.softmax

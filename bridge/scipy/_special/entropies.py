@@ -6,10 +6,9 @@ import math
 from typing import Any
 
 import tracebridge.numpy as tnp
-from tracebridge.core.lax.elementwise.cpu_lowerings import horner as highest_first
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.scipy._special.elementwise import with_slopes
-from tracebridge.scipy._special.series import eps_of
+from tracebridge.scipy._special.series import eps_of, horner
 
 # Fits with 70 digits, highest power first, of both dtypes: of (atanh(s) / s - 1) / s**2 in s**2 up
 # to 0.36.
@@ -53,7 +52,7 @@ def _parts(p: Array, q: Array) -> tuple[Any, Any, Any, Any]:
     gap = 0.5 * (most - least)
     s = tnp.where(close, gap, numerator) / tnp.where(close, least + gap, denominator)
     square = s * s
-    rest = square * highest_first(square, _ATANH[wide])
+    rest = square * horner(square, _ATANH[wide][::-1])
     far = tnp.log(s) + tnp.where(extreme, 2 * half * math.log(2), 0)
     return close, s, rest, tnp.where(close, 2 * (s + s * rest), far)
 

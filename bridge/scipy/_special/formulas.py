@@ -348,6 +348,7 @@ def _comb_anywhere(rest: Array, k: Array) -> Any:
 
 def comb(n: Array, k: Array) -> Any:
     """Binomial coefficients of numbers that need not be whole."""
+    weak = n.aval.weak_type and k.aval.weak_type
     inside = (k >= 0) & (k <= n) & (n >= 0)
     n, k = tnp.where(inside, n, 1), tnp.where(inside, k, 1)
     first, second = n - k + 1, k + 1
@@ -356,7 +357,8 @@ def comb(n: Array, k: Array) -> Any:
     whole = (n == tnp.floor(n)) & (k == tnp.floor(k)) & (value < 2.0**22)
     # Whole numbers give whole numbers; the derivative is that of the smooth function.
     rounded = value + lax.stop_gradient(tnp.where(whole, tnp.round(value) - value, 0))
-    return tnp.where(inside, rounded, 0)
+    result = tnp.where(inside, rounded, 0)
+    return lax.convert_dtype(result, result.aval.dtype, weak)
 
 
 def loggamma(x: Array) -> Any:

@@ -34,7 +34,8 @@ def _factorial(n: Array) -> Any:
     # n + 1 would be rounded.
     small = n_ < 1
     value = gamma_formulas.gamma(tnp.where(small, n_ + 1, n_)) * tnp.where(small, 1, n_)
-    return tnp.where(n < 0, 0, value)
+    result = tnp.where(n < 0, 0, value)
+    return lax.convert_dtype(result, result.aval.dtype, n.aval.weak_type)
 
 
 _factorial_staged = floats("factorial", _factorial)

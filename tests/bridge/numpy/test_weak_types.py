@@ -308,6 +308,16 @@ def test_weights_decide_about_averages_of_weak_numbers():
     assert ("float16", False) == type_of(tnp.average(tnp.full((2,), 1.5), weights=weights))
 
 
+@pytest.mark.parametrize("name", ["comb", "factorial"])
+def test_counts_of_weak_numbers_are_weak(name: str) -> None:
+    """As those that numbers alone have, whatever formula gives them."""
+    function = getattr(tb.scipy.special, name)
+    rest = (1.5,) if name == "comb" else ()
+
+    assert ("float32", True) == type_of(function(2.5, *rest))
+    assert ("float32", False) == type_of(function(np.float32(2.5), *rest))
+
+
 @pytest.mark.parametrize("path", ["stats.norm.pdf", "stats.bernoulli.pmf", "special.rel_entr"])
 def test_distributions_of_integers_beside_numbers_are_strong(path):
     """Parameters that are numbers make no array of integers weak; numbers alone stay weak."""
