@@ -1,7 +1,7 @@
 """Caches that are bounded or weak, and the registry that clears them all.
 
 Thread-safety: caches use single dict operations only, which are atomic; two threads may compute
-the same value and the later one stays. No lock is taken on a hit.
+the same value and the later one stays. No lock is taken on a hit; the registry has one.
 Keys: 1, 1.0 and True are equal in Python, and 0.0 equals -0.0: who builds a key from numbers puts
 the type (and the sign) into it.
 """
@@ -9,6 +9,7 @@ the type (and the sign) into it.
 from __future__ import annotations
 
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Hashable
 from typing import Any, Generic, Protocol, TypeVar, final
@@ -29,11 +30,14 @@ class Clearable(Protocol):
 
 
 _registry: weakref.WeakSet[Any] = weakref.WeakSet()
+_REGISTERS = threading.RLock()
+"""Held while a cache joins the registry, which cannot grow while it is gone through."""
 
 
 def register_cache(cache: Clearable) -> None:
     """Let `clear_all` clear this cache; the registry holds it weakly."""
-    _registry.add(cache)
+    with _REGISTERS:
+        _registry.add(cache)
 
 
 @final
@@ -67,7 +71,9 @@ def register_table(name: str, table: dict[Any, V]) -> dict[Any, V]:
 
 def all_caches() -> list[Clearable]:
     """Return all live registered caches, sorted by name."""
-    return sorted(_registry, key=lambda cache: cache.name)
+    with _REGISTERS:
+        found = list(_registry)
+    return sorted(found, key=lambda cache: cache.name)
 
 
 def clear_all() -> None:

@@ -328,3 +328,24 @@ def test_own_caches_can_be_registered() -> None:
     clear_all()
 
     assert mine.items == []
+
+
+def test_caches_may_be_made_while_all_are_cleared() -> None:
+    """By another thread, which compiles a program at that time."""
+    ends, kept = threading.Event(), list[Any]()
+    switches = sys.getswitchinterval()
+
+    def make() -> None:
+        while not ends.is_set():
+            kept[:] = [BoundedCache("test: made meanwhile", 8) for _ in range(50)]
+
+    thread = threading.Thread(target=make)
+    sys.setswitchinterval(1e-6)
+    try:
+        thread.start()
+        for _ in range(400):
+            all_caches()
+    finally:
+        ends.set()
+        thread.join()
+        sys.setswitchinterval(switches)
