@@ -157,7 +157,8 @@ def _trapezoid(y: Value, *spacing_and_statics: Value) -> Any:
             step = lax.reshape(step, tuple(shape))
         else:
             step = _diff(step, 1, axis - y.aval.ndim, False)
-    if not has_x and step.aval.ndim == 0 and type(y.aval.shape[axis]) is int:
+    length: Any = y.aval.shape[axis]
+    if not has_x and step.aval.ndim == 0 and type(length) is int and length > 1:
         return as_strong(lax.mul(lax.reduce_sum(_with_half_ends(y, axis), (axis,)), step))
     high, low = _neighbours(y, axis)
     pairs, step = broadcast_operands("trapezoid", lax.add(high, low), step)
@@ -165,7 +166,7 @@ def _trapezoid(y: Value, *spacing_and_statics: Value) -> Any:
 
 
 def _with_half_ends(y: Value, axis: int) -> Any:
-    """``y`` with half of what stands at both ends of an axis; nothing of a single element.
+    """``y`` with half of what stands at both ends of an axis, which has two elements or more.
 
     A product with one row of weights, which is summed without being written.
     """
@@ -174,9 +175,7 @@ def _with_half_ends(y: Value, axis: int) -> Any:
     place = lax.broadcasted_iota(np.dtype(np.int32), row.shape, 0)
     at_start = lax.eq(place, full_of(place.aval, 0))
     at_end = lax.eq(place, full_of(place.aval, length - 1))
-    one, half, none = full_of(row, 1), full_of(row, 0.5), full_of(row, 0)
-    weights = lax.select_n(lax.bitwise_or(at_start, at_end), one, half)
-    weights = lax.select_n(lax.bitwise_and(at_start, at_end), weights, none)
+    weights = lax.select_n(lax.bitwise_or(at_start, at_end), full_of(row, 1), full_of(row, 0.5))
     return lax.mul(y, lax.broadcast_in_dim(weights, y.aval.shape, (axis,)))
 
 

@@ -25,3 +25,9 @@ def test_infinite_ends() -> None:
     """An infinite sample is half of infinity at an end, not the difference of two infinities."""
     assert tnp.trapezoid(tnp.asarray([1.0, tnp.inf])).item() == np.inf
     assert tnp.trapezoid(tnp.asarray([-tnp.inf, 1.0, 2.0])).item() == -np.inf
+
+
+@pytest.mark.parametrize("sample", [np.inf, np.nan])
+def test_one_sample_that_is_no_number(sample: float) -> None:
+    """There is no interval to integrate over."""
+    assert tnp.trapezoid(tnp.asarray([sample])).item() == 0
