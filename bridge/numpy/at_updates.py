@@ -102,6 +102,9 @@ class IndexUpdateRef:
         self._x = x
         self._index = index
 
+    def __repr__(self) -> str:
+        return f"at({self._x!r})[{self._index!r}]"
+
     def get(
         self,
         *,

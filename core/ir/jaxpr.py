@@ -150,6 +150,20 @@ class Jaxpr:
         """The text of the program."""
         return str(self)
 
+    def __copy__(self) -> Jaxpr:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Jaxpr:
+        del memo
+        return self
+
+    def __reduce__(self) -> Any:
+        msg = (
+            "a Jaxpr cannot be pickled: the rules of its primitives are functions of this process; "
+            "tracebridge.export saves programs"
+        )
+        raise TypeError(msg)
+
     def variable_avals(self) -> list[ShapedArray]:
         """The aval of every variable."""
         avals = [*self.in_avals, *[c.aval for c in self.consts]]

@@ -132,3 +132,12 @@ def test_lists_are_values():
 
     assert [2, 3, 4] == x.at[:].add([1, 2, 3]).tolist()
     assert [2, 3, 1] == x.at[tnp.array([0, 1])].multiply((2, 3)).tolist()
+
+
+def test_chosen_elements_print_the_array_and_the_index() -> None:
+    """What stands without a method, as in ``print(x.at[0])``, says what it would update."""
+    x = tnp.arange(2)
+
+    assert "at(Array([0, 1], dtype=int32))" == repr(x.at)
+    assert "at(Array([0, 1], dtype=int32))[0]" == repr(x.at[0])
+    assert "at(Array([0, 1], dtype=int32))[slice(None, 1, None)]" == repr(x.at[:1])
