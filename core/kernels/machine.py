@@ -16,6 +16,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from tracebridge.core.config import env
 from tracebridge.core.kernels.sharing import N_SEATS, SEAT_BYTES, SEATS
 
 _LOCK = threading.Lock()
@@ -52,7 +53,11 @@ def is_there() -> bool:
 
 
 def n_threads() -> int:
-    """How many cores this process may use: XLA starts as many threads."""
+    """How many threads XLA starts: what ``NPROC`` says, else one for each core we may use."""
+    try:
+        return max(1, int(env.get("NPROC") or ""))
+    except ValueError:
+        pass
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -198,6 +198,24 @@ def test_a_process_that_ends_at_once():
     subprocess.run([sys.executable, "-c", _ENDS], check=True, timeout=120)
 
 
+@pytest.mark.parametrize("told", ["1", "3", "0", "many"])
+def test_as_many_threads_as_xla_starts(told, subprocess_environment):
+    """Who keeps XLA to one thread by ``NPROC`` has one here, too."""
+    program = """
+import os
+import tracebridge.numpy as tnp
+from tracebridge.core.kernels.machine import n_threads
+tnp.ones(3).block_until_ready()
+names = [open(f"/proc/self/task/{t}/comm").read() for t in os.listdir("/proc/self/task")]
+pool = [name for name in names if name.startswith("tf_XLAEigen")]
+assert len(pool) == n_threads(), (pool, n_threads())
+"""
+    # Of one device: XLA starts a thread for each of several.
+    told_too = {"TRACEBRIDGE_NUM_CPU_DEVICES": "1", "NPROC": told}
+    environment = subprocess_environment | told_too
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120, env=environment)
+
+
 def test_programs_of_other_equations():
     """A program without kernels is none."""
     small = stage(lambda x: [lax.sin(x)], [ShapedArray((8,), np.dtype("float32"))], locate=False)
