@@ -34,6 +34,7 @@ from tracebridge.core.linalg.matrices import (
     joined,
     least,
     matmul,
+    nan_unless_finite,
     part,
     real,
     real_dtype,
@@ -203,6 +204,8 @@ def _lower_cpu(ctx: LoweringContext, operand: IrValue, **params: Any) -> list[An
     outs = _whole_avals(ctx, params)
     routine = "gesvd" if algorithm is SvdAlgorithm.QR else "gesdd"
     mode = "N" if not params["compute_uv"] else "A" if params["full_matrices"] else "S"
+    # LAPACK refuses NaN, and does not return from infinities.
+    (operand,) = ctx.lower_fun(lambda x: [nan_unless_finite(x, x)], operand, avals_in=[a])
     _, *factors, status = lapack(
         ctx,
         routine,
