@@ -181,9 +181,10 @@ def causal_attention(q: Any, k: Any, v: Any) -> Any:
     return tnp.swapaxes(nn.dot_product_attention(q, k, v, is_causal=True), 0, 1)
 
 
-def torch_causal_attention(q: Any, k: Any, v: Any) -> Any:
-    """The same by the kernel of torch."""
-    return functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+def torch_attention(q: Any, k: Any, v: Any, is_causal: bool = False) -> Any:
+    """The same by the kernel of torch, which it has for operands with a batch axis."""
+    batches = [x[None] for x in (q, k, v)]
+    return functional.scaled_dot_product_attention(*batches, is_causal=is_causal)[0]
 
 
 def rotary(joined: Program) -> Program:

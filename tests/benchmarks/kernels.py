@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -125,7 +126,7 @@ def _arrays() -> list[Kernel]:
     labels = torch.randint(0, 1000, (4096,))
     heads = [_wide(8, 64, 32) for _ in range(3)]
     many = [_wide(8, 512, 64) for _ in range(3)]
-    attend = functional.scaled_dot_product_attention
+    attend = programs.torch_attention
     return [
         _both("sine chain, 1e6", programs.sine_chain, _wide(1_000_000)),
         _both("tanh chain, 1e6", programs.tanh_chain, _wide(1_000_000)),
@@ -158,7 +159,7 @@ def _arrays() -> list[Kernel]:
         _row(
             "causal attention, 8 heads of 1024x64",
             programs.causal_attention,
-            programs.torch_causal_attention,
+            partial(attend, is_causal=True),
             *[_wide(8, 1024, 64) for _ in range(3)],
         ),
         _both("n-body energy, 1000 points", programs.n_body, _wide(1000, 3)),
