@@ -97,25 +97,29 @@ def make_run(
     for aval in jaxpr.out_avals:
         ROWS.name(aval.dtype)  # or its error
     is_number = tuple(numbers) or (False,) * jaxpr.n_in
-    whole, options = lifted_options(boundary(jaxpr))
+    whole, options = lifted = lifted_options(boundary(jaxpr))
     if where.device.platform == "cpu" and not options and not any(is_number):
         settings = current_settings()
 
         def later() -> Run:
             with settings.again():
-                return _by_xla(jaxpr, name, where, is_number)
+                return _by_xla(jaxpr, lifted, name, where, is_number)
 
         found = direct_run(whole, later)
         if found is not None:
             return found
-    return _by_xla(jaxpr, name, where, is_number)
+    return _by_xla(jaxpr, lifted, name, where, is_number)
 
 
 def _by_xla(
-    jaxpr: Jaxpr, name: str, where: SingleDeviceSharding, is_number: tuple[bool, ...]
+    jaxpr: Jaxpr,
+    lifted: tuple[Jaxpr, Any],
+    name: str,
+    where: SingleDeviceSharding,
+    is_number: tuple[bool, ...],
 ) -> Run:
-    """``make_run`` for any program."""
-    whole, options = lifted_options(boundary(jaxpr))
+    """``make_run`` for any program; ``lifted``: what XLA compiles, and its options."""
+    whole, options = lifted
     program = compile_jaxpr(whole, name, where, compiler_options=options)
     avals = [a.strong for a in boundary(jaxpr).in_avals]
     if where.device.platform != "cpu":

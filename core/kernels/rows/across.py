@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from tracebridge.core.kernels.rows.program import Node, RowProgram
 
 _MOST_VECTORS = 4  # at a time: what lies one after another comes from memory together
-
 _MOST_KEPT = 1 << 18  # bytes of a value of a unit: what a core's second cache has room for
 
 
