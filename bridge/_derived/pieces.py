@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple, final
 
+from tracebridge.core.config.values import option
 from tracebridge.core.conv.primitive import conv_general_dilated_p
 from tracebridge.core.interpreters.inline import inline_calls
 from tracebridge.core.interpreters.staging import stage
@@ -25,6 +26,8 @@ from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.lax.contract.dot import dot_general_p
 from tracebridge.core.lax.shape.reshape import reshape_p
 from tracebridge.core.lax.shape.transpose import transpose_p
+from tracebridge.core.lowering.rewrites.batches import kernels_of
+from tracebridge.core.runtime.backends.clients import get_backend
 from tracebridge.interop.dtypes import is_exchanged
 
 LEAST_FREED = 1 << 20
@@ -85,6 +88,11 @@ def split_pieces(jaxpr: Jaxpr, n_saved: int, freed: Collection[int]) -> Pieces |
 
 def _size(aval: ShapedArray) -> int:
     return aval.size * aval.dtype.itemsize
+
+
+def _may_have_kernels() -> bool:
+    """Whether batches of products become kernels, which have no memory for what is between."""
+    return get_backend().platform == "cpu" and bool(option("platform_rules"))
 
 
 def _is_long(app: Application) -> bool:
@@ -267,6 +275,10 @@ class _Memory:
         # The last equation that a value is there for; gradients stay.
         self.until = {v: len(main) if v in final else self.last.get(v, -1) for v in made}
         self.sizes = {v: _size(order.avals[v]) for v in made}
+        kernels = kernels_of(jaxpr) if _may_have_kernels() else []
+        in_kernels = {k for members, _ in kernels for k in members}
+        made_inside = {v for k in in_kernels for v in order.outs_of[k]}
+        self.inside = made_inside.difference(*[results for _, results in kernels])
         self.there, self.stuck = self._between_equations(freed)
         self.stored = self._stored()
         # What each equation repeats and stores, and what is expensive of what it repeats.
@@ -282,7 +294,9 @@ class _Memory:
         # Before each equation, how many are no pass.
         self.works = list(accumulate([not is_pass for is_pass in self.passes], initial=0))
         self.copies = [_copies(app) for app in apps]
-        self.is_copied = any([_is_copied(app) for app in apps])
+        self.is_copied = any(
+            [_is_copied(app) for app, k in zip(apps, main, strict=True) if k not in in_kernels]
+        )
 
     def _stored(self) -> set[int]:
         """Values that stand in memory, since no pass over elements contains them.
@@ -297,7 +311,7 @@ class _Memory:
                 found.update(order.outs_of[k])
             elif app.primitive is transpose_p:
                 found.add(order.viewed(operands[0]))
-        return found
+        return found - self.inside
 
     def _shared(self, start: int, end: int) -> set[int]:
         """Equations that are repeated, expensive, and read before and after something else."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _KEY = "residual notes"
 
 _NEVER = {
-    Cost.CONTRACTION: "contractions are never repeated",
+    Cost.CONTRACTION: "contractions are repeated only where they give far more than they read",
     Cost.REDUCTION: "reductions are never repeated",
 }
 

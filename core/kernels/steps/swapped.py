@@ -52,7 +52,7 @@ def products_of_results(program: Jaxpr) -> dict[int, int]:
 
     No equation reads them but the reshapes, and none is there twice.
     """
-    readers = _readers(program)
+    readers = readers_of(program)
     found: dict[int, int] = {}
     v = program.n_in + len(program.consts)
     for app, args in program.equations:
@@ -64,7 +64,7 @@ def products_of_results(program: Jaxpr) -> dict[int, int]:
     return {v: found[v] for v in program.outs if v in found}
 
 
-def _readers(program: Jaxpr) -> dict[int, int]:
+def readers_of(program: Jaxpr) -> dict[int, int]:
     """How often each variable is read, or a result."""
     readers: dict[int, int] = {}
     for args in (program.outs, *[args for _, args in program.equations]):
@@ -86,7 +86,7 @@ def _without_ones(axes: Sequence[int], shape: Sequence[int]) -> list[int]:
 
 def _transposed(program: Jaxpr) -> set[int]:
     """The products that only a transposition reads, which has their free axes in another order."""
-    readers = _readers(program)
+    readers = readers_of(program)
     made: dict[int, Application] = {}
     found: set[int] = set()
     v = program.n_in + len(program.consts)

@@ -27,8 +27,10 @@ from tracebridge.core.kernels.steps.arrays import Arrays, Cut, cut_shape
 from tracebridge.core.kernels.steps.axes import pairs_of
 from tracebridge.core.kernels.steps.batch_kernel import batch_kernel, batch_kernel_p
 from tracebridge.core.kernels.steps.contractions import is_written_product, is_written_reduction
+from tracebridge.core.kernels.steps.late_quotients import with_late_quotients
 from tracebridge.core.kernels.steps.moves import MOVES, only_adds
 from tracebridge.core.kernels.steps.parts import cut_params, rows_of
+from tracebridge.core.kernels.steps.views import without_ones
 from tracebridge.core.kernels.steps.work import multiplications, work
 from tracebridge.core.lowering.rewrites.flat import computed_by, flat, with_shifts
 from tracebridge.core.lowering.rewrites.groups import Groups, Kernel, WithKernels
@@ -69,7 +71,8 @@ _MOST_LINES = 8192  # of the text
 _LEAST_ALONE, _SMALLEST_ALONE, _LARGEST_ALONE = 50_000, 1 << 7, 1 << 24
 _MOST_EQUATIONS = 128
 _MOST_ARRAYS = 24
-_MOVED = frozenset({lax.broadcast_in_dim_p, lax.transpose_p})
+_RESHAPES = frozenset({lax.reshape_p, lax.squeeze_p})
+_MOVED = frozenset({lax.broadcast_in_dim_p, lax.transpose_p, *_RESHAPES})
 _DTYPES = frozenset({np.dtype(np.float32), np.dtype(np.int32), np.dtype(np.bool_)})
 
 
@@ -77,13 +80,27 @@ def with_batch_kernels(jaxpr: Jaxpr) -> Jaxpr | None:
     """``jaxpr`` with kernels for batches of small matrices; None if there are none."""
     if not _has_products(jaxpr) or not is_there():
         return None
-    program = flat(jaxpr, _meaning)
+    batches, kernels = _kernels(flat(jaxpr, _meaning))
+    return WithKernels(batches, kernels).program() if kernels else None
+
+
+def _kernels(program: Jaxpr) -> tuple[_Batches, list[Kernel]]:
     batches = _Batches(program, _BY_ROWS)
     kernels = batches.kernels()
     if batches.has_too_large:
         batches = _Batches(program, _EACH)
         kernels = batches.kernels()
-    return WithKernels(batches, kernels).program() if kernels else None
+    return batches, kernels
+
+
+def kernels_of(jaxpr: Jaxpr) -> list[tuple[Sequence[int], Sequence[int]]]:
+    """Of each kernel of ``jaxpr`` its equations, and the variables that it gives.
+
+    Calls, and what other rewrites make of the program, are not considered.
+    """
+    if not _has_products(jaxpr) or not is_there():
+        return []
+    return [(kernel.members, kernel.results) for kernel in _kernels(jaxpr)[1]]
 
 
 def _has_products(jaxpr: Jaxpr) -> bool:
@@ -139,6 +156,11 @@ def _batch_of_operand(app: Application, i: int) -> tuple[int, ...]:
     """The same axes in an operand."""
     batch = app.params["dimension_numbers"][1][i]
     return tuple([batch[j] for j in _batch_axes(app)])
+
+
+def _moves_ones(app: Application) -> bool:
+    """Whether a reshape makes or takes away axes of one element only."""
+    return without_ones(app.avals[0].shape) == without_ones(app.out.shape)
 
 
 def _is_static(avals: Sequence[ShapedArray]) -> bool:
@@ -336,6 +358,8 @@ class _BatchKernel(Kernel):
         if made_by in groups.group_of:
             return
         (axes,) = pairs_of(app)
+        if app.primitive in _RESHAPES and not _moves_ones(app):
+            return  # axes are taken apart or joined: those of rows might be
         cut = tuple([None if j is None or j not in axes else axes.index(j) for j in operand.cut])
         source = _Operand(args[0], cut)
         self.moved[operand] = k, source
@@ -389,7 +413,8 @@ class _BatchKernel(Kernel):
 
     def _planned(self) -> _Planned:
         """The program of one element of the batch, or of some of its rows."""
-        arrays, program = self._arrays(), with_places(self._program()).program
+        arrays = self._arrays()
+        program = with_places(with_late_quotients(self._program())).program
         whole = _Planned(program, arrays, range(len(self.given)), _n_consts(arrays))
         # Do some rows of an element of the batch at a time, if all of them fill the caches.
         found = rows_of(program, arrays)

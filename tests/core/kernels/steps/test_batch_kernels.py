@@ -61,6 +61,21 @@ def test_axes_of_one_element_in_the_batch(shape: tuple[int, ...]) -> None:
     check(lambda q, k, v: tnp.squeeze(q @ swapped(k)) @ tnp.squeeze(v), q, k, v)
 
 
+def test_axes_of_one_element_outside_of_a_kernel() -> None:
+    """Operands whose order is changed, and which then get axes of one element, are not copied."""
+    q, k, v = [array(320, 4, 8) for _ in range(3)]
+
+    def f(q: Any, k: Any, v: Any) -> Any:
+        q, k, v = [tnp.moveaxis(x, 1, 0)[None, :, None] for x in (q, k, v)]
+        return attention(q, k, v)
+
+    check(f, q, k, v)
+    text = tb.jit(f).lower(q, k, v).as_text()
+    assert "transpose" not in text
+    check(lambda x: f(x, x, x), q)
+    check(lambda x: f(x, x.reshape(8, 40, 4, 8).reshape(320, 4, 8) + 1, x), q)
+
+
 @pytest.mark.parametrize("size", [250, 256, 331, 640])
 def test_rows_of_one_element_of_the_batch(size: int) -> None:
     """More scores than the caches have are done by rows; 331 is a prime number."""
