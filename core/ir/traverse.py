@@ -22,8 +22,21 @@ def primitives_of(jaxpr: Jaxpr) -> frozenset[Primitive]:
     """The primitives of the equations of ``jaxpr``, without those of programs below it."""
     found = jaxpr.cache.get("primitives")
     if found is None:
-        found = frozenset([app.primitive for app, _ in jaxpr.equations])
+        found = frozenset([app.primitive for app in distinct_applications(jaxpr)])
         jaxpr.cache["primitives"] = found
+    return found
+
+
+def distinct_applications(jaxpr: Jaxpr) -> tuple[Application, ...]:
+    """The applications of ``jaxpr``, each once, in order, without those of programs below it.
+
+    They are a tenth of the equations where layers are alike: what equations of a kind have in
+    common is looked up here.
+    """
+    found = jaxpr.cache.get("applications")
+    if found is None:
+        found = tuple(dict.fromkeys([app for app, _ in jaxpr.equations]))
+        jaxpr.cache["applications"] = found
     return found
 
 

@@ -117,7 +117,21 @@ class Axes:
         self._summed[out] = x
         return {x, y}
 
+    def _relate_elements(self, args: Sequence[int], out: int) -> None:
+        """The axes of operands and results are the same ones; operands may be numbers."""
+        firsts, root, parent = self._first, self._root, self._parent
+        axes = range(firsts[out], firsts[out + 1])
+        arrays = [a for a in args if self.avals[a].ndim]
+        for a in arrays:
+            for axis, own in zip(axes, range(firsts[a], firsts[a + 1]), strict=True):
+                parent[root(own)] = root(axis)
+        if not arrays:
+            self._whole += axes
+
     def _relate(self, app: Application, args: Sequence[int], out: int) -> None:
+        if isinstance(app.primitive, Elementwise):
+            self._relate_elements(args, out)
+            return
         is_product = app.primitive is lax.dot_general_p
         summed = self._relate_summed(app, args, out) if is_product else ()
         pairs = (self.pairs_of or pairs_of)(app)

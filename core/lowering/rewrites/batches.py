@@ -17,7 +17,7 @@ from tracebridge.core import lax
 from tracebridge.core.interpreters.graph import Graph
 from tracebridge.core.ir.debug_info import NO_DEBUG_INFO
 from tracebridge.core.ir.open_numbers import OpenNumber, Place, is_near_one, number_in
-from tracebridge.core.ir.traverse import primitives_of
+from tracebridge.core.ir.traverse import distinct_applications, primitives_of
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.kernels.equations import REDUCTIONS, exponent_of, is_handled
 from tracebridge.core.kernels.functions import is_easy_power
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.jaxpr import Jaxpr
     from tracebridge.core.kernels.numbers import Numbers
+
+    _Cuts = Sequence[tuple[int, ...] | None]
 
 _FEWEST = 2  # elements of the batch
 
@@ -73,6 +75,7 @@ _MOST_EQUATIONS = 128
 _MOST_ARRAYS = 24
 _RESHAPES = frozenset({lax.reshape_p, lax.squeeze_p})
 _MOVED = frozenset({lax.broadcast_in_dim_p, lax.transpose_p, *_RESHAPES})
+_BY_NUMBERS = frozenset({lax.pow_p, lax.pad_p})
 _DTYPES = frozenset({np.dtype(np.float32), np.dtype(np.int32), np.dtype(np.bool_)})
 
 
@@ -105,26 +108,23 @@ def kernels_of(jaxpr: Jaxpr) -> list[tuple[Sequence[int], Sequence[int]]]:
 
 def _has_products(jaxpr: Jaxpr) -> bool:
     """Whether a product could begin a group, in called functions too."""
-    return _products(jaxpr) > 0
+    there = primitives_of(jaxpr)
+    calls = any([p.computes is not None for p in there])
+    if not calls and lax.dot_general_p not in there:
+        return False
+    for app in distinct_applications(jaxpr):
+        called = computed_by(app) if calls else None
+        if called is not None:
+            if _has_products(called):
+                return True
+        elif app.primitive is lax.dot_general_p and _batch_of(app) is not None and _sums(app):
+            return True
+    return False
 
 
 def _sums(app: Application) -> bool:
     """Whether a product is none of numbers only: sums of such ones have better forms."""
     return multiplications(app) > app.out.size
-
-
-def _products(jaxpr: Jaxpr) -> int:
-    found, there = 0, primitives_of(jaxpr)
-    calls = any([p.computes is not None for p in there])
-    if not calls and lax.dot_general_p not in there:
-        return 0
-    for app, _ in jaxpr.equations:
-        called = computed_by(app) if calls else None
-        if called is not None:
-            found += _products(called)
-        elif app.primitive is lax.dot_general_p:
-            found += _batch_of(app) is not None and _sums(app)
-    return found
 
 
 def _meaning(app: Application) -> Jaxpr | None:
@@ -189,6 +189,22 @@ def _reads_a_large_matrix(app: Application) -> bool:
     return multiplications(app) == largest >= n * _LARGE_MATRIX
 
 
+def _cut(app: Application, key: tuple[int, ...], cuts: _Cuts) -> tuple[int, ...] | None:
+    """The axes of the batch in the result, of those in the operands that are members."""
+    found: tuple[int | None, ...] | None = None
+    if app.primitive is lax.dot_general_p:
+        found = _batch_axes(app)
+        if len(found) != len(key):
+            return None
+    for axes, given in zip(pairs_of(app), cuts, strict=True):
+        if given is not None:
+            cut = tuple([axes[i] for i in given])
+            if None in cut or found not in (None, cut):
+                return None
+            found = cut
+    return None if found is None else tuple([i for i in found if i is not None])
+
+
 @final
 class _Batches(Groups):
     """Groups by the sizes of their batch."""
@@ -197,34 +213,59 @@ class _Batches(Groups):
         self.limits, self.has_too_large = limits, False
         self.cuts: dict[int, tuple[int, ...]] = {}
         """Of results of members: their axes of the batch."""
+        self._begins: dict[Application, tuple[bool, tuple[int, ...] | None]] = {}
+        self._alike: dict[object, tuple[int, ...] | None] = {}
+        """Those of equations like this one that read such members; None: it cannot be one."""
         self.planned: dict[object, _Planned] = {}
         """By what kernels compute: layers of a network are alike."""
         super().__init__(jaxpr)
 
     def key_for(self, app: Application, args: Sequence[int]) -> tuple[int, ...] | None:
         """The sizes of the batch."""
-        if app.multiple or app.effects or app.out.vma or app.primitive.has_rules_of_users:
+        if app not in self._begins:
+            self._begins[app] = self._begun_by(app)
+        can_join, begun = self._begins[app]
+        if not can_join:
             return None
-        is_product = app.primitive is lax.dot_general_p
-        for i, a in enumerate(args):
-            group = self.member(a)
+        is_product, within = app.primitive is lax.dot_general_p, self.within
+        for i, a in enumerate(args if self.keys else ()):
+            group = within[a]
             if group is not None and (not is_product or self.cuts[a] == _batch_of_operand(app, i)):
                 return self.keys[group]
-        return _batch_of(app, self.limits) if is_product else None
+        return begun
+
+    def _begun_by(self, app: Application) -> tuple[bool, tuple[int, ...] | None]:
+        """Whether an equation can join a group, and the sizes of a batch that it begins one of."""
+        if app.multiple or app.effects or app.out.vma or app.primitive.has_rules_of_users:
+            return False, None
+        is_product = app.primitive is lax.dot_general_p
+        return True, _batch_of(app, self.limits) if is_product else None
 
     def joins(self, k: int, key: tuple[int, ...], group: int) -> bool:
         """Whether no element of the batch of this equation needs another one."""
         app, args = self.jaxpr.equations[k]
-        avals, n = (*app.avals, app.out), math.prod(key)
-        if any([a.dtype not in _DTYPES for a in avals]) or not _is_static(avals):
-            return False
-        if not _are_small(avals, n, self.limits) or not self._can_be_written(app, args, n):
-            return False
-        cut = self._cut(app, args, key, group)
-        if cut is None or tuple([app.out.shape[i] for i in cut]) != key:
+        cuts = tuple([self.cuts[a] if self.within[a] == group else None for a in args])
+        # Numbers of the program decide about powers and pads.
+        place = app, key, cuts
+        is_alike = app.primitive not in _BY_NUMBERS and place in self._alike
+        cut = self._alike[place] if is_alike else self._cut_of(app, args, key, cuts)
+        self._alike[place] = cut
+        if cut is None:
             return False
         self.cuts[self.first[k]] = cut
         return True
+
+    def _cut_of(
+        self, app: Application, args: Sequence[int], key: tuple[int, ...], cuts: _Cuts
+    ) -> tuple[int, ...] | None:
+        """The axes of the batch in the result, if the equation can be a member."""
+        avals, n = (*app.avals, app.out), math.prod(key)
+        if any([a.dtype not in _DTYPES for a in avals]) or not _is_static(avals):
+            return None
+        if not _are_small(avals, n, self.limits) or not self._can_be_written(app, args, n):
+            return None
+        cut = _cut(app, key, cuts)
+        return cut if cut is not None and tuple([app.out.shape[i] for i in cut]) == key else None
 
     def _can_be_written(self, app: Application, args: Sequence[int], n: int) -> bool:
         """Whether steps may have such an equation."""
@@ -241,24 +282,6 @@ class _Batches(Groups):
             y = exponent_of(self.jaxpr, args[1])
             return y is not None and is_easy_power(y)
         return is_handled(app)
-
-    def _cut(
-        self, app: Application, args: Sequence[int], key: tuple[int, ...], group: int
-    ) -> tuple[int, ...] | None:
-        """The axes of the batch in the result."""
-        pairs = pairs_of(app)
-        found: tuple[int | None, ...] | None = None
-        if app.primitive is lax.dot_general_p:
-            found = _batch_axes(app)
-            if len(found) != len(key):
-                return None
-        for a, axes in zip(args, pairs, strict=True):
-            if self.member(a) == group:
-                cut = tuple([axes[i] for i in self.cuts[a]])
-                if None in cut or found not in (None, cut):
-                    return None
-                found = cut
-        return None if found is None else tuple([i for i in found if i is not None])
 
     def kernels(self) -> list[Kernel]:
         """The groups that have kernels and are faster with them."""

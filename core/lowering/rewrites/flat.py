@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tracebridge.core.interpreters.graph import Graph
 from tracebridge.core.interpreters.staging import stage
-from tracebridge.core.ir.traverse import primitives_of
+from tracebridge.core.ir.traverse import distinct_applications, primitives_of
 from tracebridge.core.lax.reduce.exp_sums import by_largest, shifted_exp_sum_p
 from tracebridge.core.util.caching import BoundedCache
 
@@ -47,18 +47,25 @@ def flat(jaxpr: Jaxpr, meaning: Callable[[Application], Jaxpr | None]) -> Jaxpr:
     calls = {p for p in primitives_of(jaxpr) if is_call(p)}
     if not calls:
         return jaxpr
-    meanings = [meaning(app) if app.primitive in calls else None for app, _ in jaxpr.equations]
-    if all([m is None for m in meanings]):
+    meanings: dict[Application, Jaxpr] = {}
+    for app in distinct_applications(jaxpr):
+        meant = meaning(app) if app.primitive in calls else None
+        if meant is not None:
+            meanings[app] = flat(meant, meaning)
+    if not meanings:
         return jaxpr
     graph = Graph()
     inputs = graph.inputs(jaxpr.in_avals)
     numbers = [*inputs, *[graph.constant(c) for c in jaxpr.consts]]
     for k, (app, idx) in enumerate(jaxpr.equations):
         source = jaxpr.sources[k] if jaxpr.sources else None
-        args, meant = [numbers[i] for i in idx], meanings[k]
-        if meant is None:
-            first = graph.add(app, args, source)
+        args, called = [numbers[i] for i in idx], meanings.get(app)
+        if called is not None:
+            numbers.extend(graph.inline(called, args, source))
+            continue
+        first = graph.add(app, args, source)
+        if app.multiple:
             numbers.extend(range(first, first + len(app.outs)))
         else:
-            numbers.extend(graph.inline(flat(meant, meaning), args, source))
+            numbers.append(first)
     return graph.program(inputs, [numbers[i] for i in jaxpr.outs], jaxpr.debug)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, final
 import numpy as np
 
 from tracebridge.core import lax
-from tracebridge.core.ir.traverse import primitives_of
+from tracebridge.core.ir.traverse import distinct_applications, primitives_of
 from tracebridge.core.kernels.equations import REDUCTIONS, is_handled
 from tracebridge.core.kernels.rows.frame import Frame, Shape, fit_together, frame_over
 from tracebridge.core.kernels.rows.program import RESHAPES
@@ -67,7 +67,7 @@ def has_frames(jaxpr: Jaxpr) -> bool:
     calls = any([is_call(p) for p in found])
     if not calls and found.isdisjoint(_WITH_FRAMES):
         return False
-    for app, _ in jaxpr.equations:
+    for app in distinct_applications(jaxpr):
         primitive = app.primitive
         if primitive in _WITH_FRAMES:
             if is_costly(app) or is_large_join(app) or _rows_of(app) is not None:
@@ -157,8 +157,9 @@ class Frames:
     def _of_functions(self, jaxpr: Jaxpr) -> dict[Shape, Frame]:
         """The frames of arrays of which only functions of each element are computed."""
         frames: dict[Shape, Frame] = {}
-        costly = [app.out.shape for app, _ in jaxpr.equations if is_costly(app)]
-        joined = [app.avals[0].shape for app, _ in jaxpr.equations if is_large_join(app)]
+        apps = distinct_applications(jaxpr)
+        costly = [app.out.shape for app in apps if is_costly(app)]
+        joined = [app.avals[0].shape for app in apps if is_large_join(app)]
         for shape in dict.fromkeys([*costly, *joined]):
             rows = _any_rows(shape)
             if rows is None or (shape, ()) in self.tried or shape in frames:
@@ -173,7 +174,7 @@ class Frames:
         """The rows that are reduced; if along several axes, only where they are used again."""
         if primitives_of(jaxpr).isdisjoint(_REDUCING):
             return []
-        found = [_rows_of(app) for app, _ in jaxpr.equations if app.primitive in _REDUCING]
+        found = [_rows_of(a) for a in distinct_applications(jaxpr) if a.primitive in _REDUCING]
         several = {rows for rows in found if rows is not None and not _is_plain(rows)}
         used = _used_again(jaxpr, several - self.tried)
         across = {rows for rows in used if _is_across(rows)}
@@ -225,17 +226,21 @@ def _used_again(jaxpr: Jaxpr, candidates: set[Rows]) -> set[Rows]:
         return set()
     of: dict[int, frozenset[Rows]] = {}
     used: set[Rows] = set()
+    begin: dict[Application, frozenset[Rows]] = {}
+    for app in distinct_applications(jaxpr):
+        rows = _rows_of(app)
+        if rows is not None and rows in candidates:
+            begin[app] = frozenset({rows})
     variable = jaxpr.n_in + len(jaxpr.consts)
     for app, args in jaxpr.equations:
-        read = frozenset().union(*[of.get(a, frozenset()) for a in args])
-        rows = _rows_of(app)
-        if rows in candidates:
-            of[variable] = frozenset({rows})
-        elif read:
+        if app in begin:
+            of[variable] = begin[app]
+        elif of and (found := [of[a] for a in args if a in of]):
+            read = frozenset().union(*found)
             size = math.prod([n for n in app.outs[0].shape if type(n) is int])
             used |= {r for r in read if size == math.prod(r[0])}
             left = frozenset({r for r in read if size < math.prod(r[0])})
-            of.update({variable + i: left for i in range(len(app.outs))})
+            of.update({variable + i: left for i in range(len(app.outs))} if left else {})
         variable += len(app.outs)
     return used
 
@@ -248,7 +253,7 @@ def _add_reshaped(
         return
     pairs = {
         (app.avals[0].shape, app.out.shape)
-        for app, _ in jaxpr.equations
+        for app in distinct_applications(jaxpr)
         if app.primitive in _RESHAPING and _reshapes(app)
     }
     todo: Sequence[Shape] = list(of_shape)

@@ -8,6 +8,7 @@ a circle begins the next one. Parts of a group that share no value are kernels o
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, final
 
@@ -32,14 +33,23 @@ class Groups(ABC):
         self.avals = jaxpr.variable_avals()
         self.group_of: dict[int, int] = {}
         """Of member equations."""
+        self.within: list[int | None] = [None] * (jaxpr.n_in + len(jaxpr.consts))
+        """Of each variable so far: the group whose other members can read it."""
+        self.behind = [0] * len(self.within)
+        """Of each variable so far: what depends on it from outside depends on these groups."""
         self.current: dict[Hashable, int] = {}
         """By key the group that grows."""
         self.keys: list[Any] = []
         """Of each group what its members have in common."""
         self.needs: list[int] = []
-        """Of each group: those that it depends on, as the bits of a number."""
-        self.depends: list[int] = []
-        """Of each equation outside: the groups that it depends on; of members nothing."""
+        """Of each group: all that it depends on, as the bits of a number."""
+        self.needed_by: list[int] = []
+        """Of each group: all that depend on it, and itself."""
+        self._numbers = {
+            v
+            for v, const in enumerate(jaxpr.consts, jaxpr.n_in)
+            if isinstance(const, Literal) and not const.aval.ndim
+        }
         self.effects = 0
         """The groups that equations with effects depend on so far: they keep their order."""
         self._place_all()
@@ -59,78 +69,88 @@ class Groups(ABC):
 
     def member(self, variable: int) -> int | None:
         """The group in which a variable can be read."""
-        k = self.made_by[variable]
-        return None if k == GIVEN or self.ends(k) else self.group_of.get(k)
+        return self.within[variable]
+
+    def put(self, k: int, group: int) -> None:
+        """Make an equation, which has one result, a member of a group."""
+        self.group_of[k] = group
+        self.within[self.first[k]] = None if self.ends(k) else group
 
     def readers(self, members: Iterable[Sequence[int]]) -> dict[int, list[int]]:
         """The equations that read results of members, and ``GIVEN`` if they are results."""
-        readers: dict[int, list[int]] = {self.first[k]: [] for some in members for k in some}
+        read = {self.first[k] for some in members for k in some}
+        readers: dict[int, list[int]] = defaultdict(list)
         for v in self.jaxpr.outs:
-            if v in readers:
+            if v in read:
                 readers[v].append(GIVEN)
         for k, (_, args) in enumerate(self.jaxpr.equations):
             for a in args:
-                if a in readers:
+                if a in read:
                     readers[a].append(k)
         return readers
 
     def is_number(self, v: int) -> bool:
         """Whether a variable is a number that stands in the program."""
-        i, consts = v - self.jaxpr.n_in, self.jaxpr.consts
-        return 0 <= i < len(consts) and isinstance(consts[i], Literal) and not consts[i].aval.ndim
+        return v in self._numbers
 
     def _place_all(self) -> None:
-        key_for, depends = self.key_for, self.depends
+        key_for, place, behind, within = self.key_for, self._place, self.behind, self.within
         for k, (app, args) in enumerate(self.jaxpr.equations):
             key = key_for(app, args)
-            if key is not None and self._place(k, args, key):
-                depends.append(0)
+            group = None if key is None else place(k, args, key)
+            if group is not None:
+                self.group_of[k] = group
+                within.append(None if self.ends(k) else group)
+                behind.append(1 << group)
                 continue
             # Nothing depends on groups before the first one.
             found = self._outside_of(args, None) if self.keys else 0
             if app.effects:
                 found = self.effects = self.effects | found
-            depends.append(found)
+            if app.multiple:
+                within += [None] * len(app.outs)
+                behind += [found] * len(app.outs)
+            else:
+                within.append(None)
+                behind.append(found)
 
-    def _place(self, k: int, args: Sequence[int], key: Hashable) -> bool:
-        """Put an equation into a group, if it can be in one."""
+    def _place(self, k: int, args: Sequence[int], key: Hashable) -> int | None:
+        """The group of an equation, if it can be in one."""
         new = len(self.keys)
         group = self.current.get(key, new)
         outside = self._outside_of(args, group)
-        if group != new and outside and self._reaches(outside, group):
+        if group != new and outside & self.needed_by[group]:
             group, outside = new, self._outside_of(args, new)
         if not self.joins(k, key, group):
-            return False
+            return None
         if group == new:
             self.keys.append(key)
             self.needs.append(0)
+            self.needed_by.append(1 << new)
             self.current[key] = new
-        self.group_of[k] = group
-        self.needs[group] |= outside
-        return True
+        further = outside & ~self.needs[group]
+        if further:
+            self._depend(group, further)
+        return group
+
+    def _depend(self, group: int, further: int) -> None:
+        """Let a group depend on others, and on what these depend on."""
+        needs, needed_by = self.needs, self.needed_by
+        found, above = further, needed_by[group]
+        for n in _bits(further):
+            found |= needs[n]
+        for n in _bits(above):
+            needs[n] |= found
+        for n in _bits(found):
+            needed_by[n] |= above
 
     def _outside_of(self, args: Sequence[int], group: int | None) -> int:
         """The groups that these variables depend on without being members of ``group``."""
-        found, made_by, group_of = 0, self.made_by, self.group_of
+        found, behind, within = 0, self.behind, self.within
         for a in args:
-            k = made_by[a]
-            if k != GIVEN:
-                own = group_of.get(k)
-                if own is None:
-                    found |= self.depends[k]
-                elif own != group or self.ends(k):
-                    found |= 1 << own
+            if group is None or within[a] != group:
+                found |= behind[a]
         return found
-
-    def _reaches(self, outside: int, group: int) -> bool:
-        """Whether one of these groups is this one, or depends on it."""
-        seen = todo = outside
-        while todo and not seen >> group & 1:
-            n = todo.bit_length() - 1
-            new = self.needs[n] & ~seen
-            seen |= new
-            todo = (todo ^ (1 << n)) | new
-        return bool(seen >> group & 1)
 
     @abstractmethod
     def shares(self, variable: int, group: int) -> bool:
@@ -139,24 +159,41 @@ class Groups(ABC):
     def components(self) -> list[list[int]]:
         """The members of groups that share values, in the order of the program."""
         parent = {k: k for k in self.group_of}
+        equations, made_by, within = self.jaxpr.equations, self.made_by, self.within
 
         def root(k: int) -> int:
-            while parent[k] != k:
-                parent[k] = parent[parent[k]]
-                k = parent[k]
+            while (above := parent[k]) != k:
+                parent[k] = k = parent[above]
             return k
 
         readers: dict[tuple[int, int], int] = {}
         for k, group in self.group_of.items():
-            for a in self.jaxpr.equations[k][1]:
-                if self.member(a) == group:
-                    parent[root(k)] = root(self.made_by[a])
+            own = root(k)
+            for a in equations[k][1]:
+                if within[a] == group:
+                    other = root(made_by[a])
+                elif (group, a) in readers:
+                    other = root(readers[group, a])
                 elif self.shares(a, group):
-                    parent[root(k)] = root(readers.setdefault((group, a), k))
+                    readers[group, a] = k
+                    continue
+                else:
+                    continue
+                parent[own] = own = other
         found: dict[int, list[int]] = {}
         for k in sorted(self.group_of):
             found.setdefault(root(k), []).append(k)
         return list(found.values())
+
+
+def _bits(number: int) -> list[int]:
+    """The places of the bits of a number that are set."""
+    found: list[int] = []
+    while number:
+        n = number.bit_length() - 1
+        found.append(n)
+        number ^= 1 << n
+    return found
 
 
 class Kernel(ABC):
@@ -249,12 +286,17 @@ class WithKernels:
             if kernel is None:
                 if k in idle:
                     continue
-                read = [numbers[a] for a in args if a in numbers]
-                if len(read) == len(args) and not (readers or app.effects):  # as most equations
-                    first = add(app, read, sources[k] if sources else None)
-                    for i in range(len(app.outs)):
-                        numbers[firsts[k] + i] = first + i
-                    continue
+                if not (readers or app.effects):  # as most equations
+                    read = [numbers[a] for a in args if a in numbers]
+                    if len(read) == len(args):
+                        first = add(app, read, sources[k] if sources else None)
+                        if app.multiple:
+                            numbers.update(
+                                [(firsts[k] + i, first + i) for i in range(len(app.outs))]
+                            )
+                        else:
+                            numbers[firsts[k]] = first
+                        continue
             operands = args if kernel is None else kernel.operands
             waits: set[object] = {v for v in operands if v not in numbers}
             if app.effects:  # those keep their order

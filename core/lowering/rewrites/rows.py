@@ -21,6 +21,7 @@ import numpy as np
 from tracebridge.core import lax
 from tracebridge.core.interpreters.graph import Graph
 from tracebridge.core.ir.debug_info import NO_DEBUG_INFO
+from tracebridge.core.ir.traverse import distinct_applications
 from tracebridge.core.kernels.equations import REDUCTIONS, exponent_of, is_handled
 from tracebridge.core.kernels.functions import handles, is_easy_power
 from tracebridge.core.kernels.machine import is_there
@@ -56,6 +57,7 @@ _MOST_OF_FUNCTIONS = 3  # results of kernels that only compute functions
 _MOST_ARRAYS = 24  # that a kernel reads and writes at the same time
 _SMALL = 4  # an array of less than this share of the frame may be written before a kernel reads it
 
+_BY_ROW = RESHAPES | {lax.broadcast_in_dim_p}
 _COPIES = RESHAPES | {lax.broadcast_in_dim_p, lax.iota_p}
 _FLOAT = np.dtype(np.float32)
 
@@ -83,9 +85,12 @@ class _Rows(Groups):
         self.frames = frames
         self._of_app: dict[Application, Frame | bool] = {}
         """Their frames by shape; False: they have none, True: their operands may tell."""
+        self._alike: dict[tuple[Application, bool], tuple[bool, bool]] = {}
+        """Whether equations like this one can join their frame, and whether they sum up others."""
         self.sums: set[int] = set()
         """Members that sum over other axes: no other member of the group can read their results."""
-        joins = [args for app, args in jaxpr.equations if is_large_join(app)]
+        joining = {app for app in distinct_applications(jaxpr) if is_large_join(app)}
+        joins = [args for app, args in jaxpr.equations if app in joining] if joining else []
         self.joined = {v for args in joins for v in args}
         """Variables that are parts of large arrays."""
         super().__init__(jaxpr)
@@ -110,7 +115,7 @@ class _Rows(Groups):
         for k in reversed(range(len(equations) if readers else 0)):
             group, *others = readers.get(k) or [outside]
             if not others and group != outside and self.joins(k, self.keys[group], group):
-                group_of[k] = group
+                self.put(k, group)
             for a in equations[k][1]:
                 readers.get(made_by[a], set()).add(group_of.get(k, outside))
 
@@ -149,11 +154,21 @@ class _Rows(Groups):
     def joins(self, k: int, key: Frame, group: int) -> bool:
         """Whether an equation can be in a group."""
         app, args = self.jaxpr.equations[k]
-        if not self._can_join(app, args, key, group):
-            return False
-        if app.primitive in REDUCTIONS and kind_of_sum(app, key) != "rows":
+        primitive = app.primitive
+        # Its shapes decide, and of some whether they read numbers of rows.
+        by_row = primitive in _BY_ROW and self._is_by_row(args[0], key, group)
+        is_alike = self._of_app[app] is key and primitive is not lax.pow_p
+        found = self._alike.get((app, by_row)) if is_alike else None
+        if found is None:
+            can_join = self._can_join(app, args, key, group)
+            is_sum = can_join and primitive in REDUCTIONS and kind_of_sum(app, key) != "rows"
+            found = can_join, is_sum
+            if is_alike:
+                self._alike[app, by_row] = found
+        can_join, is_sum = found
+        if is_sum:
             self.sums.add(k)
-        return True
+        return can_join
 
     def _can_join(self, app: Application, args: Sequence[int], frame: Frame, group: int) -> bool:
         primitive, out = app.primitive, app.out
@@ -219,8 +234,9 @@ class _Rows(Groups):
         """Whether a kernel is worth it: it computes functions, joins, or saves passes."""
         if len(members) > _MOST_EQUATIONS:
             return False
-        costly = any([is_costly(self.jaxpr.equations[k][0]) for k in members])
-        joined = any([self.first[k] in self.joined for k in members])
+        equations = self.jaxpr.equations
+        costly = any([is_costly(app) for app in {equations[k][0] for k in members}])
+        joined = not self.joined.isdisjoint([self.first[k] for k in members])
         return costly or joined or self.saves_passes(members)
 
     def saves_passes(self, members: Sequence[int]) -> bool:
@@ -259,7 +275,7 @@ class _Rows(Groups):
                 continue
             if all([self._has_row_each(reader, frame) for reader in read_by]):
                 inside.add(k)
-                self.group_of[k] = group
+                self.put(k, group)
                 for a in self.jaxpr.equations[k][1]:
                     heappush(todo, -self.made_by[a])
         return sorted(inside)
@@ -293,10 +309,10 @@ class _Rows(Groups):
     def result(self) -> Jaxpr | None:
         """The program with its kernels, if it has any."""
         found = [members for members in self.components() if self._pays(members)]
-        if found:
-            every = self.readers([range(len(self.jaxpr.equations))])
-            found = [self._with_numbers(members, every) for members in found]
-        readers = self.readers(found)
+        if not found:
+            return None
+        readers = self.readers([range(len(self.jaxpr.equations))])
+        found = [self._with_numbers(members, readers) for members in found]
         kernels = [_RowKernel(self, members, readers) for members in found]
         kernels = [kernel for kernel in kernels if kernel.pays]
         return WithKernels(self, kernels).program() if kernels else None
