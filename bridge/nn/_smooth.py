@@ -182,8 +182,8 @@ _gelu_of_64_bits = with_slope(_gelu_wide, _gelu_wide_slope)
 
 
 def _gelu_narrow(x: Any) -> Any:
-    near = _bounded(x, 30.0)
-    return tnp.where(x > near, x, near) * normal_share(near)
+    near = lax.max(x, -30.0)  # minus infinity times a share of 0 would be NaN
+    return near * normal_share(near)
 
 
 def _gelu_narrow_slope(x: Any) -> Any:

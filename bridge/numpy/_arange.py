@@ -15,12 +15,15 @@ from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.symbolic.compare import at_least
+from tracebridge.core.util.caching import BoundedCache
 
 if TYPE_CHECKING:
     from tracebridge.core.runtime.arrays.array_like import DTypeLike
 
 _LONG = 1 << 16
 """Ranges of more numbers are operations of a program; shorter ones constants, which fold."""
+_FEW = 4000  # numbers that NumPy makes as soon in any dtype
+_ASKED: BoundedCache[bool] = BoundedCache("long ranges", 64)
 
 
 def symbolic_arange(start: Any, stop: Any, step: Any, dtype: DTypeLike | None) -> Any:
@@ -50,6 +53,20 @@ def symbolic_arange(start: Any, stop: Any, step: Any, dtype: DTypeLike | None) -
 
 def long_range(bounds: Sequence[np.ndarray[Any, Any]], kind: Any) -> range | None:
     """The whole numbers of a range that operations are to make: it is long, and they are exact."""
+    numbers = _whole_numbers(bounds, kind)
+    return None if numbers is None or len(numbers) <= _LONG else numbers
+
+
+def comes_again(numbers: range, kind: Any) -> bool:
+    """Whether this range was asked for before; a program of a new one takes long to compile."""
+    key = (numbers.start, len(numbers), numbers.step, kind)
+    again = key in _ASKED
+    _ASKED.set(key, True)
+    return again
+
+
+def _whole_numbers(bounds: Sequence[np.ndarray[Any, Any]], kind: Any) -> range | None:
+    """The numbers of a range if they are whole, and if ``kind`` has them or wraps them around."""
     if all([is_integer(bound.dtype) for bound in bounds]):
         numbers = range(*map(int, bounds))
     elif is_integer(kind) or not _whole(bounds[0], bounds[2]):
@@ -58,9 +75,7 @@ def long_range(bounds: Sequence[np.ndarray[Any, Any]], kind: Any) -> range | Non
         start, step = int(bounds[0]), int(bounds[2])
         length = math.ceil((float(bounds[1]) - start) / step) if np.isfinite(bounds[1]) else 0
         numbers = range(start, start + max(length, 0) * step, step)
-    if len(numbers) <= _LONG or not (is_integer(kind) or _exact(numbers, kind)):
-        return None
-    return numbers
+    return numbers if is_integer(kind) or _exact(numbers, kind) else None
 
 
 def _whole(*bounds: np.ndarray[Any, Any]) -> bool:
@@ -86,12 +101,33 @@ def staged_range(numbers: range, dtype: Any) -> Any:
     return lax.add(positions, full_of(positions.aval, start)) if start else positions
 
 
+def _are_many(bounds: Sequence[np.ndarray[Any, Any]]) -> bool:
+    """Whether a range is so long that its dtype counts; bounds may be of any kind."""
+    if any([bound.dtype.kind not in "iuf" for bound in bounds]):
+        return False
+    start, stop, step = map(float, bounds)
+    return abs(stop - start) > _FEW * abs(step)
+
+
+def _narrow_kind(numbers: range, kind: Any) -> np.dtype[Any] | None:
+    """The dtype of integers in which NumPy makes them soonest; None if one does not fit."""
+    ends = (numbers.start, numbers.stop, numbers.step)
+    narrow = np.dtype(kind if is_integer(kind) else np.int32)
+    info = np.iinfo(narrow)
+    return narrow if all([info.min <= n <= info.max for n in ends]) else None
+
+
 def host_range(bounds: Sequence[np.ndarray[Any, Any]], kind: Any) -> np.ndarray[Any, Any]:
     """``arange`` of NumPy; exact beyond 2**53, too, where it mixes uint64 with signed integers."""
     kinds = [bound.dtype for bound in bounds]
     if np.dtype(np.uint64) not in kinds or not all([is_integer(k) for k in kinds]):
         scalars: list[Any] = [bound[()] for bound in bounds]
-        return np.arange(*scalars).astype(kind)
+        whole = _whole_numbers(bounds, kind) if _are_many(bounds) else None
+        narrow = None if whole is None or len(whole) <= _FEW else _narrow_kind(whole, kind)
+        if whole is None or narrow is None:
+            return np.arange(*scalars).astype(kind)
+        made = np.arange(whole.start, whole.stop, whole.step, dtype=narrow)
+        return made.astype(kind, copy=False)
     numbers = range(*map(int, bounds))
     # Modulo 2**64 the sums are right, whichever sign the numbers have.
     step, start = [np.array([n % 2**64], np.uint64) for n in (numbers.step, numbers.start)]

@@ -47,7 +47,13 @@ from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.arrays.transfer import put_copies, put_made
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
-from tracebridge.numpy._arange import host_range, long_range, staged_range, symbolic_arange
+from tracebridge.numpy._arange import (
+    comes_again,
+    host_range,
+    long_range,
+    staged_range,
+    symbolic_arange,
+)
 from tracebridge.numpy._promote import broadcast_operands, members, promote_inexact
 from tracebridge.numpy._ranges import wrapped
 from tracebridge.numpy._staging import settled
@@ -350,11 +356,17 @@ def arange(
         else _arange_dtype(static_bounds)
     )
     bounds = [np.asarray(g) for g in static_bounds]
-    numbers = None if is_eager() else long_range(bounds, kind)
-    if numbers is not None:
+    numbers = long_range(bounds, kind)
+    if numbers is not None and not is_eager():
         return on_device(staged_range(numbers, kind), device, out_sharding, "arange")
+    if numbers is not None and comes_again(numbers, kind):
+        made = _range_staged((), (numbers, kind))
+        return on_device(made, device, out_sharding, "arange")
     made = put_made("arange", lambda: host_range(bounds, kind))
     return on_device(made, device, out_sharding, "arange")
+
+
+_range_staged = StagedFunction(staged_range, "arange")
 
 
 def _arange_dtype(bounds: list[Any]) -> Any:

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from tracebridge.core.kernels.machine import machine
-from tracebridge.core.kernels.text import Text
+from tracebridge.core.kernels.text import Text, float_text
 
 # exp(r) = 1 + r + r^2 P(r) for |r| <= log(2) / 2; relative error 3e-9.
 _EXP = (0.4999999403953552, 0.1666651964187622, 0.04166840389370918,
@@ -30,6 +32,15 @@ _LOG2_LOW = math.log(2) - _LOG2_HIGH
 _ROUNDER = 12582912.0  # 1.5 * 2**23: a sum with it has the nearest integer in its last bits
 _ROUNDER_BITS = 0x4B400000
 AVX512 = 16  # float32 in its vectors
+# exp(r) = 1 + r + r^2 P(r) for |r| <= log(2) / 32; relative error 2e-9.
+_EXP_OF_SIXTEENTH = (0.5000097749180301, 0.16666862164590476)
+_SIXTEENTHS = 1.5 * 2.0**19  # a sum with it has the nearest sixteenth in its last bits
+# log(2) of 12 bits, whose product with sixteenths below 256 is exact, and the rest.
+_LOG2_FIRST = 0.693115234375
+_LOG2_LAST = math.log(2) - _LOG2_FIRST
+# Powers of two of the sixteenths, and what each has lost.
+_ROOTS = tuple([float(np.float32(2.0 ** (k / 16))) for k in range(16)])
+_LOST = tuple([2.0 ** (k / 16) - root for k, root in enumerate(_ROOTS)])
 _ALL_DIGITS = 18.0  # exp of it is more than 2^24
 _ROOT_HALF_BITS = 0x3F3504F3
 
@@ -46,7 +57,7 @@ def exp(to: Text, x: str) -> str:
 def times_power(to: Text, y: str, shifted: str) -> str:
     """``y`` times two to the ``n`` of ``exp_parts``; the result may be subnormal or infinite."""
     if has_registers(to):
-        return _scaled(to, y, to.op("fsub", shifted, to.constant(_ROUNDER)))
+        return scaled(to, y, to.op("fsub", shifted, to.constant(_ROUNDER)))
     whole = to.op("sub", to.bits(shifted), to.constant(_ROUNDER_BITS, "i32"), "i32")
     half = to.op("ashr", whole, to.constant(1, "i32"), "i32")
     for power in (half, to.op("sub", whole, half, "i32")):
@@ -60,7 +71,7 @@ def has_registers(to: Text) -> bool:
     return to.width > 0 and to.width % AVX512 == 0 and machine().lanes == AVX512
 
 
-def _scaled(to: Text, y: str, n: str) -> str:
+def scaled(to: Text, y: str, n: str) -> str:
     """``y`` times two to the ``n``, rounded once as the product of two factors is."""
     kind = f"<{AVX512} x float>"
     function = "@llvm.x86.avx512.mask.scalef.ps.512"
@@ -188,3 +199,33 @@ def exp_parts(to: Text, x: str, less: str = "") -> tuple[str, str]:
     r = to.fma(n, to.constant(-_LOG2_LOW), r)
     r = to.op("fsub", r, less) if less else r
     return shifted, to.fma(to.polynomial(r, _EXP), to.op("fmul", r, r), r)
+
+
+def exp_parts_looked_up(to: Text, x: str) -> tuple[str, str, str]:
+    """``n``, ``a`` and ``b`` with ``exp(-x^2) = 2^floor(n) (a + b)``; ``b`` is small.
+
+    ``n`` is a whole number of sixteenths, and the square of ``x`` is not rounded. Vectors have to
+    be whole registers (``has_registers``).
+    """
+    rounder = to.constant(_SIXTEENTHS)
+    shifted = to.fma(to.op("fmul", x, to.constant(-1 / math.log(2))), x, rounder)
+    n = to.op("fsub", shifted, rounder)
+    minus = to.line(f"fneg {to.type('float')} {x}")
+    r = to.fma(minus, x, to.op("fmul", n, to.constant(-_LOG2_FIRST)))
+    r = to.fma(n, to.constant(-_LOG2_LAST), r)
+    part = to.fma(to.polynomial(r, _EXP_OF_SIXTEENTH), to.op("fmul", r, r), r)
+    indices = registers(to, to.bits(shifted), "i32")
+    power = _from_sixteen(to, indices, _ROOTS)
+    return n, power, to.fma(power, part, _from_sixteen(to, indices, _LOST))
+
+
+def _from_sixteen(to: Text, indices: list[str], table: tuple[float, ...]) -> str:
+    """The numbers of a table that the last 4 binary digits of each index tell."""
+    kind, function = f"<{AVX512} x float>", "@llvm.x86.avx512.permvar.sf.512"
+    to.needs.add(f"declare {kind} {function}({kind}, <{AVX512} x i32>)")
+    numbers = ", ".join([f"float {float_text(c)}" for c in table])
+    parts = [
+        to.line(f"call {kind} {function}({kind} <{numbers}>, <{AVX512} x i32> {i})")
+        for i in indices
+    ]
+    return joined(to, parts)

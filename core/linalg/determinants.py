@@ -8,7 +8,10 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
 
+import numpy as np
+
 import tracebridge.core.lax as lax
+from tracebridge.core.control.branches.switch import cond
 from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.linalg.calls import on_cpu
 from tracebridge.core.linalg.family import Composed, check_dtype, check_square
@@ -27,6 +30,7 @@ from tracebridge.core.linalg.matrices import (
     along_rows,
     as_dtype,
     diagonal,
+    eye_of,
     from_diagonal,
     is_empty,
     matmul,
@@ -34,6 +38,7 @@ from tracebridge.core.linalg.matrices import (
     scale_columns,
     swapped,
 )
+from tracebridge.core.linalg.solving import lu_solution
 from tracebridge.core.linalg.svd import svd_p
 from tracebridge.core.mlir.types import is_static
 
@@ -132,9 +137,9 @@ class Adjugate(Composed):
     def compose(self, *operands: Any, **params: Any) -> Any:
         if has_few_minors(operands[0]):
             return _by_minors(operands[0], operands[0])
-        u, s, vh, unit = _parts(operands[0])
-        inner = scale_columns(adjoint(vh), _rest(s))
-        return lax.mul(matmul(inner, adjoint(u)), unit)
+        if is_empty(operands[0].aval):
+            return _by_singular_values(operands[0])
+        return _by_factors(operands[0])
 
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Any], **params: Any) -> Any:
         """Minors of a diagonal matrix that changes by B: products without two of its elements."""
@@ -160,6 +165,38 @@ class Adjugate(Composed):
 
 
 adjugate_p = Adjugate()
+
+
+def _by_factors(a: Value) -> Any:
+    """From LU factors where all matrices have an inverse, by singular values otherwise.
+
+    Both factors of the product come from the same factors of the matrix, so they are those of the
+    same matrix nearby: what a small pivot loses in one is made good in the other.
+    """
+    factors, pivots, permutation = lu_p.bind(a)
+    pivot = diagonal_of_factors(factors)
+    size = lax.abs(pivot)
+    axis = (size.aval.ndim - 1,)
+    least, most = lax.reduce_min(size, axis), lax.reduce_max(size, axis)
+    share = float(np.finfo(most.aval.dtype).eps) ** 2
+    regular = lax.gt(least, lax.mul(most, full_of(most.aval, share)))
+    return cond(
+        lax.reduce_and(regular, tuple(range(regular.aval.ndim))),
+        lambda: _scaled_inverse(factors, pivots, permutation, pivot),
+        lambda: _by_singular_values(a),
+    )
+
+
+def _scaled_inverse(factors: Value, pivots: Value, permutation: Value, pivot: Value) -> Any:
+    det = lax.mul(_product(pivot), as_dtype(parity(pivots), pivot.aval.dtype))
+    inverse = lu_solution(factors, permutation, eye_of(factors))
+    return lax.mul(per_matrix(det, factors.aval.shape), inverse)
+
+
+def _by_singular_values(a: Value) -> Any:
+    u, s, vh, unit = _parts(a)
+    inner = scale_columns(adjoint(vh), _rest(s))
+    return lax.mul(matmul(inner, adjoint(u)), unit)
 
 
 def has_few_minors(a: Value) -> bool:

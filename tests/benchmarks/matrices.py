@@ -103,6 +103,10 @@ STRONG_CASES: dict[str, Make] = {
         (floats(COUNT, 3, 3, dtype="float64"),),
     ),
     "det, 1e5 of 3x3": lambda api: (api.np.linalg.det, (floats(100 * COUNT, 3, 3),)),
+    "det of 100 of 16x16, dx": lambda api: (
+        api.root.grad(lambda a: api.np.linalg.det(a).sum()),
+        (floats(100, 16, 16),),
+    ),
     "det, 3x3": lambda api: (api.np.linalg.det, (floats(3, 3),)),
     "matmul, 1000 of 16x16 by vectors": _product((COUNT, 16, 16), (COUNT, 16, 1)),
     "matmul, 256": _product((256, 256), (256, 256)),

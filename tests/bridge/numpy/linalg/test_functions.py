@@ -234,6 +234,49 @@ def test_derivatives_of_small_determinants_are_minors(n: int) -> None:
     check_grads(lambda a: tnp.linalg.det(a).sum(), (a / a.max(),), 2)
 
 
+def _minors(a: Any) -> Any:
+    """Slopes of determinants, one minor after the other in float64 or complex128."""
+    wide = np.asarray(a).astype(np.result_type(a, np.float64))
+    expected = np.zeros_like(wide)
+    for k, i, j in np.ndindex(*a.shape):
+        rest = np.delete(np.delete(wide[k], i, 0), j, 1)
+        expected[k, i, j] = (-1) ** (i + j) * np.linalg.det(rest)
+    return expected
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64"])
+@pytest.mark.parametrize("kinds", ["regular", "near", "singular", "regular near singular zero"])
+def test_derivatives_of_larger_determinants(kinds: str, dtype: str) -> None:
+    """By factors where all matrices have an inverse; singular ones have slopes as well."""
+    n, chosen = 5, kinds.split()
+    a = np.stack([matrix(np.dtype(dtype), n, n)] * len(chosen))
+    for k, kind in enumerate(chosen):
+        if kind == "near":  # of rank n - 1 but for rounding
+            a[k, 3] = a[k, 0] * 0.3 + a[k, 1] * 0.7
+        elif kind == "singular":
+            a[k, 4] = a[k, 1]
+        elif kind == "zero":  # of rank n - 2: all minors are zero
+            a[k, :2] = 0
+    with tb.enable_x64(dtype == "float64"):
+        slopes = tb.jit(tb.grad(lambda a: tnp.real(tnp.linalg.det(a)).sum()))(a)
+
+    bound = 1e-10 if dtype == "float64" else 1e-3
+    np.testing.assert_allclose(slopes, _minors(a), bound, bound)
+    assert slopes.dtype == dtype
+
+
+def test_derivatives_of_determinants_of_numbers_that_are_none() -> None:
+    """NaN goes into the slopes; there may be no matrix, and mapped ones are a batch."""
+    a = matrix(np.float32, 2, 4, 4)
+    slopes = tb.grad(lambda a: tnp.linalg.det(a).sum())
+
+    np.testing.assert_allclose(_minors(a), tb.vmap(tb.grad(tnp.linalg.det))(a), 1e-3, 1e-3)
+    a[1, 2, 2] = np.nan
+    assert np.isnan(slopes(a)[1]).any()
+    assert (0, 4, 4) == slopes(np.zeros((0, 4, 4), "f")).shape
+    assert (2, 0, 0) == slopes(np.zeros((2, 0, 0), "f")).shape
+
+
 def test_half_precision_goes_through():
     """All results of ``lstsq`` have the dtype of the arguments, singular values too."""
     a = tnp.eye(2, dtype="float16")
