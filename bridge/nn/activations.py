@@ -135,6 +135,11 @@ def softplus(x: ArrayLike) -> Array:
     return tnp.logaddexp(x, 0)
 
 
+def _sparse_plus(x: Any) -> Any:
+    inner = tnp.where((x <= -1) | (x >= 1), 0, x)  # finite where it is not chosen
+    return tnp.where(x <= -1.0, 0.0, tnp.where(x >= 1.0, x, (inner + 1.0) ** 2 / 4))
+
+
 @jit
 def sparse_plus(x: ArrayLike) -> Array:
     """0 up to -1, ``x`` from 1 on, ``(x + 1)**2 / 4`` between.
@@ -146,9 +151,7 @@ def sparse_plus(x: ArrayLike) -> Array:
     >>> tb.nn.sparse_plus(tb.numpy.array([-2.0, 0.0, 3.0])).tolist()
     [0.0, 0.25, 3.0]
     """
-    x = tnp.asarray(x)
-    inner = tnp.where((x <= -1) | (x >= 1), 0, x)  # finite where it is not chosen
-    return tnp.where(x <= -1.0, 0.0, tnp.where(x >= 1.0, x, (inner + 1.0) ** 2 / 4))
+    return widened(_sparse_plus)(tnp.asarray(x))
 
 
 @jit
@@ -407,7 +410,7 @@ def hard_sigmoid(x: ArrayLike) -> Array:
     >>> float(tb.nn.hard_sigmoid(0.0))
     0.5
     """
-    return relu6(tnp.asarray(x) + 3.0) / 6.0
+    return widened(lambda v: relu6(v + 3.0) / 6.0)(tnp.asarray(x))
 
 
 @jit
@@ -424,7 +427,7 @@ def hard_silu(x: ArrayLike) -> Array:
     x = tnp.asarray(x) * 1.0
     if tnp.issubdtype(x.dtype, tnp.complexfloating):
         return x * hard_sigmoid(x)
-    return gated(x, hard_sigmoid, 4.0)
+    return widened(lambda v: gated(v, hard_sigmoid, 4.0))(x)
 
 
 hard_swish = hard_silu
@@ -456,4 +459,4 @@ def log1mexp(x: ArrayLike) -> Array:
     -0.4587
     """
     (x,) = promote_inexact(tnp.asarray(x))
-    return _log1mexp(x)
+    return widened(_log1mexp)(x)

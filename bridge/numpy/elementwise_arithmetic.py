@@ -67,7 +67,7 @@ def _sign(x: Value) -> Any:
 
 def _reciprocal(x: Value) -> Any:
     (x,) = promote_inexact(x)
-    return lax.div(1.0, x)
+    return lax.reciprocal(x) if is_complex(x.aval.dtype) else lax.div(1.0, x)
 
 
 negative = universal_unary(

@@ -10,7 +10,6 @@ import tracebridge.numpy as tnp
 from tracebridge.core.dtypes.dtypes import is_inexact
 from tracebridge.core.errors.argument_errors import (
     ArgumentTypeError,
-    ArgumentValueError,
     UnsupportedArgumentError,
     index_of,
 )
@@ -120,8 +119,7 @@ def map_coordinates(
         ShapeMismatchError: not one array of coordinates per axis, or an image without pixels in
             another mode than "constant".
         ArgumentTypeError: ``coordinates`` is no sequence, or ``order`` no integer.
-        UnsupportedArgumentError: splines of an order above 1.
-        ArgumentValueError: no such mode.
+        UnsupportedArgumentError: splines of an order above 1, or another mode.
 
     >>> import tracebridge as tb
     >>> x = tb.numpy.arange(12.0).reshape(3, 4)
@@ -143,7 +141,7 @@ def map_coordinates(
         raise UnsupportedArgumentError(msg, hint="splines of higher order are not there")
     if mode not in _INSIDE:
         msg = f"map_coordinates: mode is {mode!r}, expected one of {list(_INSIDE)}"
-        raise ArgumentValueError(msg)
+        raise UnsupportedArgumentError(msg)
     if image.size == 0:
         return _of_nothing(image, where, mode, cval)
     return _staged((image, cval, *where), (degree, mode))

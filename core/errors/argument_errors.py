@@ -83,12 +83,12 @@ class IntegerRangeError(ArgumentValueError, OverflowError):
     """
 
 
-class UnsupportedArgumentError(ArgumentTypeError, NotImplementedError):
+class UnsupportedArgumentError(ArgumentTypeError, ArgumentValueError, NotImplementedError):
     """An argument of NumPy's function that has no meaning here (``out=``: arrays are immutable).
 
     The function has this argument for NumPy's sake, but arrays here are immutable, so there is
     nothing that it could do: `out=` asks a function to write into an array that exists already.
-    It is a `TypeError` and a `NotImplementedError` too.
+    It is a `TypeError`, a `ValueError` and a `NotImplementedError` too.
 
     Wrong::
 

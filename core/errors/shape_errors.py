@@ -62,8 +62,8 @@ class RankError(ShapeMismatchError):
     """
 
 
-class AxisError(TracebridgeError, np.exceptions.AxisError):
-    """An axis is out of range; also NumPy's AxisError, hence a ValueError and an IndexError.
+class AxisError(TracebridgeError, np.exceptions.AxisError, TypeError):
+    """An axis is out of range; also NumPy's AxisError (a ValueError, an IndexError), a TypeError.
 
     An axis is out of range. An array with n dimensions has the axes 0 to n - 1, or -n to -1 from
     the right.
@@ -76,7 +76,7 @@ class AxisError(TracebridgeError, np.exceptions.AxisError):
 
         tnp.ones((2, 3)).sum(axis=1)
 
-    The class is also `numpy.exceptions.AxisError`.
+    The class is also `numpy.exceptions.AxisError`, and a `TypeError` as other errors of shapes.
     """
 
     def __init__(self, axis: int | str, ndim: int | None = None, *, call: str = "") -> None:

@@ -86,6 +86,18 @@ def correction_rule(
     return lower
 
 
+_complex_reciprocal = correction_rule(
+    lax.integer_pow_p, complex_corrections.reciprocal, complex_corrections.COMPLEX
+)
+
+
+def lower_integer_pow(ctx: LoweringContext, x: Any, **params: Any) -> Any:
+    """Products, and reciprocals of complex numbers that keep the signs of zeros."""
+    if params["y"] != -1:
+        return lax.integer_pow_p.lower(ctx, x, **params)
+    return _complex_reciprocal(ctx, x, **params)
+
+
 def _is_constant(x: Any) -> bool:
     """Whether an operand is known to the compiler."""
     owner = x.owner
@@ -210,6 +222,7 @@ def _rules() -> dict[str, Callable[..., Any]]:
         primitive = getattr(lax, f"{name}_p")
         rule = correction_rule(primitive, correct, complex_dtypes)
         by_name[name] = _by_dtype(primitive, by_name.get(name), rule)
+    by_name["integer_pow"] = lower_integer_pow
     divide = by_name.get("div", lax.div_p.lower)
     by_name["div"] = integer_rule(divide, cpu_lowerings.quotient)
     by_name["rem"] = integer_rule(lower_rem, cpu_lowerings.integer_rem)

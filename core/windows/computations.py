@@ -6,6 +6,7 @@ needed, or where a computation closes over values, arrays are combined by halves
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +40,7 @@ Combine = Callable[[Sequence[Any], Sequence[Any]], list[Any]]
 
 
 def checked_operands(
-    call: str, operand: object, init: object
+    call: str, operand: object, init: object, computation: object
 ) -> tuple[list[Value], list[Value], PyTreeDef]:
     """Operands of one shape and their initial values, flat, and the structure that both have.
 
@@ -57,7 +58,7 @@ def checked_operands(
     if not xs:
         msg = f"{call}: there are no operands, expected at least one"
         raise ArgumentSpecError(msg)
-    pairs = [operands(call, x, _whole(s, x)) for x, s in zip(xs, starts, strict=True)]
+    pairs = [operands(call, x, _whole(s, x, computation)) for x, s in zip(xs, starts, strict=True)]
     for x, start in pairs:
         if x.aval.shape != xs[0].aval.shape:
             msg = f"{call}: operands of shapes {xs[0].aval.shape} and {x.aval.shape}"
@@ -72,16 +73,19 @@ def checked_operands(
     return [x for x, _ in pairs], [start for _, start in pairs], tree
 
 
-def _whole(start: Value, x: Value) -> Value:
+def _whole(start: Value, x: Value, computation: object) -> Value:
     """``start``; as an integer where a Python float is one and the operand holds integers.
 
-    So that ``0.0`` starts sums of any dtype.
+    So that ``0.0`` starts sums of any dtype, and ``-inf`` maxima.
     """
-    aval = start.aval
-    if type(start) is Literal and aval.weak_type and is_float(aval.dtype):
+    aval, dtype = start.aval, x.aval.dtype
+    if type(start) is Literal and aval.weak_type and is_float(aval.dtype) and is_integer(dtype):
         number = float(start.value)
-        if is_integer(x.aval.dtype) and number.is_integer():
+        if number.is_integer():
             return Literal(int(number), aval.update(dtype=default_int()))
+        if math.isinf(number) and (computation is lax.max or computation is lax.min):
+            end = largest(dtype) if number > 0 else smallest(dtype)
+            return Literal(end, aval.update(dtype=dtype, weak_type=False))
     return start
 
 

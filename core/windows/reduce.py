@@ -127,7 +127,7 @@ def reduce(
     >>> [float(v) for v in tb.lax.reduce((x, 2 * x), (-1.0, 0.0), best, (0,))]
     [7.0, 14.0]
     """
-    xs, inits, tree = checked_operands("reduce", operands, init_values)
+    xs, inits, tree = checked_operands("reduce", operands, init_values, computation)
     axes = tuple(sorted(as_axes("reduce", dimensions, xs[0].aval.ndim)))
     body = trace_computation("reduce", computation, xs, tree)
     outs = tree.unflatten(_reduced(body, xs, inits, axes))

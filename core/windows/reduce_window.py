@@ -370,7 +370,7 @@ def reduce_window(
     [5.0, 4.0]
     """
     call = "reduce_window"
-    xs, inits, tree = computations.checked_operands(call, operand, init_value)
+    xs, inits, tree = computations.checked_operands(call, operand, init_value, computation)
     windows = checked_windows(
         call,
         xs[0].aval.shape,

@@ -117,19 +117,20 @@ def qr_multiply(
         pivoting: as in ``qr``.
         conjugate: whether Q is conjugated.
         overwrite_a: no effect.
-        overwrite_c: no effect.
+        overwrite_c: whether ``"left"`` takes a ``c`` of ``m`` rows too, times all of Q.
 
     Returns:
         ``(product, R)``, with ``pivoting`` followed by the order of columns.
 
     Raises:
         ArgumentValueError: another mode.
+        ShapeMismatchError: ``c`` does not fit.
 
     >>> import tracebridge as tb
     >>> tb.scipy.linalg.qr_multiply(tb.numpy.eye(2), tb.numpy.eye(2))[0].shape
     (2, 2)
     """
-    del overwrite_a, overwrite_c
+    del overwrite_a
     if mode not in ("left", "right"):
         msg = f"qr_multiply: mode={mode!r}"
         raise ArgumentValueError(msg, expected="'left' or 'right'")
@@ -139,8 +140,8 @@ def qr_multiply(
     is_vector = y.aval.ndim == 1
     if is_vector:
         y = tnp.expand_dims(y, 1 if mode == "left" else 0)
-    # A square Q takes all rows of c; else its first columns take those that there are.
-    full = mode == "left" and y.shape[-2] == m and m > n
+    # The first columns of Q take as many rows of c; a c that may be lost has rows for all.
+    full = overwrite_c and mode == "left" and y.shape[-2] == m and m > n
     q, r, *order = lax_qr(x, pivoting=pivoting, full_matrices=full)
     q = tnp.conj(q) if conjugate else q
     out = tnp.matmul(q, y) if mode == "left" else tnp.matmul(y, q)

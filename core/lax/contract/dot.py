@@ -61,7 +61,8 @@ if TYPE_CHECKING:
 Axes = tuple[int, ...]
 # ((contracting axes of lhs, of rhs), (batch axes of lhs, of rhs))
 DotDimensionNumbers = tuple[
-    tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]
+    tuple[Sequence[int] | int, Sequence[int] | int],
+    tuple[Sequence[int] | int, Sequence[int] | int],
 ]
 _WAYS: BoundedCache[Any] = BoundedCache("forms of products", 512)
 
@@ -379,8 +380,9 @@ def dot_general(
     return out if out_sharding is None else constrained_result("dot_general", out, out_sharding)
 
 
-def _ints(axes: Sequence[Any]) -> Axes:
-    return tuple([operator.index(a) for a in axes])
+def _ints(axes: Any) -> Axes:
+    """Axes as integers; one that is given by itself, too."""
+    return tuple([operator.index(a) for a in (axes if hasattr(axes, "__iter__") else (axes,))])
 
 
 def dot(

@@ -276,6 +276,12 @@ def abs(z: Value, plain: Any) -> Any:
     return _finite_log(x, y, plain)
 
 
+def reciprocal(z: Value, plain: Any) -> Any:
+    """``1 / z``: the conjugate over a square, and its parts have the signs of the conjugate."""
+    (x, y), (real, imag) = _parts(z), _parts(plain)
+    return lax.complex(_signed(real, x), _signed(imag, lax.neg(y)))
+
+
 def _wide_pow(z: Any, w: Any) -> Any:
     """``exp(w log z)`` of complex64 in float64: faster than the plain operation, and exact."""
     real, angle = _parts(lax.log(lax.convert_dtype(z, COMPLEX[1])))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tracebridge.core.errors.argument_errors import ArgumentValueError, size_of
-from tracebridge.core.errors.shape_errors import RankError
+from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.symbolic.dims import DimExpr, max_dim
 
 _NAMES = ("VALID", "SAME", "SAME_LOWER")
@@ -50,6 +50,9 @@ def padtype_to_pads(
         raise RankError(msg)
     if name == "VALID":
         return [(0, 0)] * len(in_shape)
+    if any([type(s) is int and s < 1 for s in window_strides]):
+        msg = f"padtype_to_pads: window_strides is {tuple(window_strides)}"
+        raise ShapeMismatchError(msg, expected="entries of at least 1")
     pads: list[tuple[int, int]] = []
     for numbers in zip(in_shape, window_shape, window_strides, strict=True):
         size, window, stride = [size_of(n, "padtype_to_pads", "a size") for n in numbers]

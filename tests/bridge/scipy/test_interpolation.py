@@ -185,3 +185,10 @@ def test_images_without_pixels() -> None:
     assert (0,) == mapped(x, [np.zeros(0)] * 2, 0, mode="wrap").shape
     with pytest.raises(ValueError, match="no pixels"):
         mapped(x, [np.zeros(2)] * 2, 1, mode="nearest")
+
+
+@pytest.mark.parametrize("error", [ValueError, NotImplementedError])
+def test_other_modes_are_not_there(error: type[Exception]) -> None:
+    """SciPy's modes of grids are not there, and an unknown one is no value of the argument."""
+    with pytest.raises(error, match="grid-wrap"):
+        tb.scipy.ndimage.map_coordinates(np.ones(3), [np.ones(2)], 1, "grid-wrap")

@@ -233,3 +233,10 @@ def test_mismatches_are_type_errors_and_value_errors(cls: type[TracebridgeError]
     """Code that catches either keeps working: other libraries are not of one mind."""
     assert issubclass(cls, TypeError)
     assert issubclass(cls, ValueError)
+
+
+def test_axes_are_caught_as_shapes_are() -> None:
+    """Programs that expect a TypeError of a wrong axis, as of a wrong shape, get one."""
+    for expected in (TypeError, ValueError, IndexError):
+        with pytest.raises(expected):
+            raise AxisError(3, 2)

@@ -340,3 +340,17 @@ def test_whole_floats_start_reductions_of_integers() -> None:
     assert [1, 3, 5] == windows.tolist()
     with pytest.raises(DtypeMismatchError):
         lax.reduce(x, 0.5, lax.add, (0,))
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint8", "int8"])
+def test_infinities_start_extremes_of_integers(dtype: str) -> None:
+    """``-inf`` starts a maximum of any dtype, ``inf`` a minimum; sums of integers none."""
+    x = tnp.array([3, 1, 4, 1], dtype)
+
+    high = lax.reduce_window(x, -tnp.inf, lax.max, (2,), (1,), "SAME")
+    low = lax.reduce(x, tnp.inf, lax.min, (0,))
+
+    assert ([3, 4, 4, 1], dtype) == (high.tolist(), str(high.dtype))
+    assert (1, dtype) == (int(low), str(low.dtype))
+    with pytest.raises(DtypeMismatchError):
+        lax.reduce_window(x, -tnp.inf, lax.add, (2,), (1,), "SAME")

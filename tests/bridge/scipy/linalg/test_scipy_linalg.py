@@ -249,3 +249,15 @@ def test_data_of_64_bits_is_computed_in_64(name: str) -> None:
         results = tb.tree.leaves(tb.eval_shape(DOUBLE[name], a))
 
     assert {tnp.finfo(r.dtype).bits for r in results} == {64}
+
+
+def test_rows_that_do_not_fit_q() -> None:
+    """``Q c`` needs as many rows as Q has columns; all of Q only where ``c`` may be lost."""
+    a, c = np.arange(12.0, dtype="f4").reshape(4, 3) % 5, np.ones((4, 2), "f4")
+
+    with pytest.raises(ValueError, match=r"\(4, 2\)|f32\[4,2\]"):
+        tb.scipy.linalg.qr_multiply(a, c, mode="left")
+    whole, _ = tb.scipy.linalg.qr_multiply(a, c, mode="left", overwrite_c=True)
+
+    expected = reference.qr_multiply(a, c.copy(), mode="left", overwrite_c=True)[0]
+    np.testing.assert_allclose(np.abs(whole), np.abs(expected), rtol=1e-4)

@@ -385,3 +385,10 @@ def test_errors_say_what_does_not_fit() -> None:
         lax.batch_matmul(x, np.ones(4, np.float32))
     with pytest.raises(DtypeMismatchError, match="preferred_element_type int32 cannot hold"):
         lax.dot(x, x.T, preferred_element_type=np.int32)
+
+
+def test_one_axis_by_itself() -> None:
+    """An axis needs no brackets where it is the only one."""
+    x, y = sample(3, 4), sample(4, 5)
+
+    assert_allclose(lax.dot_general(x, y, ((1, 0), ((), ()))), x @ y)

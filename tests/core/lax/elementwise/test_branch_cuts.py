@@ -7,6 +7,7 @@ one, or an inexact one, ``REPAIRED`` says what is expected and why.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,8 @@ import pytest
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
+from tracebridge import lax
+from tracebridge.core.config.option_scopes import enable_x64
 
 INF, NAN = np.inf, np.nan
 PARTS = [0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 2.0, -3.0, INF, -INF, NAN, 1e-30, -1e30]
@@ -141,3 +144,18 @@ def test_functions_beside_an_axis_keep_both_parts() -> None:
             wanted = getattr(np, name)(z)
             np.testing.assert_allclose(found.real, wanted.real, rtol=1e-14, err_msg=name)
             np.testing.assert_allclose(found.imag, wanted.imag, rtol=1e-14, err_msg=name)
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_reciprocals_keep_the_signs_of_zeros(dtype: str) -> None:
+    """The parts of ``1 / z`` have the signs of those of the conjugate, also where they are 0."""
+    parts = (-2.0, -0.0, 0.0, 1.0, math.inf)
+    z = np.array([complex(x, y) for x in parts for y in parts if x or y], dtype)
+    with enable_x64(True):
+        for found in (tnp.reciprocal(z), lax.reciprocal(z), lax.integer_pow(z, -1)):
+            real, imag = np.real(found), np.imag(found)
+
+            np.testing.assert_array_equal(np.signbit(real), np.signbit(z.real))
+            np.testing.assert_array_equal(np.signbit(imag), ~np.signbit(z.imag))
+            finite = np.isfinite(z)
+            np.testing.assert_allclose(np.asarray(found)[finite], 1 / z[finite], rtol=1e-6)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tracebridge as tb
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
-from tracebridge.core.errors.shape_errors import RankError
+from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 
 
 @pytest.mark.parametrize("size", range(1, 9))
@@ -49,3 +50,11 @@ def test_bad_arguments(error: Any, message: str, args: Any) -> None:
     """Other names, sequences of different lengths, and sizes that are no ints."""
     with pytest.raises(error, match=message):
         tb.lax.padtype_to_pads(*args)
+
+
+def test_windows_that_do_not_move() -> None:
+    """A stride of 0 is named, also where the padding has a name."""
+    with pytest.raises(ShapeMismatchError, match="window_strides is"):
+        tb.lax.padtype_to_pads((5,), (3,), (0,), "SAME")
+    with pytest.raises(ShapeMismatchError, match="window_strides is"):
+        tb.lax.conv(np.ones((1, 1, 5)), np.ones((1, 1, 3)), (0,), "SAME")
