@@ -139,10 +139,9 @@ def broadcast_shape(name: str, shapes: Sequence[Sequence[Any]]) -> tuple[Any, ..
             if -i <= len(s) and not _is_one(s[i]):
                 if not _is_one(size) and size != s[i]:
                     got = ", ".join([str(tuple(t)) for t in shapes])
-                    msg = f"{name}: shapes {got} cannot be broadcast together (axis {i})"
-                    raise BroadcastError(
-                        msg, hint="sizes must be equal or 1, counted from the last axis"
-                    )
+                    msg = f"{name} got incompatible shapes for broadcasting: {got}."
+                    hint = f"sizes must be equal or 1, counted from the last axis; see axis {i}"
+                    raise BroadcastError(msg, hint=hint)
                 size = s[i]
         result.append(size)
     return tuple(result)

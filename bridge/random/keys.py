@@ -19,7 +19,13 @@ from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.shape.axes import as_shape
-from tracebridge.core.prng.implementations import IMPLEMENTATIONS, Implementation
+from tracebridge.core.prng.implementations import (
+    IMPLEMENTATIONS,
+    Implementation,
+    rbg,
+    threefry,
+    unsafe_rbg,
+)
 from tracebridge.core.prng.keys import (
     KeyDType,
     implementation_of,
@@ -39,6 +45,7 @@ from tracebridge.random._streams import (
 )
 
 _WORD = 2**32
+_BUILT_IN = (threefry, rbg, unsafe_rbg)
 
 
 def _implementation(call: str, impl: Any, dtype: Any = None) -> Implementation:
@@ -234,8 +241,8 @@ def key_data(keys: ArrayLike) -> Array:
     return random_unwrap_p.bind(value)
 
 
-def key_impl(keys: ArrayLike) -> str:
-    """The name of the generator of keys, for ``wrap_key_data``.
+def key_impl(keys: ArrayLike) -> str | Implementation:
+    """The generator of keys, for ``wrap_key_data``: its name, or what ``define_prng_impl`` gave.
 
     Args:
         keys: array of keys, or words of keys.
@@ -249,9 +256,9 @@ def key_impl(keys: ArrayLike) -> str:
     """
     value = as_value(keys, "key_impl")
     implementation = implementation_of(value.aval)
-    return (
-        generator_and_words("key_impl", value)[0] if implementation is None else implementation
-    ).name
+    if implementation is None:
+        implementation = generator_and_words("key_impl", value)[0]
+    return implementation.name if implementation in _BUILT_IN else implementation
 
 
 def split(key: ArrayLike, num: Any = 2) -> Array:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import tracebridge.core.ir.primitive as base
-from tracebridge.core.errors.argument_errors import ArgumentTypeError
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.transform_errors import CustomRuleError, MissingRuleError
 from tracebridge.core.ir.application import Application
@@ -192,9 +191,10 @@ class Primitive(base.Primitive):
             return _aval(self, out)
         if not isinstance(out, list | tuple):
             msg = (
-                f"{self.name}: the abstract evaluation rule gave {out!r}, expected a list of avals"
+                f"{self.name}.abstract_eval() gave {out!r}, expected a list or tuple of avals, "
+                "as multiple_results is set on the primitive"
             )
-            raise ArgumentTypeError(msg, hint="multiple_results is set on the primitive")
+            raise CustomRuleError(msg)
         return [_aval(self, a) for a in out]
 
     def effects(self, *avals: ShapedArray, **params: Any) -> Effects:
@@ -252,7 +252,7 @@ class Primitive(base.Primitive):
             raise MissingRuleError(
                 self.name,
                 "lowering",
-                message=f"primitive {self.name!r} defines no lowering rule for platform "
+                message=f"Lowering rule for primitive {self.name!r} not found for platform "
                 f"{platform!r}",
                 hint="define one: tracebridge.interpreters.mlir.register_lowering(primitive, rule)",
             )
@@ -297,8 +297,8 @@ def _aval(primitive: Primitive, x: Any) -> Any:
     if isinstance(x, ShapedArray | UserType):
         return x
     if not hasattr(x, "shape") or not hasattr(x, "dtype"):
-        msg = f"{primitive.name}: the abstract evaluation rule gave {x!r}, expected an aval"
-        raise ArgumentTypeError(msg, hint="give ShapedArray(shape, dtype)")
+        msg = f"{primitive.name}.abstract_eval() gave {x!r}, expected one aval"
+        raise CustomRuleError(msg, hint="give ShapedArray(shape, dtype), or set multiple_results")
     return ShapedArray(tuple(x.shape), x.dtype, bool(getattr(x, "weak_type", False)))
 
 

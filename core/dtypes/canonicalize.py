@@ -147,7 +147,8 @@ def canonicalize_explicit(dtype: Any, where: str) -> Any:
             expected=f"{canonical} or another dtype of at most 32 bits",
             hint=_WAYS_TO_64_BITS,
         )
-    message = f"{where}: {requested} becomes {canonical}, because 64-bit dtypes are off; "
+    message = f"Explicitly requested dtype {requested} is not available in {where} and becomes "
+    message += f"{canonical}, because 64-bit dtypes are off; "
     warn_user(message + _WAYS_TO_64_BITS, ExplicitX64Warning)
     return canonical
 

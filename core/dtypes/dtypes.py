@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import ml_dtypes
 import numpy as np
 
-from tracebridge.core.dtypes.extended import ExtendedDType
+from tracebridge.core.dtypes.extended import ExtendedDType, extended
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shown import shown
 
@@ -311,7 +311,8 @@ def issubdtype(a: Any, b: object) -> bool:
         # Structured voids share one class; float0 is the only one that the engine knows.
         return not (low is np.void and high is np.void) or _same_void(a, b)
     if isinstance(a, type) and low is a:
-        dtype = None if low in _ABSTRACT_CLASSES else np.dtype(low)
+        abstract_class = low in _ABSTRACT_CLASSES or issubclass(low, extended)
+        dtype = None if abstract_class else np.dtype(low)
     else:
         dtype = as_dtype(a)
     abstract = _ABSTRACT.get(dtype) if isinstance(dtype, np.dtype) else None

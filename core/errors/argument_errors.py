@@ -26,6 +26,12 @@ class ArgumentValueError(TracebridgeError, ValueError):
     """
 
 
+def no_truth_value(size: int) -> str:
+    """Why an array of ``size`` elements cannot decide ``if x:``, in NumPy's words."""
+    kind = "an array with more than one element" if size else "an empty array"
+    return f"The truth value of {kind} is ambiguous"
+
+
 class ArgumentTypeError(TracebridgeError, TypeError):
     """An argument has a type that the function does not take, or arguments do not go together.
 

@@ -53,7 +53,7 @@ class DeletedArrayError(TracebridgeError, RuntimeError):
             text = f"{what} was donated to {donated_to} and cannot be used any more"
             hint = "do not use an argument after donating it, or drop donate_argnums"
         else:
-            text = f"{what} has been deleted or donated and cannot be used any more"
+            text = f"Array has been deleted or donated: {what} cannot be used any more"
             hint = "keep a copy (x.copy()) if the value is needed after delete() or donation"
         super().__init__(message or text, hint=hint)
 

@@ -80,7 +80,8 @@ class UnexpectedTracerError(TracebridgeError, TypeError):
         by = f" by {used_by}" if used_by else ""
         super().__init__(
             message
-            or f"{what} was made{during}, and is used{by} after that tracing ended: it has leaked",
+            or f"Encountered an unexpected tracer: {what} was made{during}, and is used{by} after "
+            "that tracing ended: it has leaked",
             where="" if tracer is None else describe_origin(tracer),
             hint="return the value from the traced function instead of storing it in a global, "
             "an attribute, a list or a closure",
@@ -118,7 +119,8 @@ class ConcretizationTypeError(TracebridgeError, TypeError):
     def __init__(self, tracer: Any, context: str = "", *, hint: str = "") -> None:
         needed = f" {context}" if context else ""
         super().__init__(
-            f"a concrete value is needed, got {describe_tracer(tracer)}.{needed}",
+            "Abstract tracer value where a concrete value is needed: got "
+            f"{describe_tracer(tracer)}.{needed}",
             where=describe_origin(tracer),
             hint=hint
             or "use operations that work on traced values, or make the argument static "
@@ -157,7 +159,7 @@ class TracerBoolConversionError(ConcretizationTypeError):
     def __init__(self, tracer: Any) -> None:
         super().__init__(
             tracer,
-            "bool() was called on it, as in `if x:` or `x and y`.",
+            "Attempted boolean conversion, as in `if x:` or `x and y`.",
             hint="use tb.numpy.where, tb.lax.cond, tb.lax.while_loop or tb.numpy.logical_and, "
             "or make the argument static (static_argnums)",
         )
@@ -197,7 +199,8 @@ class TracerArrayConversionError(TracebridgeError, TypeError):
     def __init__(
         self, tracer: Any, function: str = "", *, library: str = "", hint: str = ""
     ) -> None:
-        called = "__array__() was called on" if not function else f"{function} got"
+        conversion = "The numpy.ndarray conversion __array__() was called on"
+        called = f"{function} got" if function else conversion
         library = library or ("PyTorch" if function else "NumPy")
         super().__init__(
             f"{called} {describe_tracer(tracer)}: {library} works on concrete values only",

@@ -314,7 +314,7 @@ class MissingRuleError(TracebridgeError, TypeError, NotImplementedError):
         self.primitive = primitive
         self.rule = rule
         super().__init__(
-            message or f"primitive {primitive!r} defines no {rule} rule",
+            message or f"{rule[:1].upper()}{rule[1:]} rule for {primitive!r} not implemented",
             hint=hint
             or "define the rule on the primitive, or wrap the computation in "
             "tb.custom_jvp or tb.custom_vjp",

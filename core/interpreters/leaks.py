@@ -30,8 +30,8 @@ def check_no_leaks(trace: Trace, function: str = "") -> None:
     if leaked is not None:
         during = f" of {function}" if function else ""
         raise UnexpectedTracerError(
-            f"a trace{during} has ended, but {describe_tracer(leaked)} is still referenced: "
-            "it has leaked",
+            f"Leaked tracer: a trace{during} has ended, but {describe_tracer(leaked)} is still "
+            "referenced: it has leaked",
             tracer=leaked,
         )
 

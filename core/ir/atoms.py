@@ -7,6 +7,7 @@ The engine keeps a Jaxpr in numbered form (ir/jaxpr.py). Interpreters that users
 
 from __future__ import annotations
 
+import importlib
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -214,7 +215,8 @@ class JaxprEqn:
         return JaxprEqn(**{name: changes.get(name, getattr(self, name)) for name in known})
 
     def __repr__(self) -> str:
-        return f"{self.outvars} = {self.primitive.name} {self.invars}"
+        # The printer builds on the programs that this module is part of.
+        return importlib.import_module("tracebridge.core.ir.pretty").equation_text(self)
 
 
 def closed_view(value: object) -> Any:

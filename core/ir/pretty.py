@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
+from tracebridge.core.ir.atoms import DropVar, LiteralAtom, Var
 from tracebridge.core.ir.jaxpr import ClosedJaxpr, Jaxpr
 from tracebridge.core.ir.values import Literal
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Application
+    from tracebridge.core.ir.atoms import JaxprEqn
     from tracebridge.core.ir.aval import ShapedArray
 
 WIDTH = 80
@@ -33,6 +35,21 @@ def jaxpr_text(jaxpr: Jaxpr | ClosedJaxpr) -> str:
     """The text of a program."""
     program = jaxpr.jaxpr if isinstance(jaxpr, ClosedJaxpr) else jaxpr
     return "\n".join(_Printer().program(program))
+
+
+def equation_text(equation: JaxprEqn) -> str:
+    """The text of one equation by itself; its results have the first names."""
+    names: dict[Var, str] = {}
+
+    def named(atom: Var | LiteralAtom) -> str:
+        if isinstance(atom, LiteralAtom):
+            return f"{atom.val}:{atom.aval.str_short()}"
+        return names.setdefault(atom, name_of_variable(len(names)))
+
+    outs = ["_" if isinstance(v, DropVar) else named(v) for v in equation.outvars]
+    binders = [binder(n, v.aval) for n, v in zip(outs, equation.outvars, strict=True)]
+    operands = [named(v) for v in equation.invars]
+    return "\n".join(_Printer(len(names)).equation(equation.app, binders, operands))
 
 
 def name_of_variable(number: int) -> str:
@@ -51,8 +68,8 @@ class _Printer:
 
     __slots__ = ("_names", "_width")
 
-    def __init__(self) -> None:
-        self._names: Iterator[str] = map(name_of_variable, itertools.count())
+    def __init__(self, first: int = 0) -> None:
+        self._names: Iterator[str] = map(name_of_variable, itertools.count(first))
         self._width = WIDTH
 
     def program(self, jaxpr: Jaxpr) -> list[str]:

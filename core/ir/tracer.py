@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracebridge.core.errors.argument_errors import ArgumentValueError
+from tracebridge.core.errors.argument_errors import ArgumentValueError, no_truth_value
 from tracebridge.core.errors.filtering import hide_internal_frames, hiding
 from tracebridge.core.errors.tracer_errors import (
     ConcretizationTypeError,
@@ -117,9 +117,8 @@ class Tracer(ArrayOperators):
             if isinstance(size, int) and size != 1:
                 # Concrete arrays of this shape have no truth value either.
                 raise ArgumentValueError(
-                    call="bool(x), as in `if x:` or `x and y`",
+                    no_truth_value(size),
                     got=f"a traced value of type {self.aval.str_short()}",
-                    expected="one element",
                     hint="use x.any() or x.all()",
                 )
             raise TracerBoolConversionError(self)
@@ -141,7 +140,7 @@ class Tracer(ArrayOperators):
         try:
             value = self.known()
             if value is None:
-                raise ConcretizationTypeError(self, "int() was called on it.")
+                raise _no_python_number(self, "int")
             return int(value)
         except Exception as error:
             hide_internal_frames(error)
@@ -149,11 +148,11 @@ class Tracer(ArrayOperators):
 
     @hiding
     def __float__(self) -> float:
-        raise ConcretizationTypeError(self, "float() was called on it.")
+        raise _no_python_number(self, "float")
 
     @hiding
     def __complex__(self) -> complex:
-        raise ConcretizationTypeError(self, "complex() was called on it.")
+        raise _no_python_number(self, "complex")
 
     @hiding
     def item(self, *index: Any) -> Any:
@@ -212,6 +211,15 @@ class Tracer(ArrayOperators):
 
     def __reduce__(self) -> Any:
         raise ConcretizationTypeError(self, "pickle asked for its elements.")
+
+
+def _no_python_number(tracer: Tracer, kind: str) -> ConcretizationTypeError:
+    return ConcretizationTypeError(
+        tracer,
+        f"{kind}() was called on it.",
+        hint=f"try using `x.astype({kind})`, which works on traced values, or make the argument "
+        "static (static_argnums, static_argnames)",
+    )
 
 
 def _raising_method(name: str) -> Any:

@@ -311,8 +311,8 @@ def _warn_of_waste(jaxpr: Jaxpr, name: str, wasted: Sequence[int]) -> None:
     if wasted:
         shown = [f"{jaxpr.debug.argument(i)} ({jaxpr.in_avals[i].str_short()})" for i in wasted]
         warn_user(
-            f"{name}: donated buffers without use: {', '.join(shown)}; no result of the same "
-            "size is left that could take their memory"
+            f"Some donated buffers were not usable: {', '.join(shown)} of {name}; no result of "
+            "the same size is left that could take their memory"
         )
 
 

@@ -45,7 +45,8 @@ grad(loss): argument w['k'] is i32[]
         lambda: tb.value_and_grad(tnp.sin)(A),
         errors.GradientTypeError,
         """\
-value_and_grad(sin): the function returned an array f32[2,3], expected a scalar of shape ()
+Gradient only defined for scalar-output functions. value_and_grad(sin): the function returned an \
+array f32[2,3]
     way out: reduce the result (sum, mean), or use jacrev or vjp
     see https://tracebridge.readthedocs.io/en/latest/errors/GradientTypeError.html""",
     ),
@@ -95,7 +96,7 @@ linear_transpose(sin): the function is not linear in its arguments, because of s
         lambda: tb.vmap(loss)(A, A.T),
         errors.AxisSizeError,
         """\
-vmap(loss): the mapped axes have different sizes
+vmap got inconsistent sizes for array axes to be mapped: those of vmap(loss)
       argument w has size 2 at axis 0 of f32[2,3]
       argument x has size 3 at axis 0 of f32[3,2]
     way out: map axes of one size, or give in_axes=None for arguments that are not mapped
@@ -131,8 +132,8 @@ jit(step): argument params['a'] is 'text' of type str; expected arrays, numbers,
         lambda: tb.jit(branch)(True),
         errors.TracerBoolConversionError,
         """\
-a concrete value is needed, got a traced value of type bool[]. bool() was called on it, as in \
-`if x:` or `x and y`.
+Abstract tracer value where a concrete value is needed: got a traced value of type bool[]. \
+Attempted boolean conversion, as in `if x:` or `x and y`.
     where: argument flag of branch
     way out: use tb.numpy.where, tb.lax.cond, tb.lax.while_loop or tb.numpy.logical_and, or make \
 the argument static (static_argnums)

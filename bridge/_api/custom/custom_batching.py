@@ -77,7 +77,7 @@ class custom_vmap:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         name = name_of(self.fun)
         if self.vmap_rule is None:
-            msg = f"{name}: it is a custom_vmap function without a rule"
+            msg = f"No batching rule defined for custom_vmap function {name}"
             raise UndefinedRuleError(msg, hint=f"give it one with @{name}.def_vmap")
         leaves, in_tree = flatten(self._arguments.bind(args, kwargs).differentiable)
         names = name, name_of(self.vmap_rule)

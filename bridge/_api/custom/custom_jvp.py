@@ -126,7 +126,7 @@ class custom_jvp:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         name = name_of(self.fun)
         if self.jvp is None:
-            msg = f"{name}: it is a custom_jvp function without a rule"
+            msg = f"No JVP defined for custom_jvp function {name} using defjvp"
             raise UndefinedRuleError(msg, hint=f"give it one with @{name}.defjvp")
         bound = self._arguments.bind(args, kwargs)
         leaves, in_tree = flatten(bound.differentiable)

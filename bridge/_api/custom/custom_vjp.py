@@ -101,7 +101,7 @@ class custom_vjp:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         name = name_of(self.fun)
         if self.fwd is None or self.bwd is None:
-            msg = f"{name}: it is a custom_vjp function without rules"
+            msg = f"No VJP defined for custom_vjp function {name} using defvjp"
             raise UndefinedRuleError(msg, hint=f"give it some with {name}.defvjp(fwd, bwd)")
         bound = self._arguments.bind(args, kwargs)
         leaves, in_tree = flatten(bound.differentiable)

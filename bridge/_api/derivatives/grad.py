@@ -250,6 +250,9 @@ def check_input(options: GradOptions, aval: ShapedArray, tree: PyTreeDef, index:
     )
 
 
+_ONE_SCALAR = "Gradient only defined for scalar-output functions."
+
+
 def _scalar_result(options: GradOptions, outs: list[Value], call: FlatCall) -> Value:
     """The result; raises GradientTypeError unless it is one scalar of a fitting dtype."""
     single = call.out_tree is leaf_treedef or call.out_tree == leaf_treedef
@@ -259,15 +262,13 @@ def _scalar_result(options: GradOptions, outs: list[Value], call: FlatCall) -> V
     name = options.label
     if not single:
         raise GradientTypeError(
-            f"{name}: the function returned a tree {_types(call.out_tree, outs)}, expected one "
-            "scalar",
+            f"{_ONE_SCALAR} {name}: the function returned a tree {_types(call.out_tree, outs)}",
             hint="return (scalar, aux) with has_aux=True, or use jacrev for several results",
         )
     aval = outs[0].aval
     if aval.shape != ():
         raise GradientTypeError(
-            f"{name}: the function returned an array {aval.str_short()}, expected a scalar of "
-            "shape ()",
+            f"{_ONE_SCALAR} {name}: the function returned an array {aval.str_short()}",
             hint="reduce the result (sum, mean), or use jacrev or vjp",
         )
     check_output(options, aval, name)

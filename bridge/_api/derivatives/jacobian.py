@@ -248,7 +248,8 @@ def _basis(avals: Sequence[ShapedArray]) -> tuple[list[Value], int]:
         rows = lax.broadcasted_iota("int32", (n, a.size), 0)
         columns = lax.broadcasted_iota("int32", (n, a.size), 1)
         ones = lax.eq(rows, lax.add(columns, start) if start else columns)
-        parts.append(lax.reshape(lax.convert_element_type(ones, a.dtype), (n, *a.shape)))
+        units = lax.convert_dtype(ones, a.dtype, a.weak_type)
+        parts.append(lax.reshape(units, (n, *a.shape)))
         start += a.size
     return parts, n
 

@@ -73,6 +73,7 @@ def make_jaxpr(
     name = name_of(fun)
     make_jaxpr_f.__name__ = f"make_jaxpr({name})"
     make_jaxpr_f.__qualname__ = f"make_jaxpr({getattr(fun, '__qualname__', name)})"
+    make_jaxpr_f.__module__ = __name__.partition(".")[0]
     return api_boundary(make_jaxpr_f)
 
 

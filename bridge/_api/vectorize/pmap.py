@@ -109,9 +109,9 @@ def pmap(
     _check_spec("in_axes", axes)
     _check_spec("out_axes", out_axes)
     if not (axes is None or isinstance(axes, int | tuple)):
-        msg = f"pmap: in_axes is {in_axes!r} of type {type(in_axes).__name__}"
         raise AxisSpecError(
-            msg, expected="an int, None, or a tuple with one entry per positional argument"
+            "pmap in_axes must be an int, None, or a tuple with one entry per positional "
+            f"argument, but got {in_axes!r}"
         )
     _check_global_shapes(global_arg_shapes)
     mapping = _Mapping(fun, axes, out_axes, axis_size, axis_name, static, donated)
@@ -248,7 +248,8 @@ class _Mapping:
         ]
         shown = "\n      ".join(lines)
         raise AxisSizeError(
-            f"{self.call}: the mapped axes have different sizes\n      {shown}",
+            "pmap got inconsistent sizes for array axes to be mapped: those of "
+            f"{self.call}\n      {shown}",
             hint="map axes of one size, or give in_axes=None for arguments that are not mapped",
         )
 
@@ -297,8 +298,8 @@ def _check_spec(option: str, axes: Any) -> None:
         # A bool is an index for Python, but hardly meant as an axis.
         if isinstance(leaf, bool) or not hasattr(leaf, "__index__"):
             raise AxisSpecError(
-                f"pmap: {option} contains {shown(leaf)} of type {type(leaf).__name__}",
-                expected="ints, None, and tuples, lists or dicts of them",
+                f"pmap {option} must be an int, None, or a tree of them, but got "
+                f"{shown(leaf)} of type {type(leaf).__name__}",
             )
 
 

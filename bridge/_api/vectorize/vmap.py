@@ -100,8 +100,8 @@ def vmap(
     _check_specs(in_axes=in_axes, out_axes=out_axes)
     if not (in_axes is None or isinstance(in_axes, (int, tuple, MappingSpec, *SPEC_TYPES))):
         raise AxisSpecError(
-            f"vmap: in_axes is {in_axes!r} of type {type(in_axes).__name__}",
-            expected="an int, None, or a tuple with one entry per positional argument",
+            "vmap in_axes must be an int, None, or a tuple with one entry per positional "
+            f"argument, but got {in_axes!r}",
         )
     mapped: Callable[..., R] = fun  # it is called with tracers in place of arrays
 
@@ -191,8 +191,8 @@ def _check_specs(**options: Any) -> None:
             is_array = hasattr(leaf, "aval")
             if is_array or isinstance(leaf, bool) or not hasattr(leaf, "__index__"):
                 raise AxisSpecError(
-                    f"vmap: {option} contains {shown(leaf)} of type {type(leaf).__name__}",
-                    expected="ints, None, and tuples, lists or dicts of them",
+                    f"vmap {option} must be an int, None, or a tree of them, but got "
+                    f"{shown(leaf)} of type {type(leaf).__name__}",
                 )
 
 
@@ -384,7 +384,8 @@ def _sizes_differ(
             )
     shown = "\n      ".join(lines)
     return AxisSizeError(
-        f"vmap({name_of(fun)}): the mapped axes have different sizes\n      {shown}",
+        "vmap got inconsistent sizes for array axes to be mapped: those of "
+        f"vmap({name_of(fun)})\n      {shown}",
         hint="map axes of one size, or give in_axes=None for arguments that are not mapped",
     )
 

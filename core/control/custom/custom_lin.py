@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 def forward_mode(name: str) -> CustomRuleError:
     """The error for jvp of a function that has reverse-mode rules only."""
     msg = (
-        f"{name}: forward-mode differentiation (jvp, jacfwd, linearize) reached a custom_vjp "
-        "function, which defines its reverse mode only"
+        f"{name}: can't apply forward-mode autodiff (jvp) to a custom_vjp function, which "
+        "defines its reverse mode only"
     )
     return CustomRuleError(
         msg, hint="use grad, vjp or jacrev, or define the function with custom_jvp"

@@ -18,7 +18,11 @@ from tracebridge.core._jaxlib.xla import (
 from tracebridge.core.config.state import state
 from tracebridge.core.config.transfer_guards import guards_in_force
 from tracebridge.core.dtypes.dtypes import is_extended
-from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
+from tracebridge.core.errors.argument_errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    no_truth_value,
+)
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.runtime_errors import DeletedArrayError
 from tracebridge.core.ir.array_protocol import NAMESPACE
@@ -86,6 +90,8 @@ class Array(ArrayOperators, ArrayMethods, metaclass=ArrayMeta):
     def committed(self) -> bool:
         """Whether the user chose the device; computations follow committed arrays."""
         return self._sig.committed
+
+    _committed = committed  # the name in code that was written before it was public
 
     @property
     def device(self) -> Any:
@@ -275,9 +281,8 @@ class Array(ArrayOperators, ArrayMethods, metaclass=ArrayMeta):
             except ValueError:
                 pass
             raise ArgumentValueError(
-                call="bool(x), as in `if x:` or `x and y`",
+                no_truth_value(self.size),
                 got=f"an array {self.aval.str_short()}",
-                expected="one element",
                 hint="use x.any() or x.all()",
             )
         except Exception as error:
@@ -323,17 +328,21 @@ class Array(ArrayOperators, ArrayMethods, metaclass=ArrayMeta):
                 return self._to_numpy().__index__()
             except TypeError:
                 pass
-            raise self._no_number("x.__index__(), as in range(x) or a_list[x]", "an integer array")
+            raise self._no_number(
+                "x.__index__(), as in range(x) or a_list[x]",
+                "Only integer scalar arrays can be converted to a scalar index",
+            )
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def _no_number(self, call: str, expected: str = "an array") -> ArgumentTypeError:
+    def _no_number(
+        self, call: str, rule: str = "Only scalar arrays can be converted to Python scalars"
+    ) -> ArgumentTypeError:
         """The error of a conversion to a Python number."""
         return ArgumentTypeError(
-            call=call,
+            f"{rule}: {call}",
             got=f"an array {self.aval.str_short()}",
-            expected=f"{expected} without axes",
             hint="take an element first: x[0], x.item(0)",
         )
 

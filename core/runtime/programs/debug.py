@@ -39,7 +39,9 @@ def check_finite(
     index, what, wanted = bad
     inside = "" if find_culprit is None else find_culprit()
     frame = user_frame()
-    msg = f"result {index} of {name} contains {what} (option {wanted} is on)"
+    value = "nan" if wanted == "debug_nans" else "inf"
+    msg = f"invalid value ({value}) encountered in {name}: result {index} contains {what} "
+    msg += f"(option {wanted} is on)"
     where = "" if frame is None else "{}:{} ({})".format(*frame)
     raise NonFiniteError(f"{msg}{inside}", where=where)
 

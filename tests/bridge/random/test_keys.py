@@ -330,3 +330,19 @@ def test_arrays_without_axes_are_numbers_of_keys():
     for count in (tnp.int32(3), np.array(3)):
         assert (3,) == tb.random.split(tb.random.key(0), count).shape
     assert (2,) == tb.random.normal(tb.random.key(0), np.array(2)).shape
+
+
+def test_generators_of_users_are_given_back() -> None:
+    """``key_impl`` of their keys is what made them, for another key or bare words."""
+    spec = tb.extend.random.define_prng_impl(
+        key_shape=(2,),
+        seed=lambda number: tnp.full(2, 7, "uint32"),
+        split=lambda words, shape: tnp.zeros((*shape, 2), "uint32"),
+        random_bits=lambda words, width, shape: tnp.zeros(shape, f"uint{width}"),
+        fold_in=lambda words, number: words,
+    )
+    key = random.key(3, impl=spec)
+
+    assert spec is random.key_impl(key)
+    assert [7, 7] == random.key_data(random.key(0, impl=random.key_impl(key))).tolist()
+    assert key.dtype == random.wrap_key_data(random.key_data(key), impl=spec).dtype

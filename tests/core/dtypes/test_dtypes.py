@@ -133,6 +133,14 @@ def test_issubdtype_of_concrete_dtypes():
     assert not d.issubdtype(d.int4, d.int8)
     assert d.issubdtype(np.integer, np.number)
     assert not d.issubdtype(np.number, np.integer)
+
+
+def test_issubdtype_of_extended_classes():
+    """Classes of extended dtypes have no NumPy dtype and lie below ``generic`` only."""
+    below = [d.issubdtype(prng_key, c) for c in (prng_key, extended, np.generic, np.number)]
+
+    assert [True, True, True, False] == below
+    assert not d.issubdtype(extended, prng_key)
     assert d.issubdtype(d.float0, d.float0)
     assert not d.issubdtype(np.dtype([("x", "i4")]), d.float0)
 

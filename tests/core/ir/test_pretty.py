@@ -196,3 +196,14 @@ def test_literals_and_tuples() -> None:
     assert "nan:f32[]" == literal_text(literal(float("nan"), np.float32))
     assert "True:bool[]" == literal_text(literal(True, np.bool_))
     assert ["()", "(a,)", "(a, b)"] == [tuple_text(w) for w in ([], ["a"], ["a", "b"])]
+
+
+def test_equations_by_themselves() -> None:
+    """They stand as in a program; names start anew, and one that has no result has no sign."""
+    program = tb.make_jaxpr(lambda x: tb.jit(lambda y: (y + 1, -y))(tnp.sin(x) * 2.0)[1])(1.0)
+    printing = tb.make_jaxpr(lambda x: tb.debug.print("{}", x))(1.0)
+
+    assert ["a:f32[] = sin b", "a:f32[] = mul b 2.0:f32[]"] == [str(e) for e in program.eqns[:2]]
+    assert repr(program.eqns[2]).startswith("_:f32[] a:f32[] = jit[")
+    assert repr(program.eqns[2]).endswith("] b")
+    assert str(printing.eqns[0]).startswith("debug_callback[")

@@ -162,3 +162,18 @@ def test_weak_types_are_kept(jac: Any, x: Any) -> None:
     found = tb.tree.leaves(jac(lambda y: y)(x))
 
     assert all(leaf.weak_type for leaf in found)
+
+
+@BOTH
+def test_numbers_of_several_arguments_stay_weakly_typed(jac: Any) -> None:
+    """A derivative has the weak type of the result's tangent, as for one argument."""
+
+    def product(x: Any, y: Any) -> Any:
+        return x * y
+
+    numbers = jac(product, (0, 1))(2.0, 3.0)
+    with_array = jac(product, (0, 1))(tnp.float32(2), 3.0)
+
+    assert [(3.0, True), (2.0, True)] == [(float(g), g.weak_type) for g in numbers]
+    assert "float16" == (tnp.float16(1) * numbers[0]).dtype
+    assert not with_array[0].weak_type

@@ -163,6 +163,7 @@ def test_device_options_commit_results() -> None:
     ):
         result = tb.jit(lambda x: {"a": x + 1}, **options)(X)["a"]
         assert result.committed
+        assert result._committed  # the name that programs written for the peer use
         assert cpu == result.device
     assert not tb.jit(lambda x: x + 1, in_shardings=None, out_shardings=None)(X).committed
 

@@ -48,6 +48,7 @@ def test_shapes_of_jitted_functions() -> None:
 def test_name() -> None:
     """It says that a call gives a program and no result."""
     assert "make_jaxpr(sin)" == tb.make_jaxpr(tnp.sin).__name__
+    assert "tracebridge" == tb.make_jaxpr(tnp.sin).__module__
 
 
 def test_stand_ins_and_shapes() -> None:

@@ -225,7 +225,7 @@ def test_custom_derivatives_without_padding_are_kept() -> None:
             [np.ones(2, np.float32)],
             {"n": 1},
             MissingRuleError,
-            "'top_k' defines no masking rule",
+            "Masking rule for 'top_k' not implemented",
         ),
     ],
 )

@@ -271,7 +271,7 @@ def test_results_of_another_type(result: Any) -> None:
 
 def test_bad_input() -> None:
     """No rule, a rule that is no function, no function."""
-    with pytest.raises(CustomRuleError, match="without a rule"):
+    with pytest.raises(CustomRuleError, match="No batching rule defined"):
         custom_vmap(tnp.sin)(1.0)
     with pytest.raises(ArgumentSpecError, match="expected a function"):
         custom_vmap(tnp.sin).def_vmap(3)

@@ -91,7 +91,7 @@ def test_forward_mode_is_an_error(f):
         lambda: tb.jit(lambda x: tb.jvp(lambda x: f(x, 3.0), (x,), (1.0,)))(2.0),
     ):
         with pytest.raises(
-            CustomRuleError, match="product: forward-mode differentiation"
+            CustomRuleError, match="product: can't apply forward-mode autodiff"
         ) as caught:
             run()
         assert "use grad, vjp or jacrev, or define the function with custom_jvp" in str(
@@ -346,7 +346,7 @@ def test_closing_over_the_differentiated_value(wrap):
 
 def test_wrong_setup():
     """No rules, or rules that are no functions."""
-    with pytest.raises(CustomRuleError, match="a custom_vjp function without rules"):
+    with pytest.raises(CustomRuleError, match="No VJP defined for custom_vjp function"):
         tb.custom_vjp(lambda x: x)(1.0)
     with pytest.raises(ArgumentSpecError, match="bwd is None, expected a function"):
         tb.custom_vjp(lambda x: x).defvjp(lambda x: (x, None), None)

@@ -24,7 +24,7 @@ from tracebridge.testing import check_rules
 def test_explicit_64_bit_requests_warn_and_give_32_bits() -> None:
     """The public function follows the 64-bit rule; the engine's own does not."""
     x = as_value(np.arange(3))
-    with pytest.warns(ExplicitX64Warning, match="convert_element_type: float64 becomes float32"):
+    with pytest.warns(ExplicitX64Warning, match="dtype float64 is not available in convert"):
         assert lax.convert_element_type(x, np.float64).dtype == np.float32
     with pytest.warns(ExplicitX64Warning, match="bitcast_convert_type"):
         assert lax.bitcast_convert_type(x, np.uint64).dtype == np.uint32

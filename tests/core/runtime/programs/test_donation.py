@@ -70,7 +70,9 @@ def test_donated_argument_without_a_fitting_result_is_gone_all_the_same():
     """Donation ends the array also where no result can use its memory."""
     f = tb.jit(lambda x: x.sum(), donate_argnums=0)
     x, y = fresh(), fresh()
-    with pytest.warns(UserWarning, match=r"donated buffers without use: x \(f32\[1000\]\)"):
+    with pytest.warns(
+        UserWarning, match=r"Some donated buffers were not usable: x \(f32\[1000\]\)"
+    ):
         f(x)
     f(y)  # said once, when it is compiled
 
@@ -81,7 +83,7 @@ def test_donated_argument_without_a_fitting_result_is_gone_all_the_same():
 def test_donation_without_use_is_said_at_the_users_line():
     """The warning names each argument that no result can take over, and points at the call."""
     f = tb.jit(lambda x, n, y: (x + 1, n[1:] + 1.0, y[:1]), donate_argnums=(0, 1, 2))
-    with pytest.warns(UserWarning, match="without use") as seen:
+    with pytest.warns(UserWarning, match="^Some donated buffers were not usable") as seen:
         f(fresh(), tnp.arange(3) + 0, fresh(5))
 
     (warning,) = seen
