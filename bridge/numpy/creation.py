@@ -31,6 +31,7 @@ from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.errors.tracer_errors import ConcretizationTypeError
 from tracebridge.core.ir.aval import Shape, ShapedArray
 from tracebridge.core.ir.float0 import is_float0
+from tracebridge.core.ir.shape_struct import ShapeDtypeStruct
 from tracebridge.core.ir.trace import is_eager
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
@@ -47,6 +48,7 @@ from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.arrays.transfer import put_copies, put_made
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
+from tracebridge.core.sharding.abstract_mesh import AbstractMesh
 from tracebridge.numpy._arange import (
     comes_again,
     host_range,
@@ -218,14 +220,22 @@ def _like(name: str, a: Any, dtype: Any, shape: Any) -> tuple[Any, Any, bool]:
     return tuple(value.shape) if shape is None else canonical_shape(shape, name), kind, weak
 
 
+def _own_place(a: object) -> Any:
+    """Where the user has put ``a``, or wants it; None if that is left open."""
+    if type(a) is Array:
+        return a._sig.sharding if a._sig.committed else None
+    found = a.sharding if type(a) is ShapeDtypeStruct else None
+    return None if isinstance(getattr(found, "mesh", None), AbstractMesh) else found
+
+
 def _filled_like(
     name: str, a: Any, value: Any, dtype: Any, shape: Any, device: Any, out_sharding: Any
 ) -> Any:
     """An array of one value like ``a``; where ``a`` is, if the user has put it there."""
     sizes, kind, weak = _like(name, a, dtype, shape)
     is_free = shape is device is out_sharding is None
-    if is_free and type(a) is Array and a._sig.committed and not weak:
-        place = a._sig.sharding
+    place = _own_place(a) if is_free and not weak else None
+    if place is not None:
         # Made part by part: the whole of an array that is split may be too large for one device.
         part = _fill(value, (place.shard_shape(sizes), kind, weak))
         if type(part) is Array:

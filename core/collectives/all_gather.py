@@ -16,7 +16,7 @@ from tracebridge.core.collectives.axes import (
     map_leaves,
     size_of_axis,
 )
-from tracebridge.core.collectives.casts import known_same
+from tracebridge.core.collectives.casts import known_same, pcast
 from tracebridge.core.collectives.replicas import all_gather as all_gather_op
 from tracebridge.core.collectives.replicas import reduce_scatter as scatter_op
 from tracebridge.core.dtypes.dtypes import is_bool
@@ -190,7 +190,8 @@ def all_gather(
             is on its own.
         axis: where the new axis goes.
         tiled: concatenate along the existing axis ``axis`` instead.
-        to: ``"varying"`` or ``"invarying"``, what types inside of ``shard_map`` say of the result.
+        to: ``"varying"`` or ``"invarying"``, what types inside of ``shard_map`` say of the result;
+            ``"reduced"``: all devices have it, and each one its part of its cotangent.
 
     Returns:
         Pytree like ``x``, equal for all elements.
@@ -203,9 +204,9 @@ def all_gather(
     >>> tb.vmap(lambda x: tb.lax.all_gather(x, "i"), axis_name="i")(tb.numpy.arange(2)).tolist()
     [[0, 1], [0, 1]]
     """
-    if to not in ("varying", "invarying"):
+    if to not in ("varying", "invarying", "reduced"):
         msg = f"all_gather: to is {to!r}"
-        raise ArgumentValueError(msg, expected="'varying' or 'invarying'")
+        raise ArgumentValueError(msg, expected="'varying', 'invarying' or 'reduced'")
     names, sizes, groups = _sizes("all_gather", axis_name, axis_index_groups)
 
     def gather(value: Value) -> Any:
@@ -217,6 +218,8 @@ def all_gather(
                 value, axes=name, size=size, axis=at, tiled=joined, axis_index_groups=groups
             )
             joined = True
+        if to == "reduced":
+            return pcast(value, tuple(axis_names(axis_name)), to=to)
         return known_same(value, axis_names(axis_name)) if to == "invarying" else value
 
     return map_leaves(gather, x)

@@ -9,6 +9,7 @@ import importlib
 from typing import Any
 
 from tracebridge.core.config import flags, values, wide
+from tracebridge.core.config.fixed import is_fixed, read_fixed, update_fixed
 from tracebridge.core.config.options import OPTIONS
 from tracebridge.core.errors import filtering
 from tracebridge.core.errors.config_errors import UnknownOptionError
@@ -56,6 +57,10 @@ class Config:
             UnknownOptionError: if there is no such option.
             OptionValueError: if the value is not one of its choices.
         """
+        plain = name.removeprefix(_PEER_PREFIX)
+        if is_fixed(plain):
+            update_fixed(plain, value)
+            return
         ours = resolve_name(name)
         if ours == "transfer_guard" and value is None:
             value = "allow"  # the peer spells its default None
@@ -64,7 +69,10 @@ class Config:
     @api_boundary
     def read(self, name: str) -> Any:
         """Return the value in force in this thread."""
-        return wide.told(values.option(resolve_name(name)))
+        plain = name.removeprefix(_PEER_PREFIX)
+        return (
+            read_fixed(plain) if is_fixed(plain) else wide.told(values.option(resolve_name(name)))
+        )
 
     def config_with_absl(self) -> None:
         """Let absl define a flag for each option, such as ``--jax_enable_x64``.
@@ -89,7 +97,7 @@ class Config:
         try:
             if name.startswith("__"):
                 raise AttributeError(name)
-            return wide.told(values.option(resolve_name(name)))
+            return self.read(name)
         except Exception as error:
             hide_internal_frames(error)
             raise

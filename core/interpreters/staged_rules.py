@@ -330,7 +330,7 @@ def axis_of_types(axis: Any, values: Sequence[Any], dims: Sequence[int | None]) 
             found.append((split.mesh, entry_names(split.spec[dim])))
     if not found or (type(axis) is SpmdAxis and axis.mesh is not None):
         return axis
-    if type(axis) is SpmdAxis:
+    if type(axis) is SpmdAxis and axis.spmd_name != found[0][1]:
         raise AxisSpecError(
             f"vmap: spmd_axis_name is {axis.spmd_name}, but the types of arrays say already that "
             f"the mapped axis is split over {found[0][1]}",
@@ -343,7 +343,7 @@ def axis_of_types(axis: Any, values: Sequence[Any], dims: Sequence[int | None]) 
             hint="reshard them first: tracebridge.sharding.reshard",
         )
     mesh, names = found[0]
-    return SpmdAxis(axis, names, mesh)
+    return SpmdAxis(axis.name if type(axis) is SpmdAxis else axis, names, mesh)
 
 
 def axis_inside(axis: Any, *, spread: bool) -> Any:

@@ -17,7 +17,7 @@ from tracebridge.core.tree.tree import flatten
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.aval import ShapedArray
-    from tracebridge.core.ir.rule_contexts import LoweringContext
+    from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
 
 
 @final
@@ -42,6 +42,16 @@ class Unsplit(Constraint):
     def lower(self, ctx: LoweringContext, x: Any, *, axes: Sequence[Any]) -> Any:
         del ctx, axes
         return x
+
+    def batch(
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
+    ) -> tuple[Any, Any]:
+        """The batch axis stays split as it is: a caller knows nothing of it."""
+        (x,), (dim,) = args, dims
+        split = x.aval.split
+        taken = () if split is None or dim is None else entry_names(split.spec[dim])
+        axes = tuple([name for name in params["axes"] if name not in taken])
+        return (self.bind(x, axes=axes) if axes else x), dim
 
     def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         split = args[0].aval.split

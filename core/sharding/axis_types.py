@@ -118,6 +118,14 @@ class ManualAxisType:
         """Whether it names no axis."""
         return not any(self._key)
 
+    def invarying(self, mesh: TypedAxes) -> frozenset[Any]:
+        """Names of the Manual axes of a mesh that have no role: all devices have the same.
+
+        Args:
+            mesh: a mesh, such as ``get_abstract_mesh()`` inside of ``shard_map``.
+        """
+        return frozenset(mesh.manual_axes).difference(*self._key)
+
     def update(self, **roles: Any) -> ManualAxisType:
         """The same with other names in some roles."""
         fields = {"varying": self.varying, "unreduced": self.unreduced, "reduced": self.reduced}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections import OrderedDict
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self, final
 
@@ -181,6 +183,16 @@ class Mesh(TypedAxes):
         tb: TracebackType | None,
     ) -> None:
         SCOPES.leave_one_of(_ENTERED[self])
+
+    def __call__(self, fun: Callable[..., Any]) -> Callable[..., Any]:
+        """``fun``, each call of which runs inside of ``with mesh:``; for decorators."""
+
+        @functools.wraps(fun)
+        def inside(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                return fun(*args, **kwargs)
+
+        return inside
 
     def __copy__(self) -> Self:
         return self

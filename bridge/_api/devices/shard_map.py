@@ -9,6 +9,7 @@ from typing import Any, cast, final
 from tracebridge._api.args.argnums import check_callable
 from tracebridge._api.args.values import name_of_leaf
 from tracebridge._api.args.wraps import named_like
+from tracebridge._api.devices.partial_sums import names_sums, summed, sums_of
 from tracebridge.core.config.values import mesh_in_force
 from tracebridge.core.control.calls.traced_call import Arguments, argument_names
 from tracebridge.core.control.refs.ref import has_refs
@@ -218,6 +219,7 @@ class _Specs:
         # The axis that ints stand for, and what messages call the two arguments.
         self.one = one
         self.labels = ("in_specs", "out_specs") if one is None else ("in_axes", "out_axes")
+        self.sums = names_sums((() if ins is Infer else ins, outs))
 
     def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
         """The flat arguments of a call."""
@@ -227,7 +229,30 @@ class _Specs:
                 f"{self.call}: got the keyword arguments {given}",
                 hint="give all arguments by position, in the order of in_specs",
             )
-        flat, tree = flatten((args, kwargs))
+        found = self._given(*flatten((args, kwargs)))
+        if self.ins is Infer:
+            specs = [getattr(getattr(x, "sharding", None), "spec", None) for x in found.leaves]
+            if names_sums(specs):
+                found.static_key = (*found.static_key, *map(sums_of, specs))
+            elif not self.sums:
+                return found
+        elif self.sums:
+            specs = self._leaf_specs(found.tree.children()[0], self.ins, 0)
+        else:
+            return found
+        outs = functools.partial(self._leaf_specs, specs=self.outs, label=1)
+        found.fun = summed(found.fun, specs, outs, self.name_of_result)
+        return found
+
+    def _leaf_specs(self, tree: PyTreeDef, specs: Any, label: int) -> Any:
+        """The specification of each leaf of the arguments, or of the result."""
+        full_name = ("the arguments", "the result")[label]
+        return flatten_axes(
+            self.call, tree, specs, axes_name=self.labels[label], full_name=full_name
+        )
+
+    def _given(self, flat: list[Any], tree: PyTreeDef) -> Arguments:
+        """The arguments that are arrays, and a function of them."""
         passed = self._passed(flat, tree)
         if not passed:
             return Arguments(self.fun, flat, tree, parameters=self.parameters)
@@ -247,10 +272,7 @@ class _Specs:
         found = [i for i, x in enumerate(flat) if type(x) in _NUMBERS or not is_array_like(x)]
         if not found or self.ins is Infer or has_refs([flat[i] for i in found]):
             return {}
-        label, positional = self.labels[0], tree.children()[0]
-        specs = flatten_axes(
-            self.call, positional, self.ins, axes_name=label, full_name="the arguments"
-        )
+        specs = self._leaf_specs(tree.children()[0], self.ins, 0)
         return {i: flat[i] for i in found if specs[i] is None}
 
     def axes(self) -> tuple[Mesh, tuple[Any, ...]]:
@@ -302,14 +324,11 @@ class _Specs:
         self, call: Arguments, values: Sequence[Any], mesh: Mesh, names: Sequence[Any]
     ) -> tuple[Place, ...]:
         """How each argument is spread."""
-        positional = call.tree.children()[0]
         label = self.labels[0]
         if self.ins is Infer:
             specs = [self._inferred(call, i, v, mesh, names) for i, v in enumerate(values)]
         else:
-            specs = flatten_axes(
-                self.call, positional, self.ins, axes_name=label, full_name="the arguments"
-            )
+            specs = self._leaf_specs(call.tree.children()[0], self.ins, 0)
         places: list[Place] = []
         for i, (value, spec) in enumerate(zip(values, specs, strict=True)):
             aval = value.aval
@@ -334,13 +353,14 @@ class _Specs:
             return PartitionSpec(
                 *[tuple([n for n in entry_names(e) if n in names]) for e in entries]
             )
-        if isinstance(value, Tracer):
+        sharding = getattr(value, "sharding", None)
+        known = isinstance(sharding, NamedSharding)
+        if isinstance(value, Tracer) or (self.one is not None and not known):
             raise ArgumentTypeError(
                 f"{self.call}: {self.labels[0]} was not specified, and the type of argument "
                 f"{self._argument(call, index)} does not say how it is spread over {tuple(names)}",
                 hint=f"give {self.labels[0]}",
             )
-        sharding = getattr(value, "sharding", None)
         if not isinstance(sharding, NamedSharding) or type(mesh) is not Mesh:
             return PartitionSpec()
         found = over_mesh(mesh, sharding, value.aval.ndim)
@@ -352,7 +372,7 @@ class _Specs:
     ) -> tuple[Place, ...]:
         """How each result is spread."""
         label = self.labels[1]
-        specs = flatten_axes(self.call, tree, self.outs, axes_name=label, full_name="the result")
+        specs = self._leaf_specs(tree, self.outs, 1)
         return tuple(
             [
                 self._place(
@@ -397,6 +417,7 @@ class _Specs:
             )
         rows = [entry_names(entry) for entry in spec]
         flat = [name for row in rows for name in row]
+        flat += [name for role in sums_of(spec) for name in sorted(role, key=repr)]
         if PartitionSpec.UNCONSTRAINED in tuple(spec):
             raise AxisSpecError(
                 f"{self.call}: {label} is {spec} for {what()}",

@@ -72,6 +72,11 @@ class AbstractRef(HasContent):
         """Type of the content."""
         return self._inner
 
+    @property
+    def sharding(self) -> Any:
+        """How the type divides the content; a property of arrays as well."""
+        return self.inner_aval.sharding
+
     def _key(self) -> tuple[Any, ...]:
         return self.inner_aval, self.memory_space, self.kind
 

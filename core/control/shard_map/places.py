@@ -79,7 +79,7 @@ class Place(NamedTuple):
     def behind(self, names: Sequence[Any]) -> Place:
         """The place with one more axis in front, split by ``names``."""
         stacked = None if self.stacked is None else self.stacked + 1
-        return Place((tuple(names), *self.axes), stacked)
+        return Place((tuple(names), *self.axes), stacked, self.n_entries + 1)
 
 
 def count(axes: Sequence[Any], sizes: Mapping[Any, int]) -> int:

@@ -188,3 +188,18 @@ def test_parts_are_of_one_size() -> None:
             fun()
         with pytest.raises(ValueError, match="splits axis 0"):
             tb.jit(fun)()
+
+
+@pytest.mark.parametrize("like", [tnp.zeros_like, tnp.ones_like, tnp.empty_like])
+def test_like_what_is_still_to_be_made(like: Callable[..., Any]) -> None:
+    """A ShapeDtypeStruct with a sharding says where an array like it goes."""
+    place = ns("x", "y", types=AxisType.Auto)
+    wanted = tb.ShapeDtypeStruct((4, 4), tnp.float32, sharding=place)
+    abstract = NamedSharding(place.mesh.abstract_mesh, place.spec)
+    somewhere = tb.ShapeDtypeStruct((4, 4), tnp.float32, sharding=abstract)
+
+    assert place == like(wanted).sharding
+    assert place == like(wanted, dtype="int32").sharding
+    assert 1 == len(like(wanted, shape=(3,)).devices())
+    assert 1 == len(like(somewhere).devices())
+    assert 1 == len(tb.jit(lambda: like(wanted))().devices())

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+import tracebridge as tb
 from tracebridge.core.config import option_scopes
 from tracebridge.core.config.config import config, resolve_name
 from tracebridge.core.config.options import OPTIONS
@@ -108,3 +109,36 @@ def test_values_have_both_names() -> None:
     """The dict of global values is read under the peer's names too; the text shows each once."""
     assert config.values["jax_enable_x64"] == config.values["enable_x64"]
     assert "jax_enable_x64" not in repr(config)
+
+
+def test_options_of_the_peer_that_are_no_choice() -> None:
+    """What is done anyway may be asked for, and is what reading gives; nothing else."""
+    for name, value in (
+        ("jax_persistent_cache_min_entry_size_bytes", -1),
+        ("jax_persistent_cache_min_entry_size_bytes", 0),
+        ("jax_enable_compilation_cache", True),
+        ("jax_use_shardy_partitioner", True),
+        ("jax_mutable_array_checks", True),
+    ):
+        tb.config.update(name, value)
+    assert tb.config.jax_use_shardy_partitioner is True
+    assert 0 == tb.config.read("persistent_cache_min_entry_size_bytes")
+    with pytest.raises(OptionValueError, match="no choice here"):
+        tb.config.update("jax_persistent_cache_min_entry_size_bytes", 4096)
+    with pytest.raises(OptionValueError, match="use_shardy_partitioner"):
+        tb.config.update("jax_use_shardy_partitioner", False)
+
+
+def test_guards_of_one_direction_are_options() -> None:
+    """Options of the peer that are parts of transfer_guard."""
+    try:
+        tb.config.update("jax_transfer_guard_host_to_device", "disallow")
+        assert "disallow" == tb.config.jax_transfer_guard_host_to_device
+        assert "allow" == tb.config.jax_transfer_guard_device_to_host
+        with pytest.raises(OptionValueError):
+            tb.config.update("jax_transfer_guard_device_to_host", "never")
+        with tb.transfer_guard_host_to_device("log"):
+            assert "log" == tb.config.transfer_guard_host_to_device
+    finally:
+        tb.config.update("jax_transfer_guard_host_to_device", None)
+    assert "allow" == tb.config.transfer_guard

@@ -229,3 +229,31 @@ def test_axes_compare_by_names() -> None:
     assert SpmdAxis("i", ("x",)) != SpmdAxis("i", ("y",))
     assert SpmdAxis("i", ("x",)) != "i"
     assert "SpmdAxis('i', ('x',))" == repr(SpmdAxis("i", ("x",)))
+
+
+@eight
+def test_batches_of_gradients_stay_split() -> None:
+    """The transpose of a reshard leaves the batch axis split as the types of arrays say."""
+    mesh = tb.make_mesh((2, 2), ("x", "y"), tb.sharding.AxisType.Explicit)
+    with tb.set_mesh(mesh):
+        rows = tb.device_put(np.arange(96, dtype="f4").reshape(4, 24), P("x", None))
+        apart = tb.shard_map(tnp.sin, in_specs=P("y"), out_specs=P("y"))
+        for f in (apart, tnp.sin):
+            slope = tb.vmap(tb.grad(lambda r, f=f: f(tb.reshard(r, P("y"))).sum()))
+            out = tb.jit(slope)(rows)
+
+            assert P("x", None) == out.sharding.spec
+            assert_allclose(out, np.cos(rows), rtol=1e-5)
+
+
+@eight
+def test_names_that_types_say_too() -> None:
+    """spmd_axis_name may say what types say, and nothing else."""
+    mesh = tb.make_mesh((2, 2), ("x", "y"), tb.sharding.AxisType.Explicit)
+    with tb.set_mesh(mesh):
+        rows = tb.device_put(np.arange(96, dtype="f4").reshape(4, 24), P("x", "y"))
+        f = tb.shard_map(tnp.sin, in_specs=P("y"), out_specs=P("y"))
+        assert_allclose(tb.vmap(f, spmd_axis_name="x")(rows), np.sin(rows), rtol=1e-5)
+        assert P("x", "y") == tb.jit(tb.vmap(f, spmd_axis_name="x"))(rows).sharding.spec
+        with pytest.raises(AxisSpecError, match="types of arrays say already"):
+            tb.vmap(tnp.sin, spmd_axis_name="y")(rows)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import tracebridge as tb
-from tracebridge.sharding import AbstractMesh, AxisType, Mesh
+from tracebridge.core.config.values import mesh_in_force
+from tracebridge.sharding import AbstractMesh, AxisType, ManualAxisType, Mesh
 
 AUTO, EXPLICIT, MANUAL = AxisType.Auto, AxisType.Explicit, AxisType.Manual
 
@@ -48,3 +49,26 @@ def test_meshes_without_axes_have_no_type() -> None:
     assert () == mesh.auto_axes
     assert [False] * 3 == about_all(mesh)
     assert mesh == tb.typeof(1.0).sharding.mesh
+
+
+def test_manual_axes_without_a_role() -> None:
+    """What does not vary, and is no sum, is the same along the Manual axes."""
+    mesh = AbstractMesh((2, 2, 2, 2), tuple("wxyz"), (MANUAL, MANUAL, MANUAL, AUTO))
+    kind = ManualAxisType(varying=frozenset({"x"}), unreduced=frozenset({"w"}))
+
+    assert {"y"} == kind.invarying(mesh)
+    assert {"w", "x", "y"} == ManualAxisType().invarying(mesh)
+
+
+def test_meshes_decorate_functions() -> None:
+    """Each call of a decorated function runs with the mesh in force."""
+    mesh = Mesh(np.array(tb.devices()[:1]), ("x",))
+
+    @mesh
+    def inside(a: int, *, b: int = 0) -> tuple[object, int]:
+        """Documented."""
+        return mesh_in_force(), a + b
+
+    assert (mesh, 3) == inside(1, b=2)
+    assert ("inside", "Documented.") == (inside.__name__, inside.__doc__)
+    assert mesh_in_force() is not mesh

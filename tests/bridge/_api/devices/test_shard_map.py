@@ -296,3 +296,28 @@ def test_a_list_is_no_specification_of_a_tuple() -> None:
         tb.shard_map(lambda x: (x, x), mesh=mesh(), in_specs=GRID, out_specs=[GRID, GRID])(X)
     with pytest.raises(ValueError, match="in_specs is a list"):
         tb.shard_map(lambda x: x, mesh=mesh(), in_specs=[GRID], out_specs=GRID)(X)
+
+
+def test_batches_keep_the_entries_of_specifications() -> None:
+    """A result of vmap has the entries of out_specs behind that of its own axis."""
+    grid = tb.make_mesh((2, 4), ("x", "y"), AxisType.Explicit)
+    rows = tb.device_put(X, tb.NamedSharding(grid, P("x", "y")))
+    f = tb.shard_map(total, mesh=grid, in_specs=P("y"), out_specs=P(None))
+
+    with tb.set_mesh(grid):
+        for g in (tb.vmap(f), tb.jit(tb.vmap(f))):
+            assert P("x", None) == g(rows).sharding.spec
+
+
+def test_smap_needs_in_axes() -> None:
+    """Types, or the places of arrays, say how arguments are split; other arrays say nothing."""
+    with (
+        tb.set_mesh(mesh()),
+        pytest.raises(ArgumentTypeError, match="in_axes was not specified"),
+    ):
+        tb.smap(lambda x: x, out_axes=0, axis_name="x")(X)
+    with tb.set_mesh(tb.make_mesh((2, 4), ("x", "y"), AxisType.Explicit)):
+        x = tb.device_put(X, P("x"))
+        out = tb.smap(lambda x: x * 2, out_axes=0, axis_name="x")(x)
+
+    assert_allclose(out, 2 * X)
