@@ -188,9 +188,24 @@ def _by_factors(a: Value) -> Any:
 
 
 def _scaled_inverse(factors: Value, pivots: Value, permutation: Value, pivot: Value) -> Any:
-    det = lax.mul(_product(pivot), as_dtype(parity(pivots), pivot.aval.dtype))
-    inverse = lu_solution(factors, permutation, eye_of(factors))
-    return lax.mul(per_matrix(det, factors.aval.shape), inverse)
+    """The determinant without a factor of the pivots' common size, times the inverse with it.
+
+    Minors have one factor less than the determinant: they may be there where it overflows.
+    """
+    dtype, common = pivot.aval.dtype, as_dtype(_common_size(pivot), pivot.aval.dtype)
+    is_first = lax.eq(lax.broadcasted_iota(INT32, pivot.aval.shape, pivot.aval.ndim - 1), 0)
+    less = lax.div(pivot, per_matrix(common, pivot.aval.shape))
+    minor = lax.mul(_product(lax.select_n(is_first, pivot, less)), as_dtype(parity(pivots), dtype))
+    unit = lax.mul(eye_of(factors), per_matrix(common, factors.aval.shape))
+    return lax.mul(per_matrix(minor, factors.aval.shape), lu_solution(factors, permutation, unit))
+
+
+def _common_size(pivot: Value) -> Any:
+    """The power of two next to the geometric mean of the sizes of each matrix's pivots."""
+    logs = lax.log(lax.abs(pivot))
+    axes = (logs.aval.ndim - 1,)
+    count = lax.reduce_sum(full_of(logs.aval, math.log(2)), axes)
+    return lax.exp2(lax.round(lax.div(lax.reduce_sum(logs, axes), count)))
 
 
 def _by_singular_values(a: Value) -> Any:

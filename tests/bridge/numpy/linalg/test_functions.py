@@ -265,6 +265,16 @@ def test_derivatives_of_larger_determinants(kinds: str, dtype: str) -> None:
     assert slopes.dtype == dtype
 
 
+@pytest.mark.parametrize("scale", [1e-11, 1e10])
+def test_derivatives_of_determinants_that_no_number_is(scale: float) -> None:
+    """Minors have one factor less than the determinant, which is 0 or infinite here."""
+    a = matrix(np.float32, 1, 4, 4) * np.float32(scale)
+    slopes = tb.grad(lambda a: tnp.linalg.det(a).sum())(a)
+
+    assert float(tnp.linalg.det(a)[0]) in {0.0, np.inf, -np.inf}
+    np.testing.assert_allclose(slopes, _minors(a), 1e-3, 1e-3 * scale**3)
+
+
 def test_derivatives_of_determinants_of_numbers_that_are_none() -> None:
     """NaN goes into the slopes; there may be no matrix, and mapped ones are a batch."""
     a = matrix(np.float32, 2, 4, 4)
