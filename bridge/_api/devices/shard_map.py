@@ -411,9 +411,10 @@ class _Specs:
         spec = PartitionSpec() if spec is None else spec
         if len(spec) > ndim:
             raise AxisSpecError(
-                f"{self.call}: {label} is {spec} of {len(spec)} entries for {what()}, which has "
-                f"rank {ndim}",
+                f"{self.call}: {label} is {spec}, which has length {len(spec)}, for {what()}, "
+                f"which has rank {ndim}",
                 expected=f"at most {ndim} entries, one for each axis",
+                **({} if ndim else {"hint": f"consider using an {label} entry of `P()`"}),
             )
         rows = [entry_names(entry) for entry in spec]
         flat = [name for row in rows for name in row]
@@ -449,6 +450,6 @@ class _Specs:
                 f"{self.call}: axis {axis} of {what()}, {aval.str_short()}, has size {n}, which "
                 f"{self.labels[0]} {place.spec} splits over the mesh axis {over} into {parts} "
                 "blocks",
-                expected=f"a multiple of {parts}",
+                expected=f"a size divisible by {parts}",
                 hint="pad the array, or leave the axis whole (None)",
             )
