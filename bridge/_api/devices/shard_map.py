@@ -232,9 +232,7 @@ class _Specs:
         found = self._given(*flatten((args, kwargs)))
         if self.ins is Infer:
             specs = [getattr(getattr(x, "sharding", None), "spec", None) for x in found.leaves]
-            if names_sums(specs):
-                found.static_key = (*found.static_key, *map(sums_of, specs))
-            elif not self.sums:
+            if not self.sums and not names_sums(specs):
                 return found
         elif self.sums:
             specs = self._leaf_specs(found.tree.children()[0], self.ins, 0)
@@ -242,6 +240,9 @@ class _Specs:
             return found
         outs = functools.partial(self._leaf_specs, specs=self.outs, label=1)
         found.fun = summed(found.fun, specs, outs, self.name_of_result)
+        # What is traced is remembered for the user's function, and has the sums in it.
+        results, tree = flatten(self.outs)
+        found.static_key = (*found.static_key, *map(sums_of, [*specs, *results]), tree)
         return found
 
     def _leaf_specs(self, tree: PyTreeDef, specs: Any, label: int) -> Any:
