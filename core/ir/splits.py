@@ -53,7 +53,7 @@ def split_of(name: str, avals: Sequence[ShapedArray], entries: Entries) -> Named
     if len(set(names)) != len(names):
         got = ", ".join([a.str_short() for a in avals])
         raise ShardingTypeError(
-            f"{name} of {got}: the result would be split over an axis of the mesh twice, "
+            f"{name} of {got}: an illegally sharded result, over an axis of the mesh twice: "
             f"{PartitionSpec(*entries)}",
             hint="reshard an operand first: tracebridge.sharding.reshard",
         )
@@ -74,7 +74,7 @@ def merged(name: str, avals: Sequence[ShapedArray], *, call: str = "") -> Entrie
         if any([entry != some[0] for entry in some[1:]]):
             shown = ", ".join([str(row) for row in rows])
             raise ShardingTypeError(
-                f"{call or name}: operands are split in different ways: {shown}",
+                f"{call or name} got incompatible shardings for broadcasting: {shown}",
                 hint="reshard an operand: tracebridge.sharding.reshard",
             )
         found.append(some[0] if some else None)
@@ -98,8 +98,8 @@ def same_along_others(
             parts *= sizes[axis]
         if old != new and parts > 1 and (type(new) is not int or new % parts):
             raise ShardingTypeError(
-                f"{word or name}: an axis of {x.str_short()} is split into {parts} equal parts, "
-                f"which {new} elements do not have",
+                f"{word or name} on sharded dims: an axis of {x.str_short()} is split into "
+                f"{parts} equal parts, which {new} elements do not have",
                 hint="reshard it first: tracebridge.sharding.reshard",
             )
     return x.split

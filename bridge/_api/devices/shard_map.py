@@ -232,9 +232,7 @@ class _Specs:
         found = self._given(*flatten((args, kwargs)))
         if self.ins is Infer:
             specs = [getattr(getattr(x, "sharding", None), "spec", None) for x in found.leaves]
-            if names_sums(specs):
-                found.static_key = (*found.static_key, *map(sums_of, specs))
-            elif not self.sums:
+            if not self.sums and not names_sums(specs):
                 return found
         elif self.sums:
             specs = self._leaf_specs(found.tree.children()[0], self.ins, 0)
@@ -242,6 +240,9 @@ class _Specs:
             return found
         outs = functools.partial(self._leaf_specs, specs=self.outs, label=1)
         found.fun = summed(found.fun, specs, outs, self.name_of_result)
+        # What is traced is remembered for the user's function, and has the sums in it.
+        results, tree = flatten(self.outs)
+        found.static_key = (*found.static_key, *map(sums_of, [*specs, *results]), tree)
         return found
 
     def _leaf_specs(self, tree: PyTreeDef, specs: Any, label: int) -> Any:
@@ -411,9 +412,10 @@ class _Specs:
         spec = PartitionSpec() if spec is None else spec
         if len(spec) > ndim:
             raise AxisSpecError(
-                f"{self.call}: {label} is {spec} of {len(spec)} entries for {what()}, which has "
-                f"rank {ndim}",
+                f"{self.call}: {label} is {spec}, which has length {len(spec)}, for {what()}, "
+                f"which has rank {ndim}",
                 expected=f"at most {ndim} entries, one for each axis",
+                **({} if ndim else {"hint": f"consider using an {label} entry of `P()`"}),
             )
         rows = [entry_names(entry) for entry in spec]
         flat = [name for row in rows for name in row]
@@ -449,6 +451,6 @@ class _Specs:
                 f"{self.call}: axis {axis} of {what()}, {aval.str_short()}, has size {n}, which "
                 f"{self.labels[0]} {place.spec} splits over the mesh axis {over} into {parts} "
                 "blocks",
-                expected=f"a multiple of {parts}",
+                expected=f"a size divisible by {parts}",
                 hint="pad the array, or leave the axis whole (None)",
             )

@@ -169,8 +169,8 @@ class While(HigherOrderPrimitive):
         self, ct: Sequence[Value | None], *args: Value, **params: object
     ) -> Sequence[Any]:
         msg = (
-            "reverse-mode differentiation reached a while_loop, or a fori_loop whose number of "
-            "steps is computed: it would have to keep values of an unknown number of steps"
+            "Reverse-mode differentiation does not work for lax.while_loop, nor for a fori_loop "
+            "whose number of steps is computed: it would keep values of unknown many steps"
         )
         raise GradientTypeError(
             msg,

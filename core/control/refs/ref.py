@@ -400,9 +400,10 @@ def _check_level(call: str, ref: Ref, owner: Trace | None, trace: Trace) -> None
             batched = isinstance(trace, BatchTrace)
             kind = "mapped by vmap" if batched else "being differentiated"
             inside = "vmap" if batched else "grad, jvp or vjp"
+            unbatched = "is unbatched: it " if batched else ""
             msg = (
-                f"{call}: the value is {kind}, but the reference {ref._type.str_short()} was made "
-                f"outside of that {inside}"
+                f"{call}: the value is {kind}, but the reference {ref._type.str_short()} "
+                f"{unbatched}was made outside of that {inside}"
             )
             hint = (
                 "make the reference an argument that vmap maps, or make it inside the function"

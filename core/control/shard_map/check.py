@@ -37,8 +37,9 @@ def check_results(
         block = jaxpr.out_avals[i].with_vma(NOWHERE).str_short()
         raise AxisSpecError(
             f"{call}: {name_of_result(i)} ({block} on each device) varies "
-            f"over the axis {axes} of the mesh, but out_specs has {place.spec!r} for it: the same "
-            "on all devices of that axis",
+            f"over the axis {axes} of the mesh, as is statically inferred, but out_specs has "
+            f"{place.spec!r} for it, which require replication: the same on all devices of that "
+            "axis",
             hint=f"name {axes} in out_specs, combine the values of the devices with lax.psum, "
             f"lax.pmean, lax.pmax or lax.all_gather over {axes}, or, if they are equal for another "
             "reason, give check_vma=False",

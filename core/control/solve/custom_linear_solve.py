@@ -96,7 +96,7 @@ class LinearSolve(HigherOrderPrimitive):
             msg = "custom_linear_solve: transposed with respect to the matrix"
             raise LinearityError(msg)
         if params["transpose_solve"] is None:
-            msg = "custom_linear_solve: reverse mode needs a solver of the transposed system"
+            msg = "custom_linear_solve: transpose_solve required for reverse mode"
             raise CustomRuleError(
                 msg, hint="pass transpose_solve, or symmetric=True if the matrix is symmetric"
             )

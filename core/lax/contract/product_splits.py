@@ -29,7 +29,8 @@ def product_entries(x: ShapedArray, y: ShapedArray, numbers: Any) -> Entries:
     _agreed("contracting", *summed)
     if sums_in_parts(x, y, numbers):
         raise ShardingTypeError(
-            f"dot_general: contracting axes are split, {tuple(summed[0])} and {tuple(summed[1])}, "
+            f"dot_general: Contracting dimensions are sharded, {tuple(summed[0])} and "
+            f"{tuple(summed[1])}, "
             "which leaves open whether the sums are split too",
             hint="say it: out_sharding=",
         )
@@ -52,7 +53,7 @@ def _agreed(kind: str, left: list[Any], right: list[Any]) -> list[Any]:
     pairs = list(zip(left, right, strict=True))
     if any([a is not None and b is not None and a != b for a, b in pairs]):
         raise ShardingTypeError(
-            f"dot_general: {kind} axes of the operands are split in different ways, "
+            f"dot_general: {kind} dimensions of the operands need consistent sharding, got "
             f"{tuple(left)} and {tuple(right)}",
             hint="reshard an operand first: tracebridge.sharding.reshard",
         )

@@ -70,7 +70,7 @@ class SelectN(Elementwise):
         if any([a.split is not split[0].split for a in split]):
             got = ", ".join([a.str_short() for a in avals])
             raise ShardingTypeError(
-                f"select_n: the choices are split in different ways: {got}",
+                f"select_n: select cases must have the same shardings: {got}",
                 hint="reshard one first: tracebridge.sharding.reshard",
             )
         return super().split_results(avals, outs, **params)

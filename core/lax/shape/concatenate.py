@@ -76,7 +76,7 @@ class Concatenate(Primitive):
         if any([a.split is not split[0].split for a in split]):
             got = ", ".join([a.str_short() for a in avals])
             raise ShardingTypeError(
-                f"concatenate: operands are split in different ways: {got}",
+                f"concatenate: All operands should have the same sharding: {got}",
                 hint="reshard them first: tracebridge.sharding.reshard",
             )
         return [same_along_others("concatenate", split[0], outs[0].shape)]

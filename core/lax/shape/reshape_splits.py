@@ -24,11 +24,11 @@ def reshaped_entries(x: ShapedArray, sizes: Sequence[Any]) -> Entries:
     groups = _groups(x, sizes)
     if any([len(old) > 1 and len(new) > 1 for old, new in groups]):
         raise _undecided(x, sizes)
-    for word, side in (("parting", 1), ("joining", 0)):
+    for word, side in (("Splitting", 1), ("Merging", 0)):
         if len([pair for pair in groups if len(pair[side]) > 1]) > 1:
             raise ShardingTypeError(
-                f"reshape of {x.str_short()} to the shape {tuple(sizes)}: {word} several axes at "
-                "once does not decide how the result is split",
+                f"reshape of {x.str_short()} to the shape {tuple(sizes)}: {word} on more than 1 "
+                "axis does not decide how the result is split",
                 hint="say it: reshape(..., out_sharding=)",
             )
     for old, new in groups:

@@ -128,22 +128,26 @@ UNDECIDED: dict[str, tuple[Callable[..., Any], tuple[Any, ...], str]] = {
     "conflict": (
         lambda x, y: x + y,
         (X, array((8, 4), "y")),
-        "add: operands are split",
+        "add got incompatible shardings",
     ),
     "same name": (
         lambda x, y: x @ y,
         (ROWS, array((4, 6), None, "x")),
-        "an axis of the mesh twice",
+        "illegally sharded result, over an axis of the mesh twice",
     ),
-    "sums": (lambda x, y: x @ y, (X, array((4, 6), "y")), "contracting axes are split"),
+    "sums": (lambda x, y: x @ y, (X, array((4, 6), "y")), "Contracting dimensions are sharded"),
     "gather": (lambda x: x[tnp.array([0, 3])], (X,), r"say it: \.at\[...\]\.get\(out_sharding=\)"),
     "scatter": (lambda x: x.at[tnp.array([0, 3])].set(1.0), (X,), r"say it: \.at\[...\]\.set"),
-    "slice": (lambda x: x[:, :3], (X,), "slicing: an axis of .* is split into 2 equal parts"),
+    "slice": (
+        lambda x: x[:, :3],
+        (X,),
+        "slicing on sharded dims: an axis of .* is split into 2 equal parts",
+    ),
     "scan": (lambda x: lax.scan(lambda c, r: (c, r), 0.0, x), (X,), "the first axis of xs"),
     "select": (
         lambda x, y: lax.select(x > 0, x, y),
         (X, array((8, 4), "y")),
-        "the choices are split in different ways",
+        "select cases must have the same shardings",
     ),
     "cumsum": (lambda x: tnp.cumsum(x, 0), (X,), "axis 0 of .* is split"),
 }

@@ -169,3 +169,29 @@ def test_places_of_arguments_that_are_parts() -> None:
         a = tb.reshard(tnp.asarray(A), P(unreduced={"x"}))
         f = tb.shard_map(lambda x: lax.psum(x, "x"), out_specs=P())
         assert_allclose(f(a), A)
+
+
+def test_one_function_with_several_specifications() -> None:
+    """What is traced for one specification is not taken for another."""
+
+    def total(x: Any) -> Any:
+        return lax.psum(x, "x")
+
+    def same(x: Any) -> Any:
+        return x
+
+    with tb.set_mesh(grid(AxisType.Explicit)):
+        whole = tb.shard_map(total, in_specs=P(), out_specs=P())
+        parts = tb.shard_map(total, in_specs=P(unreduced={"x"}), out_specs=P())
+        summed = tb.shard_map(same, in_specs=P("x"), out_specs=P(unreduced={"x"}))
+        apart = tb.shard_map(same, in_specs=P("x"), out_specs=P("x"))
+        pairs = tb.shard_map(
+            lambda x: (x, lax.psum(x, "x")), in_specs=P("x"), out_specs=(P(unreduced={"x"}), P())
+        )
+        for _ in range(2):
+            assert_allclose(whole(A), 2 * A)
+            assert_allclose(parts(A), A)
+            assert_allclose(apart(A), A)
+            assert_allclose(summed(A), A[:1] + A[1:])
+            assert_allclose(tb.jit(lambda x: (parts(x), whole(x)))(A), (A, 2 * A))
+        assert_allclose(pairs(A), (A[:1] + A[1:],) * 2)

@@ -169,7 +169,7 @@ SPECS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         (
             "shard_map(total): axis 1 of argument b, f32[8,7], has size 7, which in_specs "
             "P(None, 'x') splits over the mesh axis 'x' of size 2 into 2 blocks\n"
-            "    expected: a multiple of 2\n"
+            "    expected: a size divisible by 2\n"
             "    way out: pad the array, or leave the axis whole (None)"
         ),
     ),
@@ -177,7 +177,7 @@ SPECS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         {"in_specs": GRID, "x": X[0]},
         AxisSpecError,
         (
-            "shard_map(total): in_specs is P('x', 'y') of 2 entries for argument b, "
+            "shard_map(total): in_specs is P('x', 'y'), which has length 2, for argument b, "
             "which has rank 1\n"
             "    expected: at most 1 entries, one for each axis"
         ),
@@ -234,7 +234,8 @@ SPECS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         (
             "shard_map(total): the result (f32[4,2] on each device) varies over the axis "
             "'x' of the "
-            "mesh, but out_specs has P() for it: the same on all devices of that axis\n"
+            "mesh, as is statically inferred, but out_specs has P() for it, which require "
+            "replication: the same on all devices of that axis\n"
             "    way out: name 'x' in out_specs, combine the values of the devices with lax.psum, "
             "lax.pmean, lax.pmax or lax.all_gather over 'x', or, if they are equal for "
             "another reason, "

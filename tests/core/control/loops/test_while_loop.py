@@ -121,7 +121,7 @@ def test_reverse_mode_is_an_error():
     for f in (lambda x: power(x, 3), lambda x: tb.jit(power)(x, 3)):
         with pytest.raises(GradientTypeError, match="loop with scan, or with fori_loop between"):
             tb.grad(f)(2.0)
-        with pytest.raises(ValueError, match="reached a while_loop"):
+        with pytest.raises(ValueError, match=r"does not work for lax\.while_loop"):
             tb.vjp(f, 2.0)[1](1.0)
 
     assert float(tb.grad(lambda x: x * collatz(3))(2.0)) == 7.0
@@ -278,7 +278,7 @@ def test_loops_in_rules_that_carry_tangents():
 
     assert [8.0] * 4 == [float(g(1.0)) for g in (push, tb.jit(push), tb.jacfwd(f), tb.jit(f))]
     for g in (f, tb.jit(f)):
-        with pytest.raises(GradientTypeError, match="reached a while_loop"):
+        with pytest.raises(GradientTypeError, match=r"does not work for lax\.while_loop"):
             tb.grad(g)(1.0)
 
 

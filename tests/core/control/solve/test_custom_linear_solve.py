@@ -135,5 +135,5 @@ def test_bad_arguments():
         tb.lax.custom_linear_solve(product(A), B, jacobi, has_aux=True)
     with pytest.raises(ArgumentSpecError, match=r"b has a leaf i32\[3\]"):
         tb.lax.custom_linear_solve(product(A), np.arange(3, dtype=np.int32), jacobi)
-    with pytest.raises(CustomRuleError, match=r"(?s)reverse mode needs.*transpose_solve"):
+    with pytest.raises(CustomRuleError, match="transpose_solve required for reverse mode"):
         tb.grad(lambda b: solve(A, b, transpose_solve=None).sum())(B)
