@@ -87,6 +87,9 @@ class Array(ArrayOperators, ArrayMethods, metaclass=ArrayMeta):
         """Whether the user chose the device; computations follow committed arrays."""
         return self._sig.committed
 
+    # The name under which libraries ask the peer's arrays.
+    _committed = committed
+
     @property
     def device(self) -> Any:
         """The device of an array that lives on one, else its sharding."""
