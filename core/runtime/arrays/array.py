@@ -60,6 +60,7 @@ class Array(ArrayOperators, ArrayMethods, metaclass=ArrayMeta):
     _trace = None
     _sig: Signature
     _buf: Any
+    _committed = property(lambda self: self._sig.committed)  # the name that libraries read
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         msg = "Array cannot be made directly; use tracebridge.numpy.asarray"
@@ -86,9 +87,6 @@ class Array(ArrayOperators, ArrayMethods, metaclass=ArrayMeta):
     def committed(self) -> bool:
         """Whether the user chose the device; computations follow committed arrays."""
         return self._sig.committed
-
-    # The name under which libraries ask the peer's arrays.
-    _committed = committed
 
     @property
     def device(self) -> Any:
