@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -147,3 +148,26 @@ def test_arrays_say_whether_they_are_committed() -> None:
     y = tb.device_put(x, tb.devices()[0])
 
     assert (x._committed, y._committed) == (x.committed, y.committed) == (False, True)
+
+
+class Scaled(NamedTuple):
+    """A tuple that says what its products with arrays are."""
+
+    array: Any
+
+    def __mul__(self, other: Any) -> Any:
+        return Scaled(self.array * other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return Scaled(other * self.array)
+
+
+def test_tuples_with_products_of_their_own() -> None:
+    """They decide, also from the right and while tracing; other tuples are not repeated."""
+    x, y = tnp.arange(3), Scaled(tnp.arange(3))
+
+    for product in (x * y, y * x, tb.jit(operator.mul)(x, y), tb.jit(operator.mul)(y, x)):
+        assert isinstance(product, Scaled)
+        assert product.array.tolist() == [0, 1, 4]
+    with pytest.raises(TypeError, match="expected an array or a Python number"):
+        x * (1, 2, 3)
