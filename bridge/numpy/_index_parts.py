@@ -105,8 +105,13 @@ def _split_array(entry: Any, static: list[Any], arrays: list[Any]) -> None:
         msg = f"arrays are not indexed by strings, got {entry!r}"
         raise UnsupportedDtypeError(msg)
     if isinstance(entry, list | tuple):
-        msg = f"an index that is a sequence must be an array or a tuple, got {shown(entry)}"
-        raise UnsupportedDtypeError(msg, hint="wrap it: x[tracebridge.numpy.array(sequence)]")
+        plain = all([isinstance(e, int | float | complex | np.generic) for e in entry])
+        kind = "array" if plain else "tuple"
+        msg = (
+            "Using a non-tuple sequence for multidimensional indexing is not allowed; use "
+            f"`arr[{kind}(seq)]` instead of `arr[seq]`, got {shown(entry)}"
+        )
+        raise UnsupportedDtypeError(msg)
     value = entry if issubclass(type(entry), EngineValue) else _value_of(entry)
     dtype = value.aval.dtype
     if is_bool(dtype):
@@ -115,7 +120,10 @@ def _split_array(entry: Any, static: list[Any], arrays: list[Any]) -> None:
             arrays.append(positions)
         return
     if not is_integer(dtype):
-        msg = f"index arrays have integer or boolean dtype, got {value.aval.str_short()}"
+        msg = (
+            "Indexer must have integer or boolean type, got indexer with type "
+            f"{value.aval.str_short()}"
+        )
         raise UnsupportedDtypeError(msg)
     if isinstance(entry, np.integer):
         static.append(int(entry))
@@ -205,8 +213,9 @@ def operands_of(static: tuple[Any, ...], arrays: list[Any], shape: Any) -> tuple
             # A mask without elements selects nothing, of whatever shape.
             if axis < len(shape) and a.shape[a.axis] != shape[axis] and 0 not in a.shape:
                 msg = (
-                    f"a mask of shape {a.shape} does not fit: axis {axis} of the array has size "
-                    f"{shape[axis]}, axis {a.axis} of the mask {a.shape[a.axis]}"
+                    f"boolean index did not match shape of the array: axis {axis} has size "
+                    f"{shape[axis]}, axis {a.axis} of the mask of shape {a.shape} has size "
+                    f"{a.shape[a.axis]}"
                 )
                 raise IndexingError(msg)
             a = as_value(a.positions)

@@ -20,7 +20,7 @@ from tracebridge.numpy.elementwise_powers import power
 
 
 def _operator(
-    function: Callable[[Any, Any], Any], refused: tuple[type, ...] = ()
+    function: Callable[[Any, Any], Any], refused: Callable[[object], bool] = lambda _: False
 ) -> Callable[[Any, Any], Any]:
     """A binary operator: NotImplemented for operands that are no arrays, but for ``refused``."""
     function = without_keywords(function)
@@ -29,12 +29,22 @@ def _operator(
         try:
             return function(x, y)
         except TypeError:
-            if is_array_like(y) or isinstance(y, refused):
+            if is_array_like(y) or refused(y):
                 raise
             refuse_tensor(x, y)
             return NotImplemented
 
     return run
+
+
+def _is_repeated(y: object) -> bool:
+    """Whether Python would take an integer array for a count, and repeat the sequence ``y``.
+
+    A subclass that says itself what a product with it is, such as a NamedTuple of arrays, does.
+    """
+    return any(
+        [isinstance(y, t) and type(y).__rmul__ is t.__rmul__ for t in (list, tuple, str, bytes)]
+    )
 
 
 def _equality(
@@ -88,8 +98,7 @@ OPERATORS: dict[str, Any] = {
     "radd": _reflected(m.add),
     "sub": _operator(m.subtract),
     "rsub": _reflected(m.subtract),
-    # Python would take an integer array for a count, and repeat the sequence.
-    "mul": _operator(m.multiply, (list, tuple, str, bytes)),
+    "mul": _operator(m.multiply, _is_repeated),
     "rmul": _reflected(m.multiply),
     "truediv": _operator(m.true_divide),
     "rtruediv": _reflected(m.true_divide),

@@ -180,7 +180,11 @@ def _check_rank_promotion(name: str, shapes: Sequence[Sequence[Any]]) -> None:
     msg = f"{name}: shapes {got} differ in rank, and option numpy_rank_promotion is {mode!r}"
     if mode == "raise":
         raise BroadcastError(msg, hint="add axes with x[None] or reshape")
-    warn_user(msg)
+    got = " ".join([str(tuple(s)) for s in shapes])
+    warn_user(
+        f"Following NumPy automatic rank promotion for {name} on shapes {got}; option "
+        f"numpy_rank_promotion is {mode!r}"
+    )
 
 
 def dtype_of_positions(call: str, size: Any, narrow: DType | None = None) -> DType:

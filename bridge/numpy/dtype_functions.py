@@ -28,7 +28,7 @@ from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.runtime.arrays.argument_types import DType
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
-from tracebridge.numpy._promote import members, normalize_axis
+from tracebridge.numpy._promote import members, normalize_axes
 from tracebridge.numpy._staging import shape_of
 from tracebridge.numpy.conversion import asarray
 
@@ -293,8 +293,8 @@ def size(a: object, axis: SupportsIndex | None = None) -> int:
     given = range(len(sizes)) if axis is None else members(axis)
     axes = [axis] if given is None else given
     total: Any = 1
-    for i in axes:
-        total = total * sizes[normalize_axis(i, len(sizes), "size")]
+    for i in normalize_axes(axes, len(sizes), "size"):
+        total = total * sizes[i]
     return total
 
 

@@ -95,7 +95,8 @@ def _clip(*args: Value) -> Any:
     x, *bounds = values
     check_ordinary("clip", x.aval)
     if is_complex(x.aval.dtype):
-        msg = f"clip: complex numbers have no order, got {x.aval.str_short()}"
+        got = x.aval.str_short()
+        msg = f"clip: Complex values have no ordering and cannot be clipped, got {got}"
         raise UnsupportedDtypeError(msg, hint="clip the real and the imaginary part")
     if has_min:
         x = lax.max(*broadcast_operands("clip", bounds[0], x))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tracebridge.core.config.option_scopes import numpy_dtype_promotion
 from tracebridge.core.dtypes.promotion import result_type
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.numpy.conversion import asarray
@@ -41,7 +42,8 @@ class _Grid:
         ranges = [_range_of(k) for k in key]
         if not ranges:
             return [] if self._sparse else arange(0)
-        common = result_type(*[r.dtype for r in ranges])
+        with numpy_dtype_promotion("standard"):  # one array of integers and floats was asked for
+            common = result_type(*[r.dtype for r in ranges])
         ranges = [r.astype(common) for r in ranges]
         grids = meshgrid(*ranges, sparse=self._sparse, indexing="ij")
         if self._sparse:
@@ -73,7 +75,7 @@ class _Concatenator:
             if directive in ("r", "c"):
                 as_column = directive
             else:
-                numbers = [int(n) for n in directive.split(",")]
+                numbers = self._numbers(directive)
                 axis, ndmin, trans1d = (numbers + [axis, ndmin, trans1d][len(numbers) :])[:3]
         if not parts:
             msg = f"{self._name}: got nothing to join"
@@ -83,6 +85,17 @@ class _Concatenator:
         if as_column and joined.ndim == 1:
             joined = atleast_2d(joined) if as_column == "r" else reshape(joined, (-1, 1))
         return joined
+
+    def _numbers(self, directive: str) -> list[int]:
+        """The axis, the least number of axes and where the first goes, as far as they are given."""
+        try:
+            return [int(n) for n in directive.split(",")]
+        except ValueError:
+            msg = (
+                f"{self._name}: could not understand directive {directive!r}, expected 'r', 'c' or "
+                "up to three integers, as in '0,2,1'"
+            )
+            raise ArgumentValueError(msg) from None
 
 
 def _piece(part: Any, ndmin: int, trans1d: int) -> Any:

@@ -61,7 +61,7 @@ def in_range(name: str, indices: Value, size: Dim, mode: str, wrap_negative: boo
     """Integer indices made non-negative, and clamped or wrapped as ``mode`` says."""
     dtype = indices.aval.dtype
     if not is_integer(dtype):
-        msg = f"{name}: indices must be integers, got {indices.aval.str_short()}"
+        msg = f"{name} indices must be of integer type, got {indices.aval.dtype.name}"
         raise UnsupportedDtypeError(msg)
     if dtype.itemsize < 4:
         indices = lax.convert_dtype(indices, _INT32)
@@ -109,7 +109,7 @@ def take_rows_of(
         indices = lax.convert_dtype(indices, np.dtype(np.int32))
     no_elements = is_empty(shape[axis])
     if no_elements and indices.aval.size != 0:
-        msg = f"take: axis {axis} of {x.aval.str_short()} has no elements"
+        msg = f"take: axis {axis} of {x.aval.str_short()} has no elements, expected some"
         raise IndexingError(msg)
     if no_elements:
         return zeros_of(

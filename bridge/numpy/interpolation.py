@@ -19,6 +19,7 @@ from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import as_strong, broadcast_operands, promote_inexact
+from tracebridge.numpy._staging import shape_of
 from tracebridge.numpy.searching import search_halving, take_rows
 
 
@@ -115,7 +116,8 @@ def interp(
         period: period of the first coordinates.
 
     Raises:
-        ArgumentValueError: ``left`` or ``right`` is another string than ``'extrapolate'``.
+        ArgumentValueError: ``left`` or ``right`` is another string than ``'extrapolate'``, or
+            ``period`` has axes.
 
     >>> import tracebridge.numpy as tnp
     >>> float(tnp.interp(1.5, tnp.array([1.0, 2.0]), tnp.array([10.0, 20.0])))
@@ -125,6 +127,9 @@ def interp(
         if isinstance(how, str) and how != "extrapolate":
             msg = f"interp: {name}={how!r}, expected a number or 'extrapolate'"
             raise ArgumentValueError(msg)
+    if period is not None and shape_of(period):
+        msg = f"interp: period must be a scalar; got an array of shape {shape_of(period)}"
+        raise ArgumentValueError(msg)
     values = [v for v in (left, right) if v is not None and not isinstance(v, str)]
     forms = [v if v is None or isinstance(v, str) else "value" for v in (left, right)]
     if period is not None:

@@ -7,11 +7,14 @@ __all__ = ["dot", "inner", "matmul", "outer", "tensordot", "vdot"]
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_bool, is_complex
-from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
+from tracebridge.core.errors.argument_errors import ArgumentTypeError, index_of
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
+from tracebridge.core.errors.shown import shown
 from tracebridge.core.ir.aval import Shape
 from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.contract.precision import PrecisionLike
@@ -218,20 +221,14 @@ def _tensordot(
     if isinstance(axes, int):
         if axes > min(n_a, n_b):
             msg = (
-                f"tensordot: cannot contract {axes} axes of {a.aval.str_short()} and "
-                f"{b.aval.str_short()}"
+                f"Number of tensordot axes, {axes}, exceeds input ranks: got {a.aval.str_short()} "
+                f"and {b.aval.str_short()}"
             )
             raise RankError(msg)
         left, right = tuple(range(n_a - axes, n_a)), tuple(range(axes))
-    elif len(axes) != 2:
-        msg = f"tensordot: axes={axes}, expected a number or a pair of axes or of sequences"
-        raise ArgumentValueError(msg)
     else:
         left = tuple([normalize_axis(i, n_a, "tensordot") for i in axes[0]])
         right = tuple([normalize_axis(i, n_b, "tensordot") for i in axes[1]])
-    if len(left) != len(right):
-        msg = f"tensordot: {len(left)} axes of the left and {len(right)} of the right operand"
-        raise RankError(msg)
     for i, j in zip(left, right, strict=True):
         _check_inner("tensordot", a, b, a.aval.shape[i], b.aval.shape[j])
     return lax.dot_general(
@@ -247,10 +244,22 @@ _tensordot_staged = StagedFunction(_tensordot, "tensordot")
 
 
 def _axes_static(axes: Axis) -> Any:
-    if isinstance(axes, Sequence):
-        pair = [(x,) if not isinstance(x, Sequence) else tuple(x) for x in axes]
-        return tuple([tuple([index_of(i, "tensordot", "an axis") for i in p]) for p in pair])
-    return index_of(axes, "tensordot", "axes")
+    if isinstance(axes, np.ndarray):
+        axes = axes.tolist()
+    if not isinstance(axes, Sequence):
+        return index_of(axes, "tensordot", "axes")
+    if isinstance(axes, str) or len(axes) != 2:
+        msg = (
+            "tensordot axes argument must be an int, a pair of ints, or a pair of lists or tuples "
+            f"of ints, got {shown(axes)}"
+        )
+        raise ArgumentTypeError(msg)
+    pair = [(x,) if isinstance(x, str) or not isinstance(x, Sequence) else tuple(x) for x in axes]
+    left, right = [tuple([index_of(i, "tensordot", "an axis") for i in p]) for p in pair]
+    if len(left) != len(right):
+        msg = f"tensordot requires axes lists to have equal length, got {left} and {right}"
+        raise ArgumentTypeError(msg)
+    return left, right
 
 
 @remembered

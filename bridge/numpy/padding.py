@@ -325,7 +325,7 @@ def pad(
         raise ArgumentValueError(msg)
     unknown = sorted(set(kwargs) - set(_OPTIONS[mode]))
     if unknown:
-        msg = f"pad: mode {mode!r} has no option {unknown[0]!r}"
+        msg = f"pad: unsupported keyword arguments for mode '{mode}': {', '.join(unknown)}"
         raise ArgumentValueError(msg)
     values, option = _option_values(mode, kwargs, x.aval.ndim)
     try:

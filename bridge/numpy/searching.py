@@ -131,7 +131,10 @@ def _arg_extremum(x: Value, name: str, axis: int | None, keepdims: bool) -> Any:
     else:
         where_ = normalize_axis(axis, x.aval.ndim, name)
     if is_empty(x.aval.shape[where_]):
-        msg = f"{name}: axis {axis} of an array of shape {shape} has no elements"
+        msg = (
+            f"attempt to get {name.removeprefix('nan')} of an empty sequence: axis {axis} of an "
+            f"array of shape {shape} has no elements"
+        )
         raise ArgumentValueError(msg)
     if name.startswith("nan") and is_inexact(x.aval.dtype):
         is_nan = lax.ne(x, x)

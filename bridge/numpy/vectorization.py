@@ -49,12 +49,18 @@ def _parse(signature: Any) -> tuple[list[Core], list[Core]]:
 def _bind_sizes(what: str, core: Core, shape: Sequence[Dim], sizes: dict[str, Any]) -> None:
     """Check core axes against the sizes that are known, and remember new ones."""
     if len(shape) < len(core):
-        msg = f"vectorize: {what} has shape {tuple(shape)}, its signature has axes {core}"
+        msg = (
+            f"vectorize: {what} with shape {tuple(shape)} does not have enough dimensions for the "
+            f"core dimensions {core}"
+        )
         raise RankError(msg)
     for name, size in zip(core, shape[len(shape) - len(core) :], strict=True):
         wanted = int(name) if name.isdigit() else sizes.setdefault(name, size)
         if wanted != size:
-            msg = f"vectorize: {what} has size {size} along core axis {name!r}, expected {wanted}"
+            msg = (
+                f"vectorize: inconsistent size for core dimension {name!r}: {what} has {size}, "
+                f"expected {wanted}"
+            )
             raise ShapeMismatchError(msg)
 
 
@@ -69,12 +75,19 @@ def _checked(
             return out
         results = out if isinstance(out, tuple) else (out,)
         if len(results) != len(outputs):
-            msg = f"vectorize: the function gave {len(results)} results, expected {len(outputs)}"
+            kind = "" if isinstance(out, tuple) else ", where an output must be a tuple"
+            msg = (
+                f"vectorize: wrong number of output arguments: got {len(results)}{kind}, expected "
+                f"{len(outputs)}"
+            )
             raise ArgumentTypeError(msg)
         for i, (result, core) in enumerate(zip(results, outputs, strict=True)):
             shape = value_of(result).aval.shape
             if len(shape) != len(core):
-                msg = f"vectorize: result {i} has shape {shape}, its signature has axes {core}"
+                msg = (
+                    f"vectorize: output shape {shape} does not match the core dimensions {core} "
+                    f"of result {i}"
+                )
                 raise RankError(msg)
             _bind_sizes(f"result {i}", core, shape, sizes)
         return out
@@ -129,7 +142,7 @@ def vectorize(
     Raises:
         ValueError: the signature cannot be read.
         ArgumentTypeError: ``excluded`` or the arguments do not fit the signature.
-        ArgumentValueError: ``excluded`` has a negative position.
+        ArgumentValueError: ``excluded`` has a negative position, or one that no argument has.
 
     >>> import tracebridge.numpy as tnp
     >>> dot = tnp.vectorize(tnp.dot, signature="(n),(n)->()")
@@ -137,16 +150,19 @@ def vectorize(
     [3.0, 3.0, 3.0, 3.0]
     """
     if any([not isinstance(cast("object", e), int | str) for e in excluded]):
-        msg = f"vectorize: excluded has positions and names of arguments, got {excluded!r}"
+        msg = f"vectorize: can only exclude positions and names of arguments, got {excluded!r}"
         raise ArgumentTypeError(msg)
     if any([isinstance(e, int) and e < 0 for e in excluded]):
-        msg = f"vectorize: excluded has a negative position: {excluded!r}"
+        msg = f"vectorize: {excluded=} contains negative numbers"
         raise ArgumentValueError(msg)
     parsed = None if signature is None else _parse(signature)
 
     @api_boundary
     @functools.wraps(pyfunc)
     def vectorized(*args: Any, **kwargs: object) -> Any:
+        if any([isinstance(e, int) and e >= len(args) + len(kwargs) for e in excluded]):
+            msg = f"vectorize: {excluded=} is invalid for {len(args) + len(kwargs)} argument(s)"
+            raise ArgumentValueError(msg)
         fixed = {i: a for i, a in enumerate(args) if i in excluded or a is None}
         moving = [a for i, a in enumerate(args) if i not in fixed]
         names = [k for k in kwargs if k not in excluded]
@@ -166,10 +182,13 @@ def vectorize(
             return _mapped(_checked(call, None, sizes), inputs, [()] * len(inputs))
         cores, outputs = parsed
         if len(cores) != len(inputs):
-            msg = f"vectorize: got {len(inputs)} arrays, the signature names {len(cores)}"
+            msg = (
+                f"vectorize: wrong number of positional arguments: got {len(inputs)} arrays, the "
+                f"signature names {len(cores)}"
+            )
             raise ArgumentTypeError(msg)
         for i, (x, core) in enumerate(zip(inputs, cores, strict=True)):
-            _bind_sizes(f"argument {i}", core, value_of(x).aval.shape, sizes)
+            _bind_sizes(f"input {i}", core, value_of(x).aval.shape, sizes)
         return _mapped(_checked(call, outputs, sizes), inputs, cores)
 
     return vectorized

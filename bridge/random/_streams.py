@@ -131,7 +131,7 @@ def stream_of(call: str, key: Value) -> Stream:
     implementation, words = generator_and_words(call, key)
     if words.aval.ndim != len(implementation.key_shape):
         shape = words.aval.shape[: words.aval.ndim - len(implementation.key_shape)]
-        msg = f"{call}: got an array of keys of shape {shape}, expected one key"
+        msg = f"{call} accepts a single key, but was given a key array of shape {shape}"
         raise ShapeMismatchError(msg, hint="map over the keys: tracebridge.vmap")
     return Stream(implementation, words)
 

@@ -113,7 +113,10 @@ def _categorical(
         msg = f"categorical: shape {shape} does not end with {batch}, the shape of the logits"
         raise ShapeMismatchError(msg + " without their axis, as it must with replace=False")
     if count > sizes[axis]:
-        msg = f"categorical: {count} samples without replacement from {sizes[axis]} categories"
+        msg = (
+            f"categorical: Number of samples without replacement, {count}, exceeds the "
+            f"{sizes[axis]} categories"
+        )
         raise ArgumentValueError(msg, hint="replace=True")
     noisy = _noisy(stream, logits, mode)
     order = [i for i in range(len(sizes)) if i != axis]

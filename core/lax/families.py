@@ -132,10 +132,12 @@ class Elementwise(Primitive):
         for a in avals:
             if a.dtype != dtype:
                 got = ", ".join([b.str_short() for b in avals])
-                msg = f"{self.public or self.name}: operands need the same dtype, got {got}"
+                name = self.public or self.name
+                msg = f"{name}: it requires arguments to have the same dtypes, got {got}"
                 raise DtypeMismatchError(msg, hint=CONVERT_HINT)
         if not type(self).accepts(dtype):
-            msg = f"{self.public or self.name} works on {self.accepts_text}, got {dtype.name}"
+            name = self.public or self.name
+            msg = f"{name} does not accept dtype {dtype.name}, it works on {self.accepts_text}"
             raise UnsupportedDtypeError(msg, hint=CONVERT_HINT)
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:

@@ -155,7 +155,7 @@ def _ints(call: str, name: str, values: Sequence[Any], n: int, least: int) -> In
         msg = f"{call}: {name} is {found}, expected {n} entries, one for each axis of the operand"
         raise RankError(msg)
     if any([v < least for v in found]):
-        msg = f"{call}: {name} is {found}, expected entries of at least {least}"
+        msg = f"{call}: {name} must have every element be at least {least}, got {found}"
         raise ShapeMismatchError(msg)
     return found
 

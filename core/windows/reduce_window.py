@@ -151,7 +151,8 @@ class _Monoid(Primitive):
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
         (x,) = avals
         if not self.accepts(x.dtype):
-            msg = f"{self.name} works on {self.accepts_text}, got {x.dtype.name}"
+            name, takes = self.name, self.accepts_text
+            msg = f"{name} does not accept dtype {x.dtype.name}, it works on {takes}"
             raise UnsupportedDtypeError(msg)
         return result_of(x, windows_of(params))
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar, final
 
+import numpy as np
+
 from tracebridge._api.args.argnums import check_callable
 from tracebridge._api.args.wraps import named_like
 from tracebridge._api.custom.custom_vjp import custom_vjp
+from tracebridge.core.dtypes.dtypes import float0
 from tracebridge.core.errors.argument_errors import kind_of
 from tracebridge.core.errors.transform_errors import CustomRuleError
 from tracebridge.core.interpreters.staging import stage
@@ -70,19 +73,27 @@ def custom_gradient(fun: Callable[P, tuple[R, Callable[..., Any]]]) -> Callable[
         leaves, tree = flatten(result)
         trees: list[PyTreeDef] = []
 
+        tangents = [typeof(leaf).tangent for leaf in leaves]
+        avals = [aval for aval in tangents if aval.dtype != float0]
+
         def flat(*cotangents: Any) -> list[Any]:
-            outs, out_tree = flatten(rule(tree.unflatten(cotangents)))
+            # Cotangents of integers take no part in programs: the rule sees zeros of float0.
+            given = iter(cotangents)
+            cts = [
+                np.zeros(a.shape, float0) if a.dtype == float0 else next(given) for a in tangents
+            ]
+            outs, out_tree = flatten(rule(tree.unflatten(cts)))
             trees.append(out_tree)
             return [as_value(o) for o in outs]
 
-        avals = [typeof(leaf).tangent for leaf in leaves]
         debug = DebugInfo(f"rule of {name}", where_is(rule))
         values: list[Any] = []
         jaxpr = stage(flat, avals, debug, hoisted=values)
         return result, _TracedRule(values, jaxpr, trees[0])
 
     def bwd(rule: _TracedRule, ct: Any) -> Any:
-        cotangents = [as_value(leaf) for leaf in flatten(ct)[0]]
+        leaves = flatten(ct)[0]
+        cotangents = [as_value(c) for c in leaves if getattr(c, "dtype", None) != float0]
         outs = eval_jaxpr(rule.jaxpr, current_trace().process, [*rule.values, *cotangents])
         result = rule.out_tree.unflatten(outs)
         return result if isinstance(result, tuple) else (result,)

@@ -144,32 +144,38 @@ def check_index_numbers(
             f"but {index_map} names {len(index_map)} axes of the operand"
         )
         raise ShapeMismatchError(msg)
-    groups = [
-        ("axes that index vectors point into", index_map, operand.ndim),
-        ("collapsed axes", collapsed, operand.ndim),
-        ("batching axes of the operand", of_operand, operand.ndim),
-        ("batching axes of the indices", of_indices, indices.ndim - 1),
-    ]
-    for text, axes, ndim in groups:
-        if len(set(axes)) != len(axes) or any([not 0 <= a < ndim for a in axes]):
-            msg = f"{call}: {text} must be distinct and in [0, {ndim}), got {axes}"
+    fields = GatherDimensionNumbers if call == "gather" else ScatterDimensionNumbers
+    all_axes = (collapsed, index_map, of_operand, of_indices)
+    named = dict(zip(fields._fields[1:], all_axes, strict=True))
+    op = "gather" if call == "gather" else "scatter"
+    for position, (field, axes) in enumerate(named.items()):
+        ndim = operand.ndim if position < 3 else indices.ndim - 1
+        _check_axes_of(call, f"{field} in {op} op", axes, ndim, position in (0, 2))
+    for field, axes in list(named.items())[:2]:
+        if set(of_operand) & set(axes):
+            msg = (
+                f"{call}: {field} and operand_batching_dims in {op} op must be disjoint, got "
+                f"{axes} and {of_operand}"
+            )
             raise ShapeMismatchError(msg)
-    for text, axes, _ in groups[1:3]:
-        if list(axes) != sorted(axes):
-            msg = f"{call}: {text} must be increasing, got {axes}"
-            raise ShapeMismatchError(msg)
-    if set(of_operand) & (set(collapsed) | set(index_map)):
-        msg = (
-            f"{call}: batching axes {of_operand} of the operand may be neither collapsed "
-            f"{collapsed} nor indexed {index_map}"
-        )
-        raise ShapeMismatchError(msg)
     sizes = [operand.shape[a] for a in of_operand], [indices.shape[a] for a in of_indices]
     if sizes[0] != sizes[1]:
         msg = (
             f"{call}: batching axes have sizes {sizes[0]} in the operand and {sizes[1]} in the "
             "indices"
         )
+        raise ShapeMismatchError(msg)
+
+
+def _check_axes_of(call: str, what: str, axes: Axes, ndim: int, increasing: bool) -> None:
+    if increasing and list(axes) != sorted(axes):
+        msg = f"{call}: {what} must be sorted, got {axes}"
+        raise ShapeMismatchError(msg)
+    if len(set(axes)) != len(axes):
+        msg = f"{call}: {what} must not repeat, got {axes}"
+        raise ShapeMismatchError(msg)
+    if any([not 0 <= a < ndim for a in axes]):
+        msg = f"{call}: {what} must be in [0, {ndim}), got {axes}"
         raise ShapeMismatchError(msg)
 
 

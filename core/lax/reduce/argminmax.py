@@ -295,7 +295,7 @@ def _arg_extremum(primitive: _ArgExtremum, operand: Operand, axis: int, index_dt
     axis = as_axis(primitive.name, axis, x.aval.ndim)
     dtype = canonicalize_explicit(index_dtype, primitive.name)
     if not is_integer(dtype):
-        msg = f"{primitive.name}: index_dtype must be an integer dtype, got {dtype.name}"
+        msg = f"{primitive.name}: index_dtype must be an integer type, got {dtype.name}"
         raise UnsupportedDtypeError(msg)
     return primitive.bind(x, axes=(axis,), index_dtype=dtype)
 

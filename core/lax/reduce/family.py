@@ -39,7 +39,8 @@ class Reduction(Primitive):
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
         (x,) = avals
         if not type(self).accepts(x.dtype):
-            msg = f"{self.name} works on {self.accepts_text}, got {x.dtype.name}"
+            name, takes = self.name, self.accepts_text
+            msg = f"{name} does not accept dtype {x.dtype.name}, it works on {takes}"
             raise UnsupportedDtypeError(msg)
         return without_axes(x, params["axes"]).update(dtype=self.result_dtype(x))
 

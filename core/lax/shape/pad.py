@@ -57,7 +57,10 @@ class Pad(Primitive):
         shape: list[Any] = []
         for axis, (n, (low, high, interior)) in enumerate(zip(x.shape, config, strict=True)):
             if type(interior) is int and interior < 0:
-                msg = f"pad: interior padding must be at least 0, got {interior} for axis {axis}"
+                msg = (
+                    "pad: interior padding in padding_config must be nonnegative, got "
+                    f"{interior} for axis {axis}"
+                )
                 raise ShapeMismatchError(msg)
             size = low + high + n + _gaps(n) * interior if interior != 0 else low + high + n
             if surely_less(size, 0):

@@ -64,6 +64,7 @@ class Array(ArrayOperators, ArrayMethods, metaclass=ArrayMeta):
     _trace = None
     _sig: Signature
     _buf: Any
+    _committed = property(lambda self: self._sig.committed)  # the name that libraries read
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         msg = "Array cannot be made directly; use tracebridge.numpy.asarray"

@@ -370,7 +370,10 @@ def as_array(value: Any, placement: SingleDeviceSharding | None = None) -> Array
 def check_unmasked(host: object) -> None:
     """Refuse masked arrays, whose hidden elements would come to light."""
     if type(host) is not np.ndarray and isinstance(host, np.ma.MaskedArray):
-        msg = f"got a masked array of shape {host.shape}: arrays on devices have no mask"
+        msg = (
+            f"numpy masked arrays are not supported, got one of shape {host.shape}: arrays on "
+            "devices have no mask"
+        )
         raise ArgumentValueError(msg, hint="pass x.filled(value), or x.data and x.mask")
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
 from tracebridge._api.custom.custom_gradient import custom_gradient
+from tracebridge.core.dtypes.dtypes import float0
 from tracebridge.core.errors.transform_errors import CustomRuleError
 
 
@@ -46,6 +48,30 @@ def test_trees():
     assert float(y_bar["a"]) == 7.0
     assert square.__name__ == "square"
     assert square.__doc__.startswith("A square")
+
+
+def test_results_that_are_integers():
+    """The rule gets zeros of float0 for them, under jit and twice differentiated as well."""
+    seen = []
+
+    @custom_gradient
+    def rounded(x):
+        def rule(ct):
+            seen.append(ct[1].dtype)
+            return ct[0] * x
+
+        return (x, tnp.round(x).astype(int)), rule
+
+    def loss(x):
+        y, i = tb.lax.stop_gradient(rounded(x))
+        assert i.dtype == np.int32
+        return tnp.sum(rounded(y * 0 + x)[0])
+
+    x = tnp.asarray([1.0, 2.5])
+
+    assert tb.grad(loss)(x).tolist() == tb.jit(tb.grad(loss))(x).tolist() == [1.0, 2.5]
+    assert tb.grad(lambda v: tb.grad(loss)(v).sum())(x).tolist() == [1.0, 1.0]
+    assert set(seen) == {float0}
 
 
 def test_wrong_result():

@@ -78,11 +78,11 @@ def test_derivatives_are_on_the_right_branch(f: Callable[..., Any]) -> None:
 def test_conj_makes_floats_complex_and_refuses_integers() -> None:
     """conj of a float is complex with a zero imaginary part."""
     assert lax.conj(as_value(2.0)).dtype == np.complex64
-    with pytest.raises(TypeError, match="conj works on complex numbers, got int32"):
+    with pytest.raises(TypeError, match="conj does not accept dtype int32, it works on complex"):
         lax.conj(2)
 
 
 def test_complex_parts_are_float32_or_float64() -> None:
     """There are no complex numbers of half precision."""
-    with pytest.raises(TypeError, match="complex works on float32 and float64, got float16"):
+    with pytest.raises(TypeError, match="complex does not accept dtype float16, it works on"):
         lax.complex(np.float16(1), np.float16(2))

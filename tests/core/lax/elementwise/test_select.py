@@ -94,5 +94,5 @@ def test_clamp_derivatives_go_to_the_active_bound() -> None:
 
 def test_clamp_refuses_complex_numbers() -> None:
     """They have no order."""
-    with pytest.raises(TypeError, match="clamp works on booleans, integers and floats"):
+    with pytest.raises(TypeError, match="it works on booleans, integers and floats"):
         lax.clamp(0j, X + 0j, 1j)

@@ -152,7 +152,7 @@ def test_errors() -> None:
         lax.argmax(np.zeros((0, 3), np.float32), 0, np.int32)
     with pytest.raises(AxisError, match="argmin: axis 1 is out of bounds"):
         lax.argmin(np.zeros(3, np.float32), 1, np.int32)
-    with pytest.raises(UnsupportedDtypeError, match="index_dtype must be an integer dtype"):
+    with pytest.raises(UnsupportedDtypeError, match="index_dtype must be an integer type"):
         lax.argmin(np.zeros(3, np.float32), 0, np.float32)
     with pytest.raises(UnsupportedDtypeError, match="argmax works on real numbers"):
         lax.argmax(np.zeros(3, np.complex64), 0, np.int32)

@@ -193,9 +193,9 @@ def test_products_with_zeros_have_the_right_derivative() -> None:
 
 def test_errors() -> None:
     """Wrong dtypes and axes are refused with the name of the function."""
-    with pytest.raises(UnsupportedDtypeError, match="cumsum works on numbers, got bool"):
+    with pytest.raises(UnsupportedDtypeError, match="cumsum does not accept dtype bool"):
         lax.cumsum(np.ones(3, bool))
-    with pytest.raises(UnsupportedDtypeError, match="cumlogsumexp works on floating and complex"):
+    with pytest.raises(UnsupportedDtypeError, match="it works on floating and complex"):
         lax.cumlogsumexp(np.ones(3, np.int32))
     with pytest.raises(AxisError, match="cummax: axis 1 is out of bounds"):
         lax.cummax(np.ones(3, np.float32), 1)

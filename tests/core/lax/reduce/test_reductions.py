@@ -295,9 +295,9 @@ def test_negative_axes_count_from_the_end() -> None:
 def test_errors_name_the_operation() -> None:
     """Wrong dtypes and axes are refused with the name of the function."""
     x = np.ones((2, 3), np.float32)
-    with pytest.raises(UnsupportedDtypeError, match="reduce_sum works on numbers, got bool"):
+    with pytest.raises(UnsupportedDtypeError, match="reduce_sum does not accept dtype bool"):
         lax.reduce_sum(x > 0, (0,))
-    with pytest.raises(UnsupportedDtypeError, match="reduce_and works on booleans and integers"):
+    with pytest.raises(UnsupportedDtypeError, match="it works on booleans and integers"):
         lax.reduce_and(x, (0,))
     with pytest.raises(AxisError, match="reduce_max: axis 2 is out of bounds"):
         lax.reduce_max(x, (2,))

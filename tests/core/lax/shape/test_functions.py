@@ -121,7 +121,7 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
     "pad with negative interior": (
         lambda: lax.pad(X, 0.0, ((0, 0, -1), (0, 0, 0))),
         ShapeMismatchError,
-        "interior padding must be at least 0, got -1",
+        "interior padding in padding_config must be nonnegative, got -1",
     ),
     "split": (
         lambda: lax.split(X, (1, 1), 1),
