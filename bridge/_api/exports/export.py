@@ -86,9 +86,10 @@ def export(
     >>> exported.call(tnp.ones((2, 3))).shape
     (2, 3)
     """
-    if not isinstance(fun_jit, Wrapped) and _is_of_the_library(fun_jit):
-        fun_jit = jit(fun_jit)
-    if not isinstance(fun_jit, Wrapped):
+    jitted: Any = fun_jit
+    if not isinstance(jitted, Wrapped) and _is_of_the_library(fun_jit):
+        jitted = jit(fun_jit)
+    if not isinstance(jitted, Wrapped):
         raise ArgumentSpecError(
             f"export: got {shown(fun_jit)} of type {type(fun_jit).__name__}",
             expected="what jit returns",
@@ -99,7 +100,7 @@ def export(
 
     @api_boundary
     def do_export(*args_specs: Any, **kwargs_specs: Any) -> Exported:
-        traced = fun_jit.trace(*args_specs, **kwargs_specs)
+        traced = jitted.trace(*args_specs, **kwargs_specs)
         return _export(traced, wanted or (default_export_platform(),), checks)
 
     return do_export
