@@ -86,7 +86,7 @@ class custom_dce:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         name = name_of(self.fun)
         if self.dce_rule is None:
-            msg = f"{name}: it is a custom_dce function without a rule"
+            msg = f"No dce rule defined for custom_dce function {name}"
             raise UndefinedRuleError(msg, hint=f"give it one with @{name}.def_dce")
         bound = self._arguments.bind(args, kwargs)
         leaves, in_tree = flatten(bound.differentiable)

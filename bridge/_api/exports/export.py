@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import FunctionType
 from typing import Any
 
 from tracebridge._api.exports.checks import DisabledSafetyCheck
 from tracebridge._api.exports.exported import Exported, described, input_names
 from tracebridge._api.exports.gradients import pullback_of, types_of_pullback
+from tracebridge._api.programs.jit import jit
 from tracebridge.core._jaxlib.mlir import current_stablehlo_version, stablehlo_for_weeks
 from tracebridge.core._jaxlib.xla import platform_of
 from tracebridge.core.aot.stages import Traced, Wrapped, program_for_export
@@ -26,6 +28,7 @@ from tracebridge.core.runtime.backends.clients import default_placement
 from tracebridge.core.tree.tree import PyTreeDef, flatten
 
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
+_PACKAGE = __name__.partition(".")[0]
 MAXIMUM_VERSION = 10
 """Of the calling convention; the one that is written. Readers take all from ``MINIMUM_VERSION``."""
 MINIMUM_VERSION = 9
@@ -58,7 +61,7 @@ def export(
     What is inside, such as ``with_sharding_constraint``, is left to the compiler then.
 
     Args:
-        fun_jit: what ``jit`` returns.
+        fun_jit: what ``jit`` returns, or a function of this library, such as ``numpy.sin``.
         platforms: what the program is for, of "cpu", "cuda", "rocm" and "tpu"; None is the
             platform of this process. With several the program chooses where it runs.
         disabled_checks: what is not checked, now and when the program is called.
@@ -83,7 +86,10 @@ def export(
     >>> exported.call(tnp.ones((2, 3))).shape
     (2, 3)
     """
-    if not isinstance(fun_jit, Wrapped):
+    jitted: Any = fun_jit
+    if not isinstance(jitted, Wrapped) and _is_of_the_library(fun_jit):
+        jitted = jit(fun_jit)
+    if not isinstance(jitted, Wrapped):
         raise ArgumentSpecError(
             f"export: got {shown(fun_jit)} of type {type(fun_jit).__name__}",
             expected="what jit returns",
@@ -94,10 +100,16 @@ def export(
 
     @api_boundary
     def do_export(*args_specs: Any, **kwargs_specs: Any) -> Exported:
-        traced = fun_jit.trace(*args_specs, **kwargs_specs)
+        traced = jitted.trace(*args_specs, **kwargs_specs)
         return _export(traced, wanted or (default_export_platform(),), checks)
 
     return do_export
+
+
+def _is_of_the_library(fun: object) -> bool:
+    """Whether ``fun`` is a function of this package: it is the same compiled or not."""
+    module = getattr(fun, "__module__", None) or ""
+    return isinstance(fun, FunctionType) and module.partition(".")[0] == _PACKAGE
 
 
 def _checked_platforms(platforms: Sequence[str] | None) -> tuple[str, ...]:

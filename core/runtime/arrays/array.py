@@ -296,7 +296,7 @@ class Array(ArrayOperators, ArrayMethods, metaclass=ArrayMeta):
                 return int(self._to_numpy())
             except TypeError:
                 pass
-            raise self._no_number("int(x)")
+            raise _no_number(self, "int(x)")
         except Exception as error:
             hide_internal_frames(error)
             raise
@@ -307,7 +307,7 @@ class Array(ArrayOperators, ArrayMethods, metaclass=ArrayMeta):
                 return float(self._to_numpy())
             except TypeError:
                 pass
-            raise self._no_number("float(x)")
+            raise _no_number(self, "float(x)")
         except Exception as error:
             hide_internal_frames(error)
             raise
@@ -318,7 +318,7 @@ class Array(ArrayOperators, ArrayMethods, metaclass=ArrayMeta):
                 return complex(self._to_numpy())
             except TypeError:
                 pass
-            raise self._no_number("complex(x)")
+            raise _no_number(self, "complex(x)")
         except Exception as error:
             hide_internal_frames(error)
             raise
@@ -329,23 +329,10 @@ class Array(ArrayOperators, ArrayMethods, metaclass=ArrayMeta):
                 return self._to_numpy().__index__()
             except TypeError:
                 pass
-            raise self._no_number(
-                "x.__index__(), as in range(x) or a_list[x]",
-                "Only integer scalar arrays can be converted to a scalar index",
-            )
+            raise _no_number(self, "x.__index__(), as in range(x) or a_list[x]", _ONE_INTEGER)
         except Exception as error:
             hide_internal_frames(error)
             raise
-
-    def _no_number(
-        self, call: str, rule: str = "Only scalar arrays can be converted to Python scalars"
-    ) -> ArgumentTypeError:
-        """The error of a conversion to a Python number."""
-        return ArgumentTypeError(
-            f"{rule}: {call}",
-            got=f"an array {self.aval.str_short()}",
-            hint="take an element first: x[0], x.item(0)",
-        )
 
     def __iter__(self) -> Iterator[Any]:
         try:
@@ -477,6 +464,19 @@ def no_numpy_elements(aval: ShapedArray) -> ArgumentTypeError:
 
 
 register_value_type(Array, identity)
+
+
+_ONE_NUMBER = "Only scalar arrays can be converted to Python scalars"
+_ONE_INTEGER = "Only integer scalar arrays can be converted to a scalar index"
+
+
+def _no_number(array: Array, call: str, rule: str = _ONE_NUMBER) -> ArgumentTypeError:
+    """The error of a conversion to a Python number."""
+    return ArgumentTypeError(
+        f"{rule}: {call}",
+        got=f"an array {array.aval.str_short()}",
+        hint="take an element first: x[0], x.item(0)",
+    )
 
 
 def _rows(array: Array) -> Iterator[Any]:

@@ -22,7 +22,11 @@ LOWER = "/tracebridge/core/compile/jaxpr_to_mlir_module_duration"
 COMPILE = "/tracebridge/core/compile/backend_compile_duration"
 CACHE_HIT = "/tracebridge/compilation_cache/cache_hits"
 CACHE_MISS = "/tracebridge/compilation_cache/cache_misses"
-_DONE = {TRACE: "traced", LOWER: "lowered", COMPILE: "compiled"}
+_DONE = {
+    TRACE: "Finished tracing",
+    LOWER: "Finished lowering",
+    COMPILE: "Finished XLA compilation of",
+}
 
 Listener = Callable[..., None]
 # Kind of event -> listeners in the order in which they were registered.

@@ -29,7 +29,9 @@ def test_a_call_without_rules(kind: Any, wrap: Callable[..., Any]) -> None:
     """It is an error that says so, and an AttributeError as elsewhere."""
     f = kind(lambda x: x)
 
-    with pytest.raises(tb.errors.UndefinedRuleError, match=r"without (a rule|rules)"):
+    with pytest.raises(
+        tb.errors.UndefinedRuleError, match=r"^No (JVP|VJP|batching rule|dce rule) defined"
+    ):
         wrap(f)(1.0)
     with pytest.raises(AttributeError):
         wrap(f)(1.0)

@@ -359,6 +359,15 @@ def test_sizes_and_their_constraints() -> None:
     assert 0.0 == export.deserialize(e.serialize()).call(np.ones(0, np.float32))
 
 
+def test_functions_of_the_library() -> None:
+    """They need no jit: compiled or not, they are the same."""
+    x = np.arange(3, dtype=np.float32)
+    saved = export.export(tnp.sin, platforms=("tpu", "cpu"))(x)
+
+    assert ("sin", ("tpu", "cpu")) == (saved.fun_name, saved.platforms)
+    assert_allclose(np.sin(x), saved.call(x))
+
+
 def test_what_cannot_be_exported() -> None:
     """Each says why."""
     with pytest.raises(ArgumentSpecError, match="expected: what jit returns"):
