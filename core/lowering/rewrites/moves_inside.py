@@ -129,7 +129,9 @@ class _Program:
         if key not in called.cache:  # layers of a network are alike
             called.cache[key] = _with_moves(called, before, after)
         new: Jaxpr = called.cache[key]
-        return app.primitive.application(tuple(new.in_avals), {**app.params, "jaxpr": new})
+        pairs = zip(app.avals, before, strict=True)
+        avals = tuple([chain[0].avals[0] if chain else aval for aval, chain in pairs])
+        return app.primitive.application(avals, {**app.params, "jaxpr": new})
 
 
 _Chains = tuple[tuple["Application", ...], ...]
