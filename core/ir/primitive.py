@@ -366,6 +366,7 @@ class Primitive(abc.ABC):
     def called_at_last(self, **params: Any) -> Any:
         """The Jaxpr that may take its place when no more derivatives are taken, or None."""
         del params
+        return None
 
     def unknown_outs(self, unknown: tuple[bool, ...], **params: Any) -> Sequence[bool] | None:
         """Which results depend on the arguments ``unknown``; None, the default: all."""

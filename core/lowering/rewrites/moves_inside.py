@@ -83,8 +83,8 @@ class _Program:
 
     def _after(self, v: int) -> tuple[int, ...]:
         found: list[int] = []
-        while len(readers := self.readers.get(v, ())) == 1:
-            k = readers[0]
+        while len(readers := self.readers.get(v, [])) == 1:
+            (k,) = readers
             if k == GIVEN or not _is_move(self.jaxpr.equations[k][0]):
                 break
             found.append(k)
