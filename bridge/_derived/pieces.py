@@ -27,6 +27,7 @@ from tracebridge.core.lax.contract.dot import dot_general_p
 from tracebridge.core.lax.shape.reshape import reshape_p
 from tracebridge.core.lax.shape.transpose import transpose_p
 from tracebridge.core.lowering.rewrites.batches import kernels_of
+from tracebridge.core.lowering.rewrites.moves_inside import with_moves_inside
 from tracebridge.core.runtime.backends.clients import get_backend
 from tracebridge.interop.dtypes import is_exchanged
 
@@ -73,6 +74,8 @@ def split_pieces(jaxpr: Jaxpr, n_saved: int, freed: Collection[int]) -> Pieces |
     if jaxpr.effects or sum([_size(a) for a in jaxpr.in_avals]) < _LEAST_BYTES:
         return None
     program = inline_calls(jaxpr)
+    if _may_have_kernels():
+        program = with_moves_inside(program) or program
     if len(program.equations) > _MOST_EQUATIONS:
         return None
     if not all([type(d) is int for a in program.variable_avals() for d in a.shape]):

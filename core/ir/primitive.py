@@ -59,6 +59,9 @@ class Primitive(abc.ABC):
     stages_when_repeated: ClassVar[bool] = False
     # It does nothing but call its parameter ``jaxpr``, whose equations may take its place.
     inlinable: ClassVar[bool] = False
+    # Whether its parameter ``jaxpr`` may take its place when no more derivatives are taken, as
+    # ``called_at_last`` says.
+    inlinable_at_last: ClassVar[bool] = False
     # The parameter with what it computes, if only its derivative is something else.
     computes: ClassVar[str | None] = None
     # Programs with it are reduced before they are lowered: unused results have a meaning for it.
@@ -359,6 +362,11 @@ class Primitive(abc.ABC):
         """
         del used_outs
         return app, (True,) * len(app.avals), (True,) * len(app.outs)
+
+    def called_at_last(self, **params: Any) -> Any:
+        """The Jaxpr that may take its place when no more derivatives are taken, or None."""
+        del params
+        return None
 
     def unknown_outs(self, unknown: tuple[bool, ...], **params: Any) -> Sequence[bool] | None:
         """Which results depend on the arguments ``unknown``; None, the default: all."""

@@ -24,6 +24,17 @@ class Attends(nn.Module):
         return self.inner(x, x, x, need_weights=False)[0]
 
 
+class Decodes(nn.Module):
+    """A layer of a decoder that attends to its own input as what an encoder gave, too."""
+
+    def __init__(self, size: int, heads: int, width: int) -> None:
+        super().__init__()
+        self.inner = nn.TransformerDecoderLayer(size, heads, width, batch_first=True, dropout=0.0)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(x, x)
+
+
 class Steps(nn.Module):
     """What a recurrent network gives at each step."""
 
@@ -116,6 +127,7 @@ def modules() -> list[Kernel]:
              nn.Sequential(nn.Linear(512, 2048), nn.GELU(), nn.Linear(2048, 512)), 2048, 512),
         _row("MultiheadAttention, 8x512x256, 8 heads", Attends(256, 8), 8, 512, 256),
         _row("TransformerEncoderLayer, 8x256x256", encoder, 8, 256, 256),
+        _row("TransformerDecoderLayer, 8x256x256", Decodes(256, 8, 1024), 8, 256, 256),
         _row("LSTM module, 100x32x128", Steps(nn.LSTM(128, 256)), 100, 32, 128),
         _row("GRU module, 100x32x128", Steps(nn.GRU(128, 256)), 100, 32, 128),
         _row("Conv2d and ReLU, 16x16x64x64", nn.Sequential(convolution, nn.ReLU()), 16, 16, 64, 64),

@@ -22,10 +22,10 @@ RULES = ("abstract_eval", "lower", "jvp", "transpose", "batch")
 
 # Rules whose default is right for most primitives.
 OPTIONAL = (
-    "by_blocks", "by_steps", "dce", "destination", "effects", "evaluate", "has_devices",
-    "is_high", "is_lowered_on", "low", "staged_linearize", "linearize", "linearize_unstaged",
-    "names_axis", "prepare", "recipe", "replicas", "result_memory", "sharding_callback",
-    "split_by_known", "split_results", "vary_results",
+    "by_blocks", "by_steps", "called_at_last", "dce", "destination", "effects", "evaluate",
+    "has_devices", "is_high", "is_lowered_on", "low", "staged_linearize", "linearize",
+    "linearize_unstaged", "names_axis", "prepare", "recipe", "replicas", "result_memory",
+    "sharding_callback", "split_by_known", "split_results", "vary_results",
     "staged_transpose", "unknown_outs", "varying", "wanted_sharding",
 )  # fmt: skip
 # What every primitive does in the same way, or its family does.

@@ -65,6 +65,7 @@ class Checkpoint(CallPrimitive):
 
     name = "checkpoint"
     inlinable = False
+    inlinable_at_last = True
 
     def with_jaxpr(self, params: Params, jaxpr: Jaxpr, suffix: str) -> dict[str, Any]:
         """Further arguments are tangents, cotangents or residuals: all pass the barrier."""
@@ -78,6 +79,11 @@ class Checkpoint(CallPrimitive):
         pairs = zip(params["prevent_cse"], args, strict=True)
         flags = tuple([flag for flag, a in pairs for _ in low_avals([a.aval])])
         return super().low(args, outs, **{**params, "prevent_cse": flags})
+
+    def called_at_last(self, **params: Any) -> Any:
+        """Its Jaxpr, unless that must not be merged with what the forward program computes."""
+        is_apart = params["differentiated"] and any(params["prevent_cse"])
+        return None if is_apart or params["jaxpr"].effects else params["jaxpr"]
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         return lower_with_barrier(ctx, *operands, **params)

@@ -121,16 +121,25 @@ class _Search:
         if app is None or app.primitive is not lax.exp_p:
             return False
         app, args = self.made.get(args[0], (None, ()))
-        return app is not None and app.primitive is lax.sub_p and self._largest(args[1]) == args[0]
+        return app is not None and app.primitive is lax.sub_p and self._is_largest(args[1], args[0])
 
-    def _largest(self, v: int) -> int | None:
-        """The array whose largest element along some axes a value is, as often as it is read."""
+    def _is_largest(self, v: int, x: int) -> bool:
+        """Whether a value has, for each element of ``x``, the largest one along some axes of it."""
         app, args = self.made.get(v, (None, ()))
+        views: list[Application] = []
         while app is not None and (app.primitive in _VIEWS or self._is_bounded(app, args)):
-            v = args[0]
-            app, args = self.made.get(v, (None, ()))
-        is_largest = app is not None and app.primitive is lax.reduce_max_p
-        return args[0] if is_largest else None
+            views.append(app)
+            app, args = self.made.get(args[0], (None, ()))
+        if app is None or app.primitive is not lax.reduce_max_p or args[0] != x:
+            return False
+        of_x = dict(enumerate([i for i in range(app.avals[0].ndim) if i not in app.params["axes"]]))
+        of_x = {i: j for i, j in of_x.items() if app.out.shape[i] != 1}
+        for view in reversed(views):
+            to = pairs_of(view)[0]
+            if any([to[i] is None for i in of_x]):
+                return False
+            of_x = {place: j for i, j in of_x.items() if (place := to[i]) is not None}
+        return all([i == j for i, j in of_x.items()])
 
     def _is_bounded(self, app: Application, args: Sequence[int]) -> bool:
         """Whether an equation is a maximum with the smallest number that there is."""

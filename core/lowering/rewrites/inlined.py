@@ -25,6 +25,23 @@ def inlined(app: Application) -> Jaxpr | None:
     return None
 
 
+def is_part_of_kernel(app: Application) -> bool:
+    """Whether a call that is computed again in the backward pass may be a kernel as a whole.
+
+    Its function has products of batches, as blocks of attention, and no other ones.
+    """
+    if not app.primitive.inlinable_at_last:
+        return False
+    called: Jaxpr | None = app.primitive.called_at_last(**app.params)
+    return called is not None and all([_is_part(inner) for inner, _ in called.equations])
+
+
+def _is_part(app: Application) -> bool:
+    if app.primitive is lax.dot_general_p:
+        return bool(app.params["dimension_numbers"][1][0])
+    return _is_plain_equation(app)
+
+
 def _is_plain(called: Jaxpr) -> bool:
     """Whether a function is part of a kernel: others have products, and kernels of their own."""
     if "is plain" not in called.cache:

@@ -39,6 +39,7 @@ from tracebridge.core.kernels.rows.running_kernel import RUNNING, can_run, runni
 from tracebridge.core.lowering.rewrites.batches import with_batch_kernels
 from tracebridge.core.lowering.rewrites.flat import computed_by, flat
 from tracebridge.core.lowering.rewrites.joins import moved_join
+from tracebridge.core.lowering.rewrites.moves_inside import with_moves_inside
 from tracebridge.core.lowering.rewrites.one_pass import Pass, Rewrites
 from tracebridge.core.lowering.rewrites.picks import Pick, may_be_pick
 from tracebridge.core.lowering.rewrites.repeated import is_costly, with_stored
@@ -62,6 +63,7 @@ def rewritten(jaxpr: Jaxpr) -> Jaxpr:
             new = _with_picks(new or jaxpr) or new
         if lax.pad_p in found and lax.add_p in found:
             new = Pass(new or jaxpr, _JOINS).result() or new
+        new = with_moves_inside(new or jaxpr) or new
         new = with_batch_kernels(new or jaxpr) or new
         new = with_row_kernels(new or jaxpr) or new
         if lax.reduce_sum_p in found:

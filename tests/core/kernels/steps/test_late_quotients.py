@@ -69,6 +69,21 @@ def test_what_could_overflow_is_divided_first() -> None:
     is_as_plain(f, large, values, tolerance=2e-6)
 
 
+def test_the_largest_of_other_rows_is_no_bound() -> None:
+    """The differences with it may be large: of a square matrix, rows and columns are alike."""
+    square, values = array(4, 30, 30), array(4, 30, 8)
+    for largest, n in (
+        (lambda x: x.max(-1)[:, :, None], 8),
+        (lambda x: x.max(-1)[:, None, :], 30),
+        (lambda x: x.max(-2)[:, :, None], 30),
+        (lambda x: x.max((-2, -1), keepdims=True), 8),
+        (lambda x: x.max(), 8),
+    ):
+        f = mean(lambda x, largest=largest: by_sum(x, largest(x)))
+        assert sizes_divided(f, square, values) == [4 * 30 * n]
+        is_as_plain(f, square, values, tolerance=2e-6)
+
+
 def test_what_stays_as_it_is() -> None:
     """Divisors along the sum, quotients that others read, results that are larger than weights."""
     over_queries = mean(lambda x: nn.softmax(x, axis=-2))

@@ -1,0 +1,95 @@
+"""Functions that are computed again move their operands and results themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import tracebridge as tb
+import tracebridge.numpy as tnp
+from tests.core.kernels.plain_form import array, is_as_plain, needs_kernels
+from tracebridge import nn
+from tracebridge.core.lowering.rewrites.moves_inside import with_moves_inside
+
+pytestmark = needs_kernels
+
+
+def scores(q: Any, k: Any, v: Any) -> Any:
+    return nn.softmax(tnp.einsum("bthe,bshe->bhts", q, k)) @ tnp.einsum("bshe->bhse", v)
+
+
+def attention(q: Any, k: Any, v: Any, **options: Any) -> Any:
+    """Heads first; within, they are the third axis of four."""
+    moved = [tnp.swapaxes(x, 0, 1)[None] for x in (q, k, v)]
+    return tnp.swapaxes(tb.checkpoint(scores, **options)(*moved)[0], 0, 1)
+
+
+def gradients(q: Any, k: Any, v: Any) -> Any:
+    return tb.vjp(lambda *xs: attention(*xs, prevent_cse=False), q, k, v)[1](q.swapaxes(0, 1))
+
+
+def names(f: Any, *args: Any) -> list[str]:
+    """The equations of a program after the rewrite; nothing if it has changed nothing."""
+    program = with_moves_inside(tb.make_jaxpr(f)(*args).jaxpr)
+    return [] if program is None else [app.primitive.name for app, _ in program.equations]
+
+
+OPERANDS = [array(4, 40, 8) for _ in range(3)]
+
+
+def test_a_call_is_all_that_is_left() -> None:
+    """Operands and results, forward; the numbers are those of the plain form."""
+    assert names(attention, *OPERANDS) == ["checkpoint"]
+    is_as_plain(attention, *OPERANDS, tolerance=2e-6)
+    is_as_plain(gradients, *OPERANDS, tolerance=5e-6)
+
+
+def test_a_part_of_a_backward_pass_that_is_not_merged_stays() -> None:
+    """With a barrier it is not one of the functions that may be inlined."""
+
+    def backward(*xs: Any) -> Any:
+        return tb.vjp(attention, *xs)[1](xs[0].swapaxes(0, 1))
+
+    program = with_moves_inside(tb.make_jaxpr(backward)(*OPERANDS).jaxpr)
+    assert program is None or "transpose" in [app.primitive.name for app, _ in program.equations]
+    is_as_plain(backward, *OPERANDS, tolerance=5e-6)
+
+
+def test_what_others_read_is_moved_outside() -> None:
+    """Operands with another reader, results that are read twice or are results themselves."""
+
+    def f(q: Any, k: Any, v: Any) -> Any:
+        moved = [tnp.swapaxes(x, 0, 1)[None] for x in (q, k, v)]
+        out = tb.checkpoint(scores)(*moved)
+        return out, tnp.swapaxes(out, 1, 2), moved[0]
+
+    assert names(f, *OPERANDS).count("transpose") == 2
+    is_as_plain(f, *OPERANDS, tolerance=2e-6)
+    is_as_plain(lambda q: f(q, q, q), OPERANDS[0], tolerance=2e-6)
+
+
+@pytest.mark.parametrize("size", [8, 200])
+def test_layers_share_a_function(size: int) -> None:
+    """Equal calls call one function."""
+
+    def two(q: Any, k: Any, v: Any) -> Any:
+        once = tnp.swapaxes(attention(q, k, v), 0, 1)
+        return tnp.swapaxes(attention(once + 1, k + 1, v + 1), 0, 1)
+
+    args = [array(4, size, 8) for _ in range(3)]
+    program = with_moves_inside(tb.make_jaxpr(two)(*args).jaxpr)
+    assert program is not None
+    called = [
+        app.params["jaxpr"] for app, _ in program.equations if app.primitive.name == "checkpoint"
+    ]
+    assert len(called) == 2
+    assert str(called[0]) == str(called[1])
+    assert called[0].in_avals[0].shape == (4, size, 8)
+    is_as_plain(two, *args, tolerance=5e-6)
+
+
+def test_functions_with_products_of_whole_arrays_stay() -> None:
+    """They are no kernels: XLA arranges what they read."""
+    f = tb.checkpoint(lambda x, w: tnp.tanh(x @ w))
+    assert names(lambda x, w: f(x.T, w).T, array(8, 9), array(8, 5)) == []
