@@ -21,11 +21,14 @@ from tracebridge.core.conv import library_forms, onednn
 from tracebridge.core.conv.geometry import Geometry, geometry_of, padded
 from tracebridge.core.dtypes.dtypes import is_float
 from tracebridge.core.ir.primitive import Primitive
+from tracebridge.core.lax.reduce.cpu_sums import parts_read_by
 from tracebridge.core.lax.reduce.reductions import accumulator_dtype
+from tracebridge.core.lax.stored import emit_stored
 from tracebridge.core.mlir.attrs import leave_apart
 
 if TYPE_CHECKING:
     from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.rule_contexts import LoweringContext
     from tracebridge.core.ir.value import Value
 
@@ -35,6 +38,7 @@ _FEW_PRODUCTS = 1 << 14  # what takes microseconds in any form
 _MAX_FEATURES = 4  # features so few that XLA's products of matrices are slow
 _MAX_SINGLE_TERMS = 36
 _MANY_SHIFTS = 25  # terms of a result that are a program of their own
+_LEAST_STORED = 1 << 10  # elements of an array that is written for what would compute it each time
 _MAX_PLACES = 64  # results, or taps, that are written out one by one
 _MAX_PEELED = 8
 _MAX_GROUPS = 8
@@ -210,7 +214,11 @@ def lower(prim: Primitive, ctx: LoweringContext, *operands: IrValue, **params: A
         leave_apart(result)
         return result
     if form not in (toeplitz.by_blocks, toeplitz.by_block_products):
-        return ctx.lower_fun(compose, *operands)[0]
+        left, right = operands
+        is_shifted = form is forms.multiply_add and not ctx.is_split
+        if is_shifted and _is_read_often(left, x, g):
+            left = emit_stored(ctx, left, x)
+        return ctx.lower_fun(compose, left, right)[0]
     is_finite = ctx.lower_fun(lambda v, _: toeplitz.all_finite(v), *operands)[0]
     choice: Any = ctx.op("stablehlo.if", [is_finite], [out], regions=2)
     avals = ctx.avals_in
@@ -219,6 +227,15 @@ def lower(prim: Primitive, ctx: LoweringContext, *operands: IrValue, **params: A
     with ctx.block(choice.regions[1], []):
         ctx.finish([prim.lower(ctx, *operands, **params)])
     return choice.results[0]
+
+
+def _is_read_often(value: IrValue, x: ShapedArray, g: Geometry) -> bool:
+    """Whether an array is made of parts of others, all of which XLA would read for each tap.
+
+    As the result of another convolution of this form.
+    """
+    least = -(-_MANY_SHIFTS // (g.inputs * math.prod(g.kernel)))
+    return x.size >= _LEAST_STORED and parts_read_by(value, least) >= least
 
 
 def _is_for_library(g: Geometry, dtype: Any, form: Form | None) -> bool:

@@ -7,7 +7,7 @@ with jaxlib). A kernel has one attribute: an array of numbers.
 from __future__ import annotations
 
 # bytes from the beginning of the structs
-_FRAME_EXTENSION, _FRAME_API, _FRAME_CONTEXT = 8, 16, 24
+FRAME_EXTENSION, _FRAME_API, _FRAME_CONTEXT = 8, 16, 24
 _FRAME_ARGS, _FRAME_RESULTS, _FRAME_ATTRIBUTES = 72, 112, 160
 _EXTENSION_TYPE, _EXTENSION_METADATA = 8, 24
 _METADATA_MAJOR, _METADATA_TRAITS = 24, 32  # the minor version follows the major one
@@ -56,7 +56,7 @@ entry:
 
 # Answer what XLA asks when the handler is registered; the label of a call.
 BEGINNING = [
-    f"%extension.at = getelementptr i8, ptr %frame, i64 {_FRAME_EXTENSION}",
+    f"%extension.at = getelementptr i8, ptr %frame, i64 {FRAME_EXTENSION}",
     f"%api.at = getelementptr i8, ptr %frame, i64 {_FRAME_API}",
     f"%context.at = getelementptr i8, ptr %frame, i64 {_FRAME_CONTEXT}",
     "%extension = load ptr, ptr %extension.at",

@@ -28,6 +28,8 @@ OTHER_TABLES = {
     "core/mlir/types.py:_ELEMENT_TYPES": "one type per dtype",
     "core/kernels/costs.py:_counts": "two numbers per kernel; XLA keeps machine code by name",
     "core/kernels/waiting.py:_direct": "addresses of machine code, which stays",
+    "core/kernels/waiting.py:_entries": "places, which go when the kernel is compiled",
+    "core/kernels/waiting.py:_running": "what compiles a kernel, which goes with it",
     "core/kernels/waiting.py:_waiting": "texts, which go when the kernel is compiled",
     "core/runtime/arrays/signature.py:_INTERNED": "interned, weak: compared by identity",
     "core/runtime/backends/clients.py:_BACKENDS": "clients; clear_backends ends them",

@@ -42,9 +42,26 @@ def compile_or_load(
         bytecode: of the module; None for a program that no other process may run.
         host_callbacks: functions of this process that the program calls.
     """
-    if client.platform == "cpu":
-        make_room_for_program()
-        compile_kernels(module, bytecode)
+    if client.platform != "cpu":
+        return _made(client, module, devices, options, bytecode, host_callbacks)
+    make_room_for_program()
+    kernels = compile_kernels(module, bytecode)
+    try:
+        return _made(client, module, devices, options, bytecode, host_callbacks)
+    finally:
+        if kernels is not None:
+            kernels.wait()
+
+
+def _made(
+    client: Any,
+    module: Any,
+    devices: Sequence[Any],
+    options: Any,
+    bytecode: bytes | None,
+    host_callbacks: Sequence[Any],
+) -> Any:
+    """The program, compiled or loaded."""
     folder = option("compilation_cache_dir")
     if not folder or bytecode is None or host_callbacks or _NOT_KEPT in bytecode:
         return _compile(client, module, DeviceList(devices), options, host_callbacks)

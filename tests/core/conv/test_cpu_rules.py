@@ -156,6 +156,31 @@ def test_what_gradients_of_depthwise_kernels_read_is_computed_once() -> None:
     assert 1 <= sum(" abs(" in part for part in fused) <= 2
 
 
+def _along_rows(x: Any, kernel: Any) -> Any:
+    return lax.conv_general_dilated(x, kernel.reshape(1, 1, -1, 1), (1, 1), "VALID")
+
+
+def _along_both(x: Any, kernel: Any) -> Any:
+    """A kernel that is a product of two, as a Gaussian is, with something in between."""
+    x = 1.5 * _along_rows(x, kernel)
+    return lax.conv_general_dilated(x, kernel.reshape(1, 1, 1, -1), (1, 1), "VALID")
+
+
+@pytest.mark.parametrize("taps", [3, 7, 11])
+def test_what_another_convolution_reads_is_computed_once(taps: int) -> None:
+    """Not for each tap of it, if both have many; the results are those of the operation."""
+    rng = np.random.default_rng(0)
+    x, kernel = rng.standard_normal((2, 1, 64, 64)), rng.standard_normal(taps)
+    x, kernel = x.astype(np.float32), kernel.astype(np.float32)
+    first = np.lib.stride_tricks.sliding_window_view(x.astype(np.float64), taps, 2) @ kernel
+    expected = np.lib.stride_tricks.sliding_window_view(1.5 * first, taps, 3) @ kernel
+    text = tb.jit(_along_both).lower(x, kernel).as_text()
+
+    assert text.count("stablehlo.if") == (taps > 3)
+    assert "stablehlo.if" not in tb.jit(_along_rows).lower(x, kernel).as_text()
+    np.testing.assert_allclose(expected, tb.jit(_along_both)(x, kernel), rtol=1e-4, atol=1e-4)
+
+
 def test_the_operation_stays() -> None:
     """Where it is fast, without the rules, and for other platforms."""
     f, x, y = convolution("depthwise")

@@ -37,6 +37,7 @@ FEEDS: dict[str, Any] = {
     "product": lambda x: x * x,
     "choice": lambda x: tnp.where(x > 0, x, 2 * x),
     "reshaped": lambda x: x[::-1] + 1,
+    "parts": lambda x: (x[1:] - x[:-1]) ** 2 * x[1:],
     "chain": lambda x: (x - x[..., :1]) * x / (1 + x[:1] ** 2) * x[..., -1:],
 }
 
@@ -74,6 +75,25 @@ def test_special_values_of_one_row_stay_in_it(shape: Any, axes: Any) -> None:
 
     with np.errstate(invalid="ignore"):
         np.testing.assert_array_equal(tb.jit(lambda x: lax.reduce_sum(x, axes))(x), x.sum(axes))
+
+
+def test_the_library_gets_no_parts_of_arrays() -> None:
+    """It would write each of them: what is computed from them is written, once."""
+
+    def n_stored(f: Any, *shape: int) -> int:
+        return tb.jit(f).lower(tnp.zeros(shape)).as_text().count("stablehlo.if")
+
+    def energy(x: Any) -> Any:
+        return (x[2:] - 2 * x[1:-1] + x[:-2]) ** 2
+
+    assert n_stored(lambda x: energy(x).sum(), 500, 400) == 1
+    assert n_stored(lambda x: energy(x).sum(1), 500, 400) == 1
+    assert n_stored(lambda x: energy(x).sum(), 40_000) == 1
+    assert n_stored(lambda x: (x[1:] ** 2).sum(), 40_000) == 0
+    assert n_stored(lambda x: (x * x[:1] + x[1:2]).sum(), 500, 400) == 0
+    assert n_stored(lambda x: energy(x).sum(), 200) == 0
+    with scope("platform_rules", False):
+        assert n_stored(lambda x: energy(x).sum(), 500, 400) == 0
 
 
 def test_the_library_does_not_get_short_rows() -> None:
