@@ -60,7 +60,7 @@ def zeta(x: ArrayLike, q: ArrayLike | None = None) -> Array:
     """Hurwitz zeta function, that of Riemann without ``q``.
 
     Args:
-        x: exponent; with ``q`` above 1.
+        x: exponent; with ``q`` above 1. Differentiable where ``q`` is positive.
         q: shift; ``None`` means 1. Differentiable.
 
     >>> import tracebridge as tb

@@ -61,7 +61,7 @@ def _times_gamma(value: Any, s: Array) -> Any:
     t = 1 - s
     # Where neither factor overflows; else two halves, whose product is finite where one is not.
     large = t > (170.0 if wide else 34.0)
-    near, far = tnp.where(large, 2, t), tnp.where(large, t, 170)
+    near, far = tnp.where(large, 2, t), tnp.where(large, t, 34)
     lost = tnp.where(large, 0, (1 - t) - s)
     change = lost * (tnp.log(near) - 0.5 / near - math.log(2 * math.pi)) - near * (rest / turn)
     power = lax.pow(tnp.full_like(s, turn), -near)

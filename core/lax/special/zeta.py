@@ -28,6 +28,7 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.lax.elementwise.cpu_lowerings import horner
 from tracebridge.core.lax.families import BinaryElementwise, operands
+from tracebridge.core.lax.special import zeta_slopes
 
 if TYPE_CHECKING:
     from tracebridge.core._jaxlib.mlir import IrValue
@@ -272,7 +273,7 @@ def _first_terms(ctx: LoweringContext, s: IrValue, q: IrValue, aval: ShapedArray
 
 
 class OfSecond(BinaryElementwise):
-    """Two float operands; differentiable in the second one only."""
+    """Two float operands; differentiable in the second one, where nothing else is said."""
 
     cost = Cost.EXPENSIVE
     accepts = staticmethod(is_float)
@@ -343,6 +344,11 @@ class Zeta(OfSecond):
     of_positive = staticmethod(_of_positive)
     ends = staticmethod(_zeta_ends)
 
+    def partial(self, i: int, t: Any, ans: Value, x: Any, y: Any, **params: object) -> Any:
+        if i == 0:
+            return lax.mul(t, zeta_slopes.slope_in_exponent(x, y, _TERMS, _TAIL))
+        return super().partial(i, t, ans, x, y, **params)
+
     def slope(self, x: Any, y: Any) -> Any:
         return lax.mul(lax.neg(x), lax.zeta(lax.add(x, 1.0), y))
 
@@ -374,7 +380,7 @@ def zeta(x: Operand, q: object) -> Any:
     Of positive ``q`` accurate to 3 units in the last place.
 
     Args:
-        x: exponent, above 1.
+        x: exponent, above 1. Differentiable where ``q`` is positive.
         q: shift, below 0 where ``x`` is a whole number. Differentiable.
 
     >>> import tracebridge as tb

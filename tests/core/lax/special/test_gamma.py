@@ -69,7 +69,7 @@ def test_polygamma_and_zeta_follow_scipy() -> None:
 
 
 def test_orders_are_not_differentiable() -> None:
-    """polygamma and zeta say that they lack a derivative in the first argument."""
+    """polygamma says that it lacks a derivative in the first argument."""
     with pytest.raises(MissingRuleError, match="first argument"):
         check_grads(lambda m: lax.polygamma(m, 1.5), (np.float64(1.0),), order=1)
 
