@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -106,6 +107,10 @@ STRONG_CASES: dict[str, Make] = {
     "det of 100 of 16x16, dx": lambda api: (
         api.root.grad(lambda a: api.np.linalg.det(a).sum()),
         (floats(100, 16, 16),),
+    ),
+    "exponential, one of 100 f64": lambda api: (
+        importlib.import_module(f"{api.package}.scipy.linalg").expm,
+        (floats(100, 100, dtype="float64") / 10,),
     ),
     "det, 3x3": lambda api: (api.np.linalg.det, (floats(3, 3),)),
     "matmul, 1000 of 16x16 by vectors": _product((COUNT, 16, 16), (COUNT, 16, 1)),

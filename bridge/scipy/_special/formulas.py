@@ -223,12 +223,12 @@ boxcox1p = with_slopes(
 
 
 def _logit(p: Array) -> Any:
-    plain = tnp.log(p) - tnp.log1p(-p)
     if is_complex(p.aval.dtype):
-        return plain
-    # In the middle both logarithms are the same but for a sign; their difference is a series.
-    near = tnp.abs(p - 0.5) < 0.25
-    return tnp.where(near, 2 * tnp.arctanh(tnp.where(near, 2 * p - 1, 0)), plain)
+        return tnp.log(p) - tnp.log1p(-p)
+    # How much the odds, or their inverse, are above 1: a difference without rounding near 1/2.
+    more = tnp.abs(2 * p - 1) / tnp.abs(tnp.minimum(p, 1 - p))
+    size = tnp.where((p < 0) | (p > 1), math.nan, tnp.log1p(more))
+    return tnp.where(p < 0.5, -size, size)
 
 
 # The logarithm of the odds.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import operator
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -71,7 +74,9 @@ def _pade(x: Array, coefficients: tuple[int, ...], upper: bool) -> Any:
     """The approximant ``q(-x)^-1 q(x)``: even powers of q, and odd ones."""
     square = matmul(x, x)
     # Scaled, so that the largest coefficient is no larger than 1: sums overflow no sooner.
-    even, odd = (_series(square, coefficients[k::2], coefficients[0]) for k in (0, 1))
+    fourth = matmul(square, square)
+    powers = (square, fourth, matmul(square, fourth))
+    even, odd = (_series(powers, coefficients[k::2], coefficients[0]) for k in (0, 1))
     odd = matmul(x, odd)
     bottom, top = even - odd, even + odd
     if upper:
@@ -79,13 +84,17 @@ def _pade(x: Array, coefficients: tuple[int, ...], upper: bool) -> Any:
     return solution(bottom, top)
 
 
-def _series(square: Array, coefficients: tuple[int, ...], divisor: int) -> Any:
-    """Horner's rule."""
-    identity = eye_of(square)
-    total = identity * (coefficients[-1] / divisor)
-    for c in reversed(coefficients[:-1]):
-        total = matmul(square, total) + identity * (c / divisor)
-    return total
+def _series(powers: Sequence[Array], coefficients: Sequence[int], divisor: int) -> Any:
+    """A polynomial of a matrix, of which some powers are given: Horner's rule by the last one."""
+    n, last = len(powers), powers[-1]
+    blocks = [coefficients[k : k + n] for k in range(1, len(coefficients), n)]
+    total: Any = None
+    for block in reversed(blocks):
+        terms = [x * (c / divisor) for x, c in zip(powers, block, strict=False)]
+        if total is not None:
+            terms.append(matmul(last, total))
+        total = functools.reduce(operator.add, terms)
+    return total + eye_of(last) * (coefficients[0] / divisor)
 
 
 def _squared(x: Array, steps: Array, limit: int) -> Any:
@@ -95,6 +104,8 @@ def _squared(x: Array, steps: Array, limit: int) -> Any:
     most = tnp.max(steps)
 
     def square(x: Array, i: Array) -> Any:
+        if not steps.ndim:
+            return matmul(x, x)
         doing = per_matrix(i < steps, x.aval.shape)
         # Not where it is not wanted: the derivative would be infinite times zero.
         kept = tnp.where(doing, x, eye_of(x))

@@ -143,6 +143,14 @@ def test_beta_of_negative_numbers() -> None:
         np.testing.assert_allclose(slope, special.digamma(-2.5) - special.digamma(0.75), rtol=1e-13)
 
 
+def test_logit_outside_of_the_unit_interval() -> None:
+    """Infinite at its ends, whichever sign the zero has, and NaN beyond."""
+    beyond = [-0.1, 1.5, 2.0, 1e30, -1e30, np.inf, -np.inf, np.nan]
+
+    assert [-np.inf, -np.inf, np.inf, 0.0] == ours.logit(np.array([-0.0, 0, 1, 0.5])).tolist()
+    assert np.isnan(ours.logit(np.array(beyond))).all()
+
+
 def test_logit_keeps_its_digits_in_the_middle() -> None:
     """Beside 1/2, where both logarithms are nearly the same."""
     p = np.array([0.5, 0.5 + 1e-12, 0.5 - 1e-6, 0.3, 0.75, 0.24999, 0.0, 1.0])

@@ -204,6 +204,19 @@ def test_functions_of_normal_matrices_with_equal_eigenvalues() -> None:
     close(expected, out, np.float64)
 
 
+@pytest.mark.parametrize(("dtype", "products"), [(np.float32, 4), (np.float64, 6)])
+def test_approximants_of_exponentials_need_few_products(dtype: Any, products: int) -> None:
+    """Beside one for each squaring, of which there is a loop with one."""
+    a = np.linspace(-3.0, 3.0, 400, dtype=dtype).reshape(20, 20) / 4
+    with tb.enable_x64(True):
+        text = tb.jit(la.expm).lower(a).as_text()
+        assert products + 1 == text.count("stablehlo.dot_general")
+
+        e = reference.expm(a.astype(np.float64))
+        mapped = tb.vmap(la.expm)(np.stack([a, a / 100]))
+        np.testing.assert_allclose(mapped[0] / abs(e).max(), e / abs(e).max(), 0, 1e-6)
+
+
 def test_narrow_floats() -> None:
     """Sylvester's equation of 16 bits, with complex eigenvalues, is solved in float32."""
     a, b, c = [matrix(np.float32, 3, 3, seed=i).astype("float16") for i in (0, 1, 2)]
