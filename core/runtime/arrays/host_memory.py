@@ -26,7 +26,7 @@ class HostMemory:
         del flags  # memoryview looks at them
         host = self._to_numpy()
         try:
-            return memoryview(host)
+            return host.data
         except ValueError as error:
             msg = f"elements of type {host.dtype} have no letter in the buffer protocol"
             raise BufferError(msg) from error
