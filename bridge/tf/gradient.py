@@ -102,7 +102,7 @@ def _known_to_graphs(
         return list(outs), gradient
 
     with not_recording():
-        results = list(run(*inputs))
+        results: list[Any] = list(run(*inputs))
     if not tf.executing_eagerly():
         end_with_graph(results[0].op)
     n = len(outs)
