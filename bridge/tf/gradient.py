@@ -27,6 +27,7 @@ from tracebridge.tf.recording import (
     watched,
     with_tangents,
 )
+from tracebridge.tf.registered import end_with_graph
 
 Pull = Callable[[Program, list[Any]], list[Any]]
 """Runs the pullback of a program on its inputs and cotangents."""
@@ -101,7 +102,9 @@ def _known_to_graphs(
         return list(outs), gradient
 
     with not_recording():
-        results = list(run(*inputs))
+        results: list[Any] = list(run(*inputs))
+    if not tf.executing_eagerly():
+        end_with_graph(results[0].op)
     n = len(outs)
     set_rule(results, lambda *given: _in_loop(program, n, *given))
     return results

@@ -27,7 +27,7 @@ _UNCONSTRAINED: Final = _Unconstrained()
 class PartitionSpec:
     """For each axis of an array the mesh axes that split it: a name, a tuple of names, or None.
 
-    Missing entries at the end stand for None. Immutable; compares with tuples as well.
+    Missing entries at the end stand for None. Immutable; ``tuple(spec)`` has the entries.
 
     Args:
         partitions: the entries.
@@ -126,9 +126,6 @@ class PartitionSpec:
                 and self.unreduced == other.unreduced
                 and self.reduced == other.reduced
             )
-        if isinstance(other, tuple):
-            given: tuple[Any, ...] = other
-            return self._entries == tuple([_entry(p) for p in given])
         return NotImplemented
 
     def __hash__(self) -> int:

@@ -32,6 +32,7 @@ from tracebridge.core.ir.typeof import identity, register_value_type
 from tracebridge.core.lax.unsplit import with_whole_rows
 from tracebridge.core.runtime.arrays.array_class import ArrayMeta, ArrayMethods
 from tracebridge.core.runtime.arrays.dlpack_export import dlpack_device, export_capsule
+from tracebridge.core.runtime.arrays.host_memory import HostMemory
 from tracebridge.core.runtime.arrays.shards import (
     Shard,
     gather,
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 
 @public_path("tracebridge")
 @final
-class Array(ArrayOperators, ArrayMethods, metaclass=ArrayMeta):
+class Array(ArrayOperators, ArrayMethods, HostMemory, metaclass=ArrayMeta):
     """An immutable array on a device. Make one with ``tracebridge.numpy``, never by this class.
 
     >>> import tracebridge.numpy as tnp

@@ -29,10 +29,12 @@ several = pytest.mark.skipif(
 
 
 def test_partition_specs_compare_and_print() -> None:
-    """Tuples of one name are names; trailing None counts; tuples compare."""
+    """Tuples of one name are names; trailing None counts; tuples are no specs."""
     assert P("x", None) == P(("x",), ())
     assert P("x") != P("x", None)
-    assert P("x", ("y", "z")) == ("x", ("y", "z"))
+    assert ("x", ("y", "z")) == tuple(P("x", ("y", "z")))
+    assert P("x") != ("x",)
+    assert {P("x"): 1}.get(("x",)) is None
     assert hash(P("x")) == hash(P(["x"]))
     assert "P('x', None, ('y', 'z'))" == repr(P("x", None, ("y", "z")))
     assert P("x") + P("y") == P("x", "y") == P("y").__radd__(("x",))

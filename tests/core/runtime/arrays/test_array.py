@@ -185,3 +185,43 @@ def test_missing_names_of_the_class():
     """The message is Python's own."""
     with pytest.raises(AttributeError, match="type object 'Array' has no attribute 'missing'"):
         _ = tb.Array.missing
+
+
+@pytest.mark.parametrize(
+    "values",
+    [np.arange(3), np.float32(2.5), np.array([[True, False]]), np.zeros((0, 2)), np.ones(2) + 1j],
+    ids=str,
+)
+def test_bytes_are_those_of_the_elements(values):
+    """``bytes(x)`` takes the memory: neither that many zeros nor an element for each byte."""
+    x = tnp.asarray(values)
+
+    assert bytes(np.asarray(x).tobytes()) == bytes(x)
+
+
+def _buffer(x):
+    """The memory of ``x``: Python asks for it since version 3.12."""
+    return memoryview(x) if sys.version_info >= (3, 12) else x.__buffer__(0)
+
+
+def test_the_buffer_of_an_array_is_its_memory():
+    """Read-only, with its shape and its type, and for longer than the array lives."""
+    x = tnp.arange(6.0).reshape(2, 3)
+    expected = np.asarray(x).copy()
+
+    view = _buffer(x)
+    del x
+    gc.collect()
+
+    assert ((2, 3), "f", True) == (view.shape, view.format, view.readonly)
+    assert expected.tolist() == view.tolist()
+
+
+def test_types_without_a_letter_have_no_buffer():
+    """bfloat16 is none of the types of the protocol: NumPy takes another way."""
+    x = tnp.ones(2, tnp.bfloat16)
+
+    with pytest.raises(BufferError, match="bfloat16"):
+        _buffer(x)
+    assert [1, 1] == np.asarray(x).tolist()
+    assert bytes(x) == np.asarray(x).tobytes()
