@@ -59,7 +59,7 @@ class Distribution:
     # What the argument of quantiles is called: keyword calls of the peer's programs use its name.
     quantile: str = "q"
     # Whether scalar parameters are repeated to the shape of the result.
-    repeats: bool = True
+    repeats: bool = False
     # Where the density is 0 inside: its logarithm may have an infinite slope there.
     vanishes: Formula = lambda y, *shapes: False
     # Whether formulas of probabilities hold at the ends too, with the slopes from inside.
