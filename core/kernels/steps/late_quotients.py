@@ -7,6 +7,7 @@ exponentials of what is at most 0, since sums of large ones would overflow where
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, final
 
 from tracebridge.core import lax
@@ -17,11 +18,10 @@ from tracebridge.core.kernels.steps.axes import pairs_of
 from tracebridge.core.kernels.steps.swapped import readers_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tracebridge.core.ir.application import Application
     from tracebridge.core.ir.jaxpr import Jaxpr
 
+_NOTHING: Sequence[int] = ()
 _VIEWS = frozenset({lax.broadcast_in_dim_p, lax.reshape_p, lax.stop_gradient_p})
 
 
@@ -97,10 +97,10 @@ class _Search:
         return found
 
     def _late(self, product: Application, i: int, quotient: int) -> _Late | None:
-        app, args = self.made.get(quotient, (None, ()))
+        app, args = self.made.get(quotient, (None, _NOTHING))
         if app is None or app.primitive is not lax.div_p or app.out.size <= product.out.size:
             return None
-        wide, operands = self.made.get(args[1], (None, ()))
+        wide, operands = self.made.get(args[1], (None, _NOTHING))
         if wide is None or wide.primitive is not lax.broadcast_in_dim_p:
             return None
         if not self._is_at_most_one(args[0]):
@@ -117,19 +117,19 @@ class _Search:
 
     def _is_at_most_one(self, v: int) -> bool:
         """Whether a value is an exponential of a difference with the largest one."""
-        app, args = self.made.get(v, (None, ()))
+        app, args = self.made.get(v, (None, _NOTHING))
         if app is None or app.primitive is not lax.exp_p:
             return False
-        app, args = self.made.get(args[0], (None, ()))
+        app, args = self.made.get(args[0], (None, _NOTHING))
         return app is not None and app.primitive is lax.sub_p and self._is_largest(args[1], args[0])
 
     def _is_largest(self, v: int, x: int) -> bool:
         """Whether a value has, for each element of ``x``, the largest one along some axes of it."""
-        app, args = self.made.get(v, (None, ()))
+        app, args = self.made.get(v, (None, _NOTHING))
         views: list[Application] = []
         while app is not None and (app.primitive in _VIEWS or self._is_bounded(app, args)):
             views.append(app)
-            app, args = self.made.get(args[0], (None, ()))
+            app, args = self.made.get(args[0], (None, _NOTHING))
         if app is None or app.primitive is not lax.reduce_max_p or args[0] != x:
             return False
         of_x = dict(enumerate([i for i in range(app.avals[0].ndim) if i not in app.params["axes"]]))

@@ -61,8 +61,7 @@ if TYPE_CHECKING:
 Axes = tuple[int, ...]
 # ((contracting axes of lhs, of rhs), (batch axes of lhs, of rhs))
 DotDimensionNumbers = tuple[
-    tuple[Sequence[int] | int, Sequence[int] | int],
-    tuple[Sequence[int] | int, Sequence[int] | int],
+    tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]
 ]
 _WAYS: BoundedCache[Any] = BoundedCache("forms of products", 512)
 

@@ -93,8 +93,6 @@ class Array(ArrayOperators, ArrayMethods, HostMemory, metaclass=ArrayMeta):
         """Whether the user chose the device; computations follow committed arrays."""
         return self._sig.committed
 
-    _committed = committed  # the name in code that was written before it was public
-
     @property
     def device(self) -> Any:
         """The device of an array that lives on one, else its sharding."""
