@@ -106,12 +106,9 @@ def _split_array(entry: Any, static: list[Any], arrays: list[Any]) -> None:
         raise UnsupportedDtypeError(msg)
     if isinstance(entry, list | tuple):
         plain = all([isinstance(e, int | float | complex | np.generic) for e in entry])
-        kind = "array" if plain else "tuple"
-        msg = (
-            "Using a non-tuple sequence for multidimensional indexing is not allowed; use "
-            f"`arr[{kind}(seq)]` instead of `arr[seq]`, got {shown(entry)}"
-        )
-        raise UnsupportedDtypeError(msg)
+        way = "tracebridge.numpy.array(sequence)" if plain else "tuple(sequence)"
+        msg = f"an index is an array or a tuple, not a non-tuple sequence such as {shown(entry)}"
+        raise UnsupportedDtypeError(msg, hint=f"wrap it: x[{way}]")
     value = entry if issubclass(type(entry), EngineValue) else _value_of(entry)
     dtype = value.aval.dtype
     if is_bool(dtype):
@@ -120,10 +117,7 @@ def _split_array(entry: Any, static: list[Any], arrays: list[Any]) -> None:
             arrays.append(positions)
         return
     if not is_integer(dtype):
-        msg = (
-            "Indexer must have integer or boolean type, got indexer with type "
-            f"{value.aval.str_short()}"
-        )
+        msg = f"index arrays must have integer or boolean type, got {value.aval.str_short()}"
         raise UnsupportedDtypeError(msg)
     if isinstance(entry, np.integer):
         static.append(int(entry))

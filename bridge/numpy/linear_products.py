@@ -249,10 +249,8 @@ def _axes_static(axes: Axis) -> Any:
     if not isinstance(axes, Sequence):
         return index_of(axes, "tensordot", "axes")
     if isinstance(axes, str) or len(axes) != 2:
-        msg = (
-            "tensordot axes argument must be an int, a pair of ints, or a pair of lists or tuples "
-            f"of ints, got {shown(axes)}"
-        )
+        kinds = "an int, a pair of axes, or two sequences of them"
+        msg = f"tensordot: its axes argument must be {kinds}, got {shown(axes)}"
         raise ArgumentTypeError(msg)
     pair = [(x,) if isinstance(x, str) or not isinstance(x, Sequence) else tuple(x) for x in axes]
     left, right = [tuple([index_of(i, "tensordot", "an axis") for i in p]) for p in pair]

@@ -103,7 +103,7 @@ class Body:
         for function in definition.library.function:
             # XLA looks there, and imports tell the graph only.
             registry.add_function_def(function)
-        weakref.finalize(tf.compat.v1.get_default_graph(), _forget, names).atexit = False
+        weakref.finalize(tf.compat.v1.get_default_graph(), _release, names).atexit = False
         return tuple(
             tf.graph_util.import_graph_def(
                 definition,
@@ -112,6 +112,14 @@ class Body:
                 name="free",
             )
         )
+
+
+def _release(names: Sequence[str]) -> None:
+    """Take back what was added; graphs of imports take back what is theirs when they end."""
+    registry: Any = context.context()
+    for name in names:
+        if registry.has_function(name):
+            registry.remove_function(name)
 
 
 def _forget(names: Sequence[str]) -> None:

@@ -35,6 +35,7 @@ def padtype_to_pads(
     Raises:
         ArgumentValueError: ``padding`` is another name.
         RankError: the sequences differ in length.
+        ShapeMismatchError: a stride is below 1.
 
     >>> import tracebridge as tb
     >>> tb.lax.padtype_to_pads((5, 5), (3, 2), (1, 1), "SAME")

@@ -57,14 +57,14 @@ WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         "numpy masked arrays are not supported",
     ),
     "an index that is a float": (
-        lambda: tnp.asarray(Y)[0.0], TypeError, "must have integer or boolean type, got indexer",
+        lambda: tnp.asarray(Y)[0.0], TypeError, "must have integer or boolean type, got f32",
     ),
     "a list of indices": (
-        lambda: tnp.asarray(MATRIX)[[0, 1]], TypeError, r"use `arr\[array\(seq\)\]`",
+        lambda: tnp.asarray(MATRIX)[[0, 1]], TypeError, r"non-tuple sequence[\s\S]*numpy.array\(sequence\)",
     ),
     "a list of indices of several axes": (
         lambda: tnp.asarray(MATRIX).at[[0, slice(None)]].set(1), TypeError,
-        r"use `arr\[tuple\(seq\)\]`",
+        r"non-tuple sequence[\s\S]*x\[tuple\(sequence\)\]",
     ),
     "a mask of another size": (
         lambda: tnp.arange(4)[tnp.array([True, False])], IndexError,

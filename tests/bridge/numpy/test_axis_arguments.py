@@ -112,7 +112,7 @@ def test_numbers_that_are_no_integers_are_no_axes_and_no_digits() -> None:
 
 def test_what_is_no_pair_of_axes_is_refused() -> None:
     """And so are matrices of positions in a flattened array, and ways that do not exist."""
-    with pytest.raises(ArgumentValueError):
+    with pytest.raises(ArgumentTypeError):
         tnp.tensordot(X, X, axes=())
     with pytest.raises(ArgumentValueError):
         tnp.rot90(X, axes=())
