@@ -60,7 +60,8 @@ WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         lambda: tnp.asarray(Y)[0.0], TypeError, "must have integer or boolean type, got f32",
     ),
     "a list of indices": (
-        lambda: tnp.asarray(MATRIX)[[0, 1]], TypeError, r"non-tuple sequence[\s\S]*numpy.array\(sequence\)",
+        lambda: tnp.asarray(MATRIX)[[0, 1]], TypeError,
+        r"non-tuple sequence[\s\S]*numpy.array\(sequence\)",
     ),
     "a list of indices of several axes": (
         lambda: tnp.asarray(MATRIX).at[[0, slice(None)]].set(1), TypeError,

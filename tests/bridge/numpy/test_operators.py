@@ -222,7 +222,7 @@ def test_comparisons_with_integers_outside_the_dtype(dtype, name):
 
 def test_errors_of_comparisons_name_the_function():
     """Not the operation of the engine."""
-    with pytest.raises(ValueError, match=r"^less got incompatible shapes for broadcasting: \(2,\), \(3,\)"):
+    with pytest.raises(ValueError, match=r"^less got incompatible shapes .*: \(2,\), \(3,\)"):
         tnp.less(tnp.ones(2), tnp.ones(3))
     with pytest.raises(OverflowError, match=r"^greater: Python integer"):
         tnp.greater(2**40, 3)
