@@ -60,20 +60,12 @@ class Compiling:
         for name in self.own:
             try:
                 handler, direct = compile_text(_waiting[name](), (ENTRY, DIRECT))
+                with _LOCK:
+                    _hand_over(name, handler, direct)
             except BaseException as failure:  # noqa: BLE001 - who waits for it raises it
                 self.failures[name] = failure
                 with _LOCK:  # the next program that calls it tries again
-                    del _running[name]
-                continue
-            with _LOCK:
-                entry = _entries.pop(name, None)
-                if entry is None:
-                    register_kernel(name, handler)
-                else:
-                    entry.leads_to(handler)
-                if direct:
-                    _direct[name] = direct
-                del _waiting[name], _running[name]
+                    _running.pop(name, None)
         self.is_done.set()
 
     def wait(self) -> None:
@@ -86,6 +78,19 @@ class Compiling:
             compiling.is_done.wait()
             if name in compiling.failures:
                 raise compiling.failures[name]
+
+
+def _hand_over(name: str, handler: int, direct: int) -> None:
+    """A kernel is there from now on. Whoever calls has the lock."""
+    entry = _entries.get(name)
+    if entry is None:
+        register_kernel(name, handler)
+    else:
+        entry.leads_to(handler)
+        del _entries[name]
+    if direct:
+        _direct[name] = direct
+    del _waiting[name], _running[name]
 
 
 def wait_for_program(name: str, write: Callable[[], str]) -> None:

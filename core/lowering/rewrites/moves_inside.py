@@ -64,18 +64,25 @@ class _Program:
         for k, (_, args) in enumerate(jaxpr.equations):
             for a in args:
                 self.readers.setdefault(a, []).append(k)
+        self.taken: set[int] = set()
+        """Moves that are within a call already: one between two calls is the first one's."""
 
     def moves_of(self, k: int) -> _Moves:
-        """What moves the operands and results of a call and is read by nobody else."""
+        """What moves the operands and results of a call and is read by nobody else.
+
+        Calls are asked for in order; none gets what another one has got.
+        """
         app, args = self.jaxpr.equations[k]
         first = self.first[k]
         before = tuple([self._before(a) for a in args])
-        return _Moves(before, tuple([self._after(first + i) for i in range(len(app.outs))]))
+        moves = _Moves(before, tuple([self._after(first + i) for i in range(len(app.outs))]))
+        self.taken.update([m for chain in (*moves.before, *moves.after) for m in chain])
+        return moves
 
     def _before(self, v: int) -> tuple[int, ...]:
         found: list[int] = []
         k = self.made_by[v]
-        while len(self.readers[v]) == 1 and k != GIVEN and _is_move(self.jaxpr.equations[k][0]):
+        while len(self.readers[v]) == 1 and self._is_free_move(k):
             found.append(k)
             v = self.jaxpr.equations[k][1][0]
             k = self.made_by[v]
@@ -85,11 +92,14 @@ class _Program:
         found: list[int] = []
         while len(readers := self.readers.get(v, [])) == 1:
             (k,) = readers
-            if k == GIVEN or not _is_move(self.jaxpr.equations[k][0]):
+            if not self._is_free_move(k):
                 break
             found.append(k)
             v = self.first[k]
         return tuple(found)
+
+    def _is_free_move(self, k: int) -> bool:
+        return k != GIVEN and k not in self.taken and _is_move(self.jaxpr.equations[k][0])
 
     def rewritten(self, calls: dict[int, _Moves]) -> Jaxpr:
         """The program with new functions in ``calls``."""

@@ -86,6 +86,23 @@ def test_a_kernel_that_failed_is_tried_again(monkeypatch: pytest.MonkeyPatch, co
     assert len(texts) == 2
 
 
+def test_a_kernel_that_xla_does_not_take_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for what nothing compiles any more."""
+    monkeypatch.setenv("NPROC", "1")
+    f, expected = _softmax()
+
+    def refuse(*_: Any) -> None:
+        raise ValueError("no such kernel")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(waiting, "register_kernel", refuse)
+        with pytest.raises(ValueError, match="no such kernel"):
+            f(_X)
+
+    assert {} == waiting._running
+    np.testing.assert_allclose(expected, f(_X), rtol=2e-5)
+
+
 def test_threads_that_want_one_kernel_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is compiled once; neither program runs before."""
     monkeypatch.setenv("NPROC", "2")

@@ -116,6 +116,10 @@ def test_digits_of_error_functions(name: str, bound: float) -> None:
     x = RNG.uniform(-5, 9.19, (200, 1024)).astype(np.float32)
     x[0] = RNG.choice([-1, 1], 1024) * 2.0 ** RNG.uniform(-120, 0, 1024)
     x[1, :9] = 0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, 3.0, 7.0, 10.5
+    # Where one polynomial ends and the next begins, and beside it.
+    ends = np.arange(1, 170, dtype=np.float32) / 16
+    x[2:5, :169] = ends, np.nextafter(ends, 0), np.nextafter(ends, 99)
+    x[5:8] = -x[2:5]
 
     def f(x: Any) -> Any:
         y = getattr(lax, name)(x)

@@ -56,6 +56,19 @@ def test_a_part_of_a_backward_pass_that_is_not_merged_stays() -> None:
     is_as_plain(backward, *OPERANDS, tolerance=5e-6)
 
 
+def test_what_lies_between_two_calls_is_moved_within_the_first() -> None:
+    """Blocks of attention one after another, with transpositions and axes of one element."""
+
+    def blocks(q: Any, k: Any, v: Any) -> Any:
+        again = tb.checkpoint(scores)
+        first = again(*[x[None] for x in (q, k, v)])
+        return again(tnp.swapaxes(first, 1, 2), *[x[None] for x in (k, v)])[0]
+
+    assert names(blocks, *OPERANDS) == ["checkpoint", "checkpoint"]
+    is_as_plain(blocks, *OPERANDS, tolerance=2e-6)
+    is_as_plain(tb.grad(lambda *xs: tnp.sum(tnp.sin(blocks(*xs)))), *OPERANDS, tolerance=5e-6)
+
+
 def test_what_others_read_is_moved_outside() -> None:
     """Operands with another reader, results that are read twice or are results themselves."""
 
