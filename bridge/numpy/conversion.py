@@ -32,6 +32,8 @@ from tracebridge.core.errors.argument_errors import (
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.errors.shown import shown
+from tracebridge.core.interpreters.staging import StagingTrace
+from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import ARRAY_METHODS, as_value
 from tracebridge.core.ir.value import Value
@@ -150,7 +152,7 @@ def asarray(
 def _convert(x: object, dtype: DType | None, *, copy: bool) -> Any:
     """A value with the elements of ``x``, in ``dtype`` unless that is None."""
     if isinstance(x, Array):
-        result = _copied(x) if copy and type(x) is Array else x
+        result = _copied(x) if copy and _becomes_array(x) else x
         return _in_dtype(result, dtype)
     if is_python_scalar(x):
         return _of_scalar(x, dtype)
@@ -183,6 +185,14 @@ def _buffer_of(x: Any) -> memoryview | None:
         return memoryview(x)
     except TypeError:
         return None
+
+
+def _becomes_array(x: Any) -> bool:
+    """Whether ``x`` is no value of a program, whose results have memory of their own."""
+    trace: Any = None if type(x) is Array else current_trace()
+    while trace is not None and not isinstance(trace, StagingTrace):
+        trace = trace.parent_trace
+    return trace is None
 
 
 _copy = StagedFunction(lambda x: lax.copy(x), "copy")

@@ -119,6 +119,13 @@ _power_staged = binary(StagedFunction(_power, "power"))
 _integer_power = StagedFunction(lambda x, n: lax.integer_pow(x, n), "power")
 
 
+def _dtype_of_base(x: Any) -> np.dtype[Any] | None:
+    """The dtype of an array of the library or of NumPy; None for anything else."""
+    if issubclass(type(x), EngineValue):
+        return x.aval.dtype
+    return x.dtype if isinstance(x, np.ndarray | np.generic) else None
+
+
 def power(x1: Any, x2: Any, /) -> Array:
     """``x1 ** x2``, elementwise with broadcasting.
 
@@ -138,8 +145,9 @@ def power(x1: Any, x2: Any, /) -> Array:
             raise UnsupportedDtypeError(msg, hint="write one of them as a float")
         if isinstance(x2, np.integer) and x2.dtype.kind in "iu":
             x2 = int(x2)  # as known as a Python integer, and like it no reason for a wider base
-        if type(x2) is int and issubclass(type(x1), EngineValue) and not is_bool(x1.aval.dtype):
-            if x2 < 0 and is_integer(x1.aval.dtype):
+        dtype = _dtype_of_base(x1) if type(x2) is int else None
+        if dtype is not None and not is_bool(dtype):
+            if x2 < 0 and is_integer(dtype):
                 msg = f"power: integers have no negative powers, got {x2}"
                 raise UnsupportedDtypeError(msg, hint="convert the array to float first")
             return _integer_power((x1,), (x2,))

@@ -135,7 +135,7 @@ def select(
     >>> tnp.select([x < 2, x > 3], [x, x * 10], default=-1).tolist()
     [0, 1, -1, -1, 40]
     """
-    if len(condlist) != len(choicelist) or not condlist:
+    if len(condlist) != len(choicelist) or not len(condlist):  # arrays are lists of rows
         msg = (
             f"select: got {len(condlist)} conditions and {len(choicelist)} choices, expected "
             "equally many, at least one"

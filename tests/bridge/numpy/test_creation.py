@@ -179,3 +179,16 @@ def test_shapes_of_ranges_need_no_memory() -> None:
         shape = tb.eval_shape(lambda x, size=size: x + tnp.arange(size), 1).shape
 
         assert (10**9,) == shape
+
+
+@pytest.mark.parametrize("copied", [tnp.array, tnp.copy, lambda x: x.copy()])
+def test_copies_within_eager_derivatives_have_memory_of_their_own(copied: Any) -> None:
+    """Who gives the operand away keeps the copy; programs have no copy: their results are."""
+    x = tnp.arange(3.0)
+    value, tangent = tb.jvp(copied, (x,), (x,))
+    found = [value, tangent, tb.vjp(copied, x)[0], tb.vmap(copied)(x)]
+
+    assert x.unsafe_buffer_pointer() not in {v.unsafe_buffer_pointer() for v in found}
+    assert "copy" not in str(tb.make_jaxpr(tnp.array)(x))
+    x.delete()
+    assert [[0.0, 1.0, 2.0]] * 4 == [v.tolist() for v in found]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -38,3 +40,17 @@ def test_negative_exponents() -> None:
     x, y = tnp.asarray([2, 1, -1, -1, 3]), tnp.asarray([-1, -2, -3, -4, 70])
 
     assert tnp.power(x, y).tolist()[:4] == [0, 1, -1, 1]
+
+
+@pytest.mark.parametrize("kind", [np.asarray, tnp.asarray])
+def test_whole_powers_of_numpy_arrays_are_products_too(kind: Any) -> None:
+    """A complex power by logarithms is exact in neither part, and NaN in both at 0."""
+    x = np.array([2j, 1 + 2j, -3j], np.complex64)
+    inverse = np.asarray(tnp.power(kind(x), -1))
+    at_zero = np.asarray(tnp.power(kind(np.complex64(0)), -1))
+
+    np.testing.assert_array_equal(np.array([-0.5j, 0.2 - 0.4j, 1j / 3], np.complex64), inverse)
+    assert np.isinf(at_zero.real)
+    assert [-8j, 27j] == np.asarray(tnp.power(kind(x[::2]), np.int32(3))).tolist()
+    with pytest.raises(TypeError, match="no negative powers"):
+        tnp.power(kind(np.arange(3)), -1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -50,3 +52,16 @@ def test_unsigned_numbers_of_repetitions() -> None:
         repeats = tnp.array([1, 0, 2], "uint64")
 
         assert [0, 2, 2] == tnp.repeat(tnp.arange(3), repeats).tolist()
+
+
+@pytest.mark.parametrize("kind", [np.asarray, tnp.asarray])
+def test_select_takes_arrays_as_lists_of_their_rows(kind: Any) -> None:
+    """As NumPy does, also under jit, and of one row only."""
+    conditions, choices = [[True, False, False], [True, True, False]], [[1, 2, 3], [4, 5, 6]]
+    given = (kind(conditions), kind(choices))
+
+    assert [1, 5, 9] == tnp.select(*given, 9).tolist()
+    assert [1, 5, 9] == tb.jit(tnp.select)(*given, 9).tolist()
+    assert [1, 0, 0] == tnp.select(given[0][:1], given[1][:1]).tolist()
+    with pytest.raises(ValueError, match="at least one"):
+        tnp.select(given[0][:0], given[1][:0])
