@@ -6,6 +6,7 @@ from typing import Any, final
 
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.shape_errors import IndexingError
+from tracebridge.core.symbolic.compare import is_negative
 from tracebridge.core.symbolic.dims import max_dim, min_dim
 from tracebridge.numpy._index_parts import ELLIPSIS, ArrayPart
 
@@ -119,7 +120,7 @@ def _symbolic_slice(axis: int, start: Any, stop: Any, step: int, size: Any) -> A
 
 def _inside(bound: Any, size: Any, low: int) -> Any:
     """A bound of a slice as a position in ``[low, size + low]``."""
-    if type(bound) is int and bound < 0:
+    if bound < 0 if type(bound) is int else is_negative(bound):
         return max_dim(low, size + bound)
     found = min_dim(bound, size + low)
     return found if type(bound) is int else max_dim(low, found)

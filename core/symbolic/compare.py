@@ -63,6 +63,11 @@ def is_empty(size: object) -> bool:
     return allows_empty(size) and not size
 
 
+def is_negative(size: object) -> bool:
+    """Whether an expression is below 0 for all values of its variables."""
+    return isinstance(size, DimExpr) and size.scope.bounds(size)[1] < 0
+
+
 def allows_empty(size: object) -> bool:
     """Whether a size is an expression in a scope where sizes may be 0."""
     return isinstance(size, DimExpr) and getattr(size.scope, "least", 1) == 0

@@ -43,13 +43,38 @@ def test_ranges() -> None:
     compare(ranges, "b", (2,), (6,))
 
 
+def test_slices_of_symbolic_steps() -> None:
+    """Every b-th row, forwards and backwards, with any bounds."""
+
+    def slices(x: Any) -> Any:
+        b = x.shape[1]
+        return x[::b], x[::-b], x[2::b], x[: 2 * b + 2 : b], x[-2:-b:-b], x[b : -2 * b - 2 : -b]
+
+    compare(slices, "c, b", (16, 8), (9, 2), (3, 1))
+
+
+def test_reshapes_without_a_quotient() -> None:
+    """Sizes that need not divide ask for a constraint; one that says so is enough."""
+    (b,) = export.symbolic_shape("b")
+    with pytest.raises(InconclusiveDimensionError, match=r"shapes \(b, 2, 4\) and \(b, -1, 3\)"):
+        tb.eval_shape(lambda: tnp.ones((b, 2, 4)).reshape((b, -1, 3)))
+    (a,) = export.symbolic_shape("a", constraints=["mod(a + mod(a, 2), -2) == 0"])
+    halves = tb.eval_shape(lambda: tnp.ones((a + a % 2,)).reshape((2, -1)))
+
+    assert halves.shape == (2, (a + a % 2) // 2)
+
+
 @pytest.mark.parametrize(
     ("args", "error", "says"),
     [
-        (lambda b: (0.0, b), ValueError, "dimensions and integers only"),
-        (lambda b: (0, b, 0.5), ValueError, "dimensions and integers only"),
+        (lambda b: (0.0, b), ValueError, "either dimension expressions or integers"),
+        (lambda b: (0, b, 0.5), ValueError, "either dimension expressions or integers"),
         (lambda b: (0, b, 0), ValueError, "step == 0"),
-        (lambda b: (0, b, b - 2), InconclusiveDimensionError, "b - 2"),
+        (
+            lambda b: (0, b, b - 2),
+            InconclusiveDimensionError,
+            "step b - 2 it must be resolved statically",
+        ),
     ],
 )
 def test_wrong_ranges(args: Any, error: type[Exception], says: str) -> None:
