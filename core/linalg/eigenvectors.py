@@ -32,7 +32,6 @@ from tracebridge.core.linalg.matrices import (
 )
 from tracebridge.core.linalg.qr_iterations import for_each_matrix, schur_by_sweeps
 from tracebridge.core.linalg.reflectors import absolute_squares
-from tracebridge.core.symbolic.dims import is_symbolic_dim
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.values import Value
@@ -82,7 +81,7 @@ def _of_blocks(form: Value) -> Any:
     n = form.aval.shape[-1]
     middle = diagonal(form)
     imaginary = zeros_of(middle.aval)
-    if is_symbolic_dim(n) or n > 1:
+    if n > 1:
         below = diagonal(part(form, (1, n), (0, n - 1)))
         beside = diagonal(part(form, (0, n - 1), (1, n)))
         size = lax.mul(lax.sqrt(lax.abs(below)), lax.sqrt(lax.abs(beside)))

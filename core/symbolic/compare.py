@@ -81,6 +81,8 @@ def at_least(size: object, least: int) -> Any:
 def assume_at_least(a: Any, b: Any) -> None:
     """Have programs for these sizes check ``a >= b``, which nobody can say, when they run."""
     difference = a - b
+    if not isinstance(difference, DimExpr) or difference.scope.bounds(difference)[0] >= 0:
+        return
     assume = getattr(difference.scope, "assume", None)
     if assume is not None:
         assume(difference, f"{b} <= {a}")

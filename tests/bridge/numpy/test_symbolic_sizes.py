@@ -53,6 +53,18 @@ def test_slices_of_symbolic_steps() -> None:
     compare(slices, "c, b", (16, 8), (9, 2), (3, 1))
 
 
+def test_bounds_of_unknown_sign() -> None:
+    """A bound counts from the start; sizes that make it negative are refused."""
+    spec = tb.ShapeDtypeStruct(export.symbolic_shape("b"), "float32")
+    exported = export.export(tb.jit(lambda x: (x[x.shape[0] - 3 :], x[: x.shape[0] - 3])))(spec)
+    x = np.arange(5, dtype="float32")
+
+    np.testing.assert_array_equal(exported.call(x)[0], x[2:])
+    np.testing.assert_array_equal(exported.call(x)[1], x[:2])
+    with pytest.raises(TypeError, match=r"needs 0 <= b - 3"):
+        exported.call(x[:2])
+
+
 def test_reshapes_without_a_quotient() -> None:
     """Sizes that need not divide ask for a constraint; one that says so is enough."""
     (b,) = export.symbolic_shape("b")
