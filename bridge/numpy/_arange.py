@@ -12,6 +12,7 @@ import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import canonicalize_explicit, default_int
 from tracebridge.core.dtypes.dtypes import is_integer
 from tracebridge.core.errors.argument_errors import ArgumentValueError
+from tracebridge.core.errors.shape_errors import InconclusiveDimensionError
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.symbolic.compare import at_least
@@ -26,6 +27,14 @@ _FEW = 4000  # numbers that NumPy makes as soon in any dtype
 _ASKED: BoundedCache[bool] = BoundedCache("long ranges", 64)
 
 
+def _sign_of(step: Any) -> int:
+    try:
+        return 1 if step > 0 else -1
+    except InconclusiveDimensionError as error:
+        msg = f"arange: of the step {step} it must be resolved statically if it is > 0 or < 0"
+        raise InconclusiveDimensionError(msg, hint=error.hint) from error
+
+
 def symbolic_arange(start: Any, stop: Any, step: Any, dtype: DTypeLike | None) -> Any:
     """``arange`` of dimensions and integers; steps are 1 where ``step`` is None.
 
@@ -35,13 +44,16 @@ def symbolic_arange(start: Any, stop: Any, step: Any, dtype: DTypeLike | None) -
     step = 1 if step is None else step
     for v in (start, stop, step):
         if not (getattr(v, "is_symbolic_dim", False) or isinstance(v, int | np.integer)):
-            msg = f"arange: got {start}, {stop}, {step}, which are sizes and numbers beside them"
-            raise ArgumentValueError(msg, expected="dimensions and integers only")
+            msg = (
+                f"arange: start, stop and step must be either dimension expressions or integers, "
+                f"got {start}, {stop}, {step}"
+            )
+            raise ArgumentValueError(msg)
     if isinstance(step, int | np.integer) and step == 0:
         msg = f"arange: the range {start}, {stop}, {step} has step == 0"
         raise ArgumentValueError(msg)
     kind = default_int() if dtype is None else canonicalize_explicit(dtype, "arange")
-    sign = 1 if step > 0 else -1  # the scope of the sizes must know
+    sign = _sign_of(step)
     length = (sign * (stop - start) + sign * step - 1) // (sign * step)
     numbers = lax.iota(kind, at_least(length, 0))
     if not (isinstance(step, int) and step == 1):

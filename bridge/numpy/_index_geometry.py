@@ -6,6 +6,7 @@ from typing import Any, final
 
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.shape_errors import IndexingError
+from tracebridge.core.symbolic.compare import assume_at_least, is_negative
 from tracebridge.core.symbolic.dims import max_dim, min_dim
 from tracebridge.numpy._index_parts import ELLIPSIS, ArrayPart
 
@@ -119,8 +120,11 @@ def _symbolic_slice(axis: int, start: Any, stop: Any, step: int, size: Any) -> A
 
 def _inside(bound: Any, size: Any, low: int) -> Any:
     """A bound of a slice as a position in ``[low, size + low]``."""
-    if type(bound) is int and bound < 0:
+    if bound < 0 if type(bound) is int else is_negative(bound):
         return max_dim(low, size + bound)
+    if type(bound) is not int:
+        # Where nobody knows the sign, programs count from the start, and are for such sizes only.
+        assume_at_least(bound, 0)
     found = min_dim(bound, size + low)
     return found if type(bound) is int else max_dim(low, found)
 

@@ -21,6 +21,7 @@ from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.runtime.arrays.array import Array, share
 from tracebridge.core.runtime.arrays.transfer import put_numpy
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
+from tracebridge.core.symbolic.dims import is_symbolic_dim
 from tracebridge.core.util.caching import BoundedCache
 from tracebridge.numpy._index_geometry import (
     Axis,
@@ -54,7 +55,7 @@ def _static_getitem(x: Any, static: tuple[Any, ...]) -> Any:
     geometry = resolve(static, x.aval.shape, x.aval.str_short())
     starts, limits, strides, reversed_axes = [], [], [], []
     # (axis, size, step) of slices of symbolic axes, whose steps are taken after a first slice
-    late: list[tuple[int, Any, int]] = []
+    late: list[tuple[int, Any, Any]] = []
     for e in geometry.entries:
         if e is None:
             continue
@@ -79,7 +80,7 @@ def _static_getitem(x: Any, static: tuple[Any, ...]) -> Any:
     if reversed_axes:
         y = lax.rev(y, tuple(reversed_axes))
     for axis, size, step in late:
-        if step > 1:
+        if is_symbolic_dim(step) or step > 1:
             y = lax.slice_in_dim(y, 0, size, step, axis)
     return lax.reshape(y, static_shape(geometry, x.aval.shape))
 

@@ -13,7 +13,7 @@ from typing import Any, overload
 import tracebridge.core.lax as lax
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.filtering import hide_internal_frames
-from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.core.errors.shape_errors import InconclusiveDimensionError, ShapeMismatchError
 from tracebridge.core.ir.aval import Shape
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.value import Value
@@ -24,6 +24,7 @@ from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.remembered import remembered
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction, unary
 from tracebridge.core.symbolic.compare import whole_quotient
+from tracebridge.core.symbolic.dims import is_symbolic_dim
 from tracebridge.numpy._promote import (
     broadcast_shape,
     hashable_axis,
@@ -58,6 +59,11 @@ def _resolve_shape(x: Value, shape: Shape) -> tuple[Any, ...]:
         missing_size = size // known
     if missing_size * known != size:
         msg = f"reshape: {x.aval.str_short()} has {size} elements, not a multiple of {known}"
+        if is_symbolic_dim(size) or is_symbolic_dim(known):
+            given = ", ".join(map(str, x.aval.shape))
+            asked = ", ".join(map(str, shape))
+            msg = f"{msg}. Cannot divide evenly the sizes of shapes ({given}) and ({asked})"
+            raise InconclusiveDimensionError(msg)
         raise ShapeMismatchError(msg)
     return (*shape[: unknown[0]], missing_size, *shape[unknown[0] + 1 :])
 

@@ -27,8 +27,12 @@ def own_memory_kind(call: str, device: Any, kind: str | None) -> str | None:
         return None
     kinds = [memory.kind for memory in device.addressable_memories()]
     if kind not in kinds:
-        msg = f"{call}: memory_kind is {kind!r}, which {device} does not have"
-        raise ArgumentValueError(msg, expected=f"one of {kinds}, or None")
+        msg = (
+            f"{call}: memory_kind is {kind!r}. Could not find memory addressable by device "
+            f"{device} of this kind. Device {device} can address the following memory kinds: "
+            f"{', '.join(kinds)}"
+        )
+        raise ArgumentValueError(msg)
     return kind
 
 

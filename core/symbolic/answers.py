@@ -28,7 +28,7 @@ def decide(a: Any, symbol: str, b: Any) -> bool:
         return True
     if high < least:
         return False
-    raise undecided(f"{a} {symbol} {b}", difference)
+    raise undecided(f"{a} {symbol} {b}", difference, asked=f"'{a}' {symbol} '{b}'")
 
 
 def decide_equal(a: Any, b: Any) -> bool | None:
@@ -78,11 +78,15 @@ def equal_for_user(a: Any, b: Any) -> bool:
     return False
 
 
-def undecided(question: str, difference: Any, constraint: str = "") -> InconclusiveDimensionError:
+def undecided(
+    question: str, difference: Any, constraint: str = "", asked: str = ""
+) -> InconclusiveDimensionError:
     """The error of a comparison whose answer depends on the variables of ``difference``."""
+    known = getattr(difference.scope, "constraints", ())
+    stated = f" with constraints: {', '.join(known)}" if known else ""
     return InconclusiveDimensionError(
-        f"{question}: the answer depends on the values of "
-        f"{', '.join(sorted(difference.variables()))}",
+        f"the comparison {asked or question} is inconclusive: the answer depends on the values "
+        f"of {', '.join(sorted(difference.variables()))}{stated}",
         hint=constraint_hint(constraint or question, difference.scope),
     )
 

@@ -1,9 +1,10 @@
 """Least and greatest values of dimension expressions, by intervals and by known inequalities.
 
 The bounds are correct for all values of the variables, but not always tight: integer polynomials
-have no complete decision procedure. Three ways are tried and the best result kept: intervals of
+have no complete decision procedure. Four ways are tried and the best result kept: intervals of
 each term; the same after writing each factor as its least value plus something that is not
-negative; and adding multiples of inequalities that are known, which cancel a term.
+negative; adding multiples of inequalities that are known, which cancel a term; and the cases of a
+``max`` or ``min``, which is one of its operands everywhere in the expression.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import math
 from collections.abc import Iterable
 from typing import Final, Protocol
 
-from tracebridge.core.symbolic.dims import Bound, Dim, DimExpr, terms_of
+from tracebridge.core.symbolic.dims import Bound, Dim, DimExpr, from_terms, terms_of
 from tracebridge.core.symbolic.polynomial import (
     FLOORDIV,
     MAX,
@@ -29,6 +30,7 @@ Interval = tuple[Bound, Bound]
 
 INFINITY: Final = math.inf
 _DEPTH: Final = 3
+_MAX_DEPTH: Final = 5
 _MAX_TERMS: Final = 64
 
 
@@ -52,7 +54,9 @@ def bounds_of(facts: Facts, dim: Dim) -> Interval:
     """The least and the greatest value of a dimension."""
     if not isinstance(dim, DimExpr):
         return dim, dim
-    return _Search(facts).bounds(dim, _DEPTH)
+    # A chain of inequalities is as long as all of them.
+    chain = sum(1 for _ in facts.inequalities())
+    return _Search(facts).bounds(dim, max(_DEPTH, min(chain, _MAX_DEPTH)))
 
 
 class _Search:
@@ -85,6 +89,10 @@ class _Search:
         best = max(self._by_intervals(terms, depth), self._by_shifts(terms, depth))
         if depth == 0 or not any(terms):
             return best
+        factor = _extremum_in(terms)
+        if factor is not None:
+            cases = [_replaced(terms, factor, terms_of(x)) for x in factor.operands]
+            best = max(best, min(self.least(case, depth - 1) for case in cases))
         expanded = _without_mods(terms)
         if expanded is not None:
             best = max(best, self.least(expanded, depth - 1))
@@ -191,6 +199,42 @@ class _Search:
         return min(_floor(low, least), _floor(low, greatest)), max(
             _floor(high, least), _floor(high, greatest)
         )
+
+
+def _extremum_in(terms: Terms) -> Factor | None:
+    """A max or min of the terms, or of what is inside of their factors; the first by its text."""
+    found: list[Factor] = []
+    for monomial in terms:
+        for factor, _ in monomial:
+            if factor.kind in {MAX, MIN}:
+                found.append(factor)
+            elif factor.kind != VAR:
+                inner = [_extremum_in(terms_of(operand)) for operand in factor.operands]
+                found += [factor for factor in inner if factor is not None]
+    return min(found, key=str, default=None)
+
+
+def _replaced(terms: Terms, factor: Factor, value: Terms) -> Terms:
+    """The polynomial with a value in the place of a factor, also inside of other factors."""
+    result: Terms = {}
+    for monomial, coefficient in terms.items():
+        product: Terms = {(): coefficient}
+        for other, power in monomial:
+            step = value if other == factor else {((_inside(other, factor, value), 1),): 1}
+            for _ in range(power):
+                product = multiply_terms(product, step)
+        result = add_terms(result, product, 1)
+    return result
+
+
+def _inside(other: Factor, factor: Factor, value: Terms) -> Factor:
+    if other.kind == VAR:
+        return other
+    operands = [
+        from_terms(x.scope, _replaced(terms_of(x), factor, value)) if isinstance(x, DimExpr) else x
+        for x in other.operands
+    ]
+    return Factor(other.kind, tuple(operands))
 
 
 def _without_mods(terms: Terms) -> Terms | None:

@@ -63,6 +63,11 @@ def is_empty(size: object) -> bool:
     return allows_empty(size) and not size
 
 
+def is_negative(size: object) -> bool:
+    """Whether an expression is below 0 for all values of its variables."""
+    return isinstance(size, DimExpr) and size.scope.bounds(size)[1] < 0
+
+
 def allows_empty(size: object) -> bool:
     """Whether a size is an expression in a scope where sizes may be 0."""
     return isinstance(size, DimExpr) and getattr(size.scope, "least", 1) == 0
@@ -76,6 +81,8 @@ def at_least(size: object, least: int) -> Any:
 def assume_at_least(a: Any, b: Any) -> None:
     """Have programs for these sizes check ``a >= b``, which nobody can say, when they run."""
     difference = a - b
+    if not isinstance(difference, DimExpr) or difference.scope.bounds(difference)[0] >= 0:
+        return
     assume = getattr(difference.scope, "assume", None)
     if assume is not None:
         assume(difference, f"{b} <= {a}")

@@ -40,6 +40,7 @@ from tracebridge.core.symbolic.polynomial import (
     multiply_terms,
     term_order,
     term_text,
+    written_order,
 )
 
 Bound = float
@@ -82,7 +83,7 @@ class DimExpr:
     def __init__(self, scope: Scope, terms: tuple[tuple[Monomial, int], ...]) -> None:
         self.scope = scope
         self.terms = terms
-        self._hash = hash(terms)
+        self._hash = hash((id(scope), terms))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return DimExpr, (self.scope, self.terms)
@@ -109,9 +110,9 @@ class DimExpr:
 
     def __str__(self) -> str:
         text = ""
-        for monomial, coefficient in self.terms:
-            sign = "-" if coefficient < 0 else "+"
-            text += f" {sign} " if text else sign.replace("+", "")
+        for monomial, coefficient in sorted(self.terms, key=written_order, reverse=True):
+            sign = "- " if coefficient < 0 else "+ "
+            text += f" {sign}" if text else sign.replace("+ ", "")
             text += term_text(monomial, abs(coefficient))
         return text
 
@@ -154,6 +155,9 @@ class DimExpr:
 
     def __pos__(self) -> DimExpr:
         return self
+
+    def __abs__(self) -> Dim:
+        return max_dim(self, -self)
 
     def __mul__(self, other: object) -> Any:
         return _multiply(self, other) if _is_dim(other) else _foreign("*", self, other)
@@ -300,13 +304,18 @@ def common_scope(*dims: object) -> Scope:
     """
     scopes = {id(d.scope): d for d in dims if isinstance(d, DimExpr)}
     if len(scopes) != 1:
-        texts = ", ".join(str(d) for d in scopes.values())
+        texts = " and found ".join(f"{d}{_stated(d.scope)}" for d in scopes.values())
         msg = (
-            f"symbolic dimensions of different scopes meet: {texts}. Make all shapes of a "
-            f"program in one scope, as in symbolic_shape(..., scope=scope)"
+            f"Invalid mixing of symbolic scopes: expected one, got {texts}. Make all shapes "
+            f"of a program in one scope, as in symbolic_shape(..., scope=scope)"
         )
         raise ValueError(msg)
     return next(iter(scopes.values())).scope
+
+
+def _stated(scope: Any) -> str:
+    known = getattr(scope, "constraints", ())
+    return f" with constraints {', '.join(known)}" if known else ""
 
 
 def terms_of(d: Any) -> Terms:
@@ -374,6 +383,8 @@ def floordiv(a: Any, b: Any) -> Dim:
         if b < 0:
             a, b = -a, -b
     scope = common_scope(a, b)
+    if scope.bounds(b)[1] < 0:
+        a, b = -a, -b
     quotient, remainder = divide_terms(terms_of(a), terms_of(b))
     return from_terms(scope, quotient) + _floordiv_rest(scope, from_terms(scope, remainder), b)
 
@@ -432,6 +443,8 @@ def mod(a: Any, b: Any) -> Dim:
         if b < 0:
             return -mod(-a, -b)
     scope = common_scope(a, b)
+    if scope.bounds(b)[1] < 0:
+        return -mod(-a, -b)
     remainder = from_terms(scope, divide_terms(terms_of(a), terms_of(b))[1])
     if _is_remainder(scope, remainder, b):
         return remainder
@@ -470,7 +483,9 @@ def _extremum(kind: str, dims: tuple[Any, ...]) -> Dim:
         kept.append(d)
     if len(kept) == 1:
         return kept[0]
-    return of_factor(scope, Factor(kind, tuple(sorted(kept, key=str))))
+    # The number comes last, as people write ``max(b - 2, 0)``.
+    kept.sort(key=lambda d: (isinstance(d, int), str(d)))
+    return of_factor(scope, Factor(kind, tuple(kept)))
 
 
 def _flattened(kind: str, dims: Iterable[Any]) -> Iterable[Dim]:

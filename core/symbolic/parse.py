@@ -5,7 +5,7 @@ term       = unary {("*" | "//" | "%") unary}
 unary      = ("-" | "+") unary | power
 power      = atom [("^" | "**") number]
 atom       = number | name | function "(" dim {"," dim} ")" | "(" dim ")"
-function   = "floordiv" | "mod" | "max" | "min"
+function   = "floordiv" | "mod" | "max" | "min" | "non_negative"
 constraint = dim ("==" | ">=" | "<=" | ">" | "<") dim
 shape      = ["("] [entry {"," entry} [","]] [")"];  entry = dim | "_";  the last may be "..."
 """
@@ -33,6 +33,7 @@ _FUNCTIONS: Final[dict[str, Callable[..., Dim]]] = {
     "max": max_dim,
     "min": min_dim,
 }
+_UNARY: Final[dict[str, Callable[[Dim], Dim]]] = {"non_negative": lambda dim: max_dim(dim, 0)}
 _BINARY: Final = 2
 _RELATIONS: Final = ("==", ">=", "<=", ">", "<")
 
@@ -63,7 +64,10 @@ class _Parser:
         """Raise the error that points at the present token."""
         at = self.tokens[self.position][2] if at is None else at
         got = repr(self.text[at:]) if self.text[at:].strip() else "the end"
-        msg = f"{self.call}: in {self.text!r} at column {at + 1}: got {got}, expected {expected}"
+        msg = (
+            f"{self.call}: syntax error in symbolic shape {self.text!r} at column {at + 1}: "
+            f"got {got}, expected {expected}"
+        )
         raise ArgumentValueError(msg)
 
     def peek(self) -> str:
@@ -123,7 +127,7 @@ class _Parser:
         if kind == "name":
             at = self.position
             name = self.take()
-            if name in _FUNCTIONS and self.peek() == "(":
+            if name in (*_FUNCTIONS, *_UNARY) and self.peek() == "(":
                 return self.function(name)
             if name == "_":
                 self.position = at
@@ -141,6 +145,10 @@ class _Parser:
         while self.accept(","):
             operands.append(self.dim())
         self.expect(")", "',' or ')'")
+        if name in _UNARY:
+            if len(operands) > 1:
+                self.fail(f"{name} with one operand")
+            return _UNARY[name](operands[0])
         if len(operands) < _BINARY or (name in {"floordiv", "mod"} and len(operands) > _BINARY):
             self.fail(f"{name} with two operands")
         return _FUNCTIONS[name](*operands)
@@ -165,6 +173,9 @@ def parse_constraint(text: str, variable: Variable, call: str = "constraint") ->
     Raises:
         ValueError: a syntax error; the message points at it.
     """
+    if not any(relation in text for relation in _RELATIONS):
+        msg = f"{call}: {text!r} must contain one of '==' or '>=' or '<=' or '>' or '<'"
+        raise ArgumentValueError(msg)
     parser = _Parser(call, text, variable)
     left = parser.dim()
     relation = parser.accept(*_RELATIONS)
@@ -206,7 +217,10 @@ def parse_shape(
     if parser.peek() != "end":
         parser.fail("',' or the end")
     if like is not None and len(dims) != len(like):
-        msg = f"{call}: {text!r} has {len(dims)} dimensions, like={tuple(like)} has {len(like)}"
+        msg = (
+            f"{call}: syntax error in symbolic shape {text!r}: it has {len(dims)} dimensions, "
+            f"like={tuple(like)} has {len(like)}"
+        )
         raise ArgumentValueError(msg)
     return tuple(dims)
 
@@ -226,19 +240,23 @@ def _entry(parser: _Parser, like: Sequence[Any] | None, i: int) -> Dim:
     known = like[i] if like is not None and i < len(like) else None
     if parser.tokens[parser.position][1] == "_":
         if known is None:
-            parser.fail(f"a dimension: like={like} has no size for the placeholder _ at entry {i}")
+            parser.fail(f"a dimension: {_no_size(like)} for the placeholder _ at entry {i}")
         parser.take()
         return known if isinstance(known, DimExpr) else int(known)
     start = parser.position
     result = parser.dim()
     if isinstance(result, int) and isinstance(known, int) and result != known:
         parser.position = start
-        parser.fail(f"the size {known} that like={like} has at entry {i}")
+        parser.fail(f"no different size than {known}, which like={like} has at entry {i}")
     return result
+
+
+def _no_size(like: Sequence[Any] | None) -> str:
+    return "no 'like' shape was given" if like is None else f"like={like} has no size"
 
 
 def _rest(parser: _Parser, like: Sequence[Any] | None, done: int) -> list[Dim]:
     sizes = None if like is None else list(like[done:])
     if sizes is None or any(size is None for size in sizes):
-        parser.fail(f"dimensions: like={like} has no sizes for the placeholder ...")
+        parser.fail(f"dimensions: {_no_size(like)} for the placeholder ...")
     return [size if isinstance(size, DimExpr) else int(size) for size in sizes]

@@ -20,13 +20,18 @@ MIN: Final = "min"
 class Factor:
     """A variable or an operation that a polynomial cannot express. Compared by its text."""
 
-    __slots__ = ("_hash", "kind", "operands", "text")
+    __slots__ = ("_hash", "kind", "operands", "order", "text")
 
     def __init__(self, kind: str, operands: tuple[Any, ...]) -> None:
         self.kind = kind
         self.operands = operands
         self.text: str = operands[0] if kind == VAR else f"{kind}({', '.join(map(str, operands))})"
         self._hash = hash(self.text)
+        # Where the factor stands in texts: the larger ones, by their number of parts, come first.
+        self.order: tuple[Any, ...] = (1, self.text, ())
+        if kind != VAR:
+            orders = tuple(map(_operand_order, operands))
+            self.order = (1 + sum(order[0] for order in orders), kind, orders)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Factor) and self.text == other.text
@@ -53,9 +58,22 @@ def term_order(term: tuple[Monomial, int]) -> tuple[Any, ...]:
     return -sum(power for _, power in monomial), [(f.text, -power) for f, power in monomial]
 
 
+def written_order(term: tuple[Monomial, int]) -> tuple[Any, ...]:
+    """Sort key of terms in texts, where the greatest comes first: by size, then by last names."""
+    factors = sorted(((f.order, power) for f, power in term[0]), reverse=True)
+    return sum(1 + power * order[0] for order, power in factors), tuple(factors)
+
+
+def _operand_order(operand: Any) -> tuple[Any, ...]:
+    terms = getattr(operand, "terms", (((), operand),))
+    orders = sorted(((written_order(term), term[1]) for term in terms), reverse=True)
+    return sum(1 + abs(c) * order[0] for order, c in orders), tuple(orders)
+
+
 def term_text(monomial: Monomial, coefficient: int) -> str:
     """The text of one term without its sign."""
-    parts = [f.text if power == 1 else f"{f.text}^{power}" for f, power in monomial]
+    ordered = sorted(monomial, key=lambda pair: pair[0].order)
+    parts = [f.text if power == 1 else f"{f.text}^{power}" for f, power in ordered]
     if coefficient != 1 or not parts:
         parts.insert(0, str(coefficient))
     return "*".join(parts)

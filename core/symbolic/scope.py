@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, final
 
-from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
+from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.symbolic.bounds import INFINITY, Interval, bounds_of
 from tracebridge.core.symbolic.dims import (
     Bound,
@@ -76,8 +76,11 @@ class SymbolicScope:
         self, constraints_str: Sequence[str] = (), *, least: int = 1, strict: bool = False
     ) -> None:
         if isinstance(constraints_str, str):
-            msg = f"SymbolicScope: got the string {constraints_str!r}, expected a list of strings"
-            raise ArgumentTypeError(msg)
+            msg = (
+                "SymbolicScope: the constraints should be a sequence of strings, got the string "
+                f"{constraints_str!r}"
+            )
+            raise ArgumentValueError(msg)
         self.least = least
         self.strict = strict
         # What messages add where a size is less than that.
@@ -191,17 +194,25 @@ class SymbolicScope:
             self._add_inequality(-difference)
         self._add_inequality(difference)
         self._memo.clear()
+        if any(low > high for low, high in self._stated.values()):
+            raise self._unsatisfiable(text)
 
     def _check_possible(self, text: str, relation: str, difference: Dim) -> None:
         low, high = self.bounds(difference)
         if high < 0 or (relation == "==" and low > 0):
-            others = f" together with {list(self.constraints)}" if self.constraints else ""
-            msg = f"constraint {text!r}: no sizes of at least {self.least} satisfy it{others}"
-            raise ArgumentValueError(msg)
+            raise self._unsatisfiable(text)
+
+    def _unsatisfiable(self, text: str) -> ArgumentValueError:
+        others = [known for known in self.constraints if known != text]
+        together = f" together with {others}" if others else ""
+        return ArgumentValueError(
+            f"Unsatisfiable constraint {text}: no sizes of at least {self.least} satisfy "
+            f"it{together}"
+        )
 
     def _add_equality(self, left: Dim, right: Dim) -> None:
         """Rewrite a single factor on the left (or right) side wherever it appears later."""
-        for one, other in ((left, right), (right, left)):
+        for one, other in ((left, right), (right, left), (-left, -right), (-right, -left)):
             factor = single_factor(one)
             if factor is None or _mentions(other, factor):
                 continue
@@ -239,6 +250,12 @@ class SymbolicScope:
                 self._narrow(monomial[0][0], coefficient, constant)
                 return
         self._inequalities.append(terms_of(dim))
+        for monomial, coefficient in terms.items():
+            if len(monomial) == 1 and monomial[0][1] == 1:
+                rest = from_terms(self, {m: c for m, c in dim.terms if m != monomial})
+                greatest = self.bounds(rest)[1]
+                if greatest < INFINITY:
+                    self._narrow(monomial[0][0], coefficient, int(greatest))
 
     def _narrow(self, factor: Factor, coefficient: int, constant: int) -> None:
         """Keep ``coefficient * factor + constant >= 0``."""

@@ -12,7 +12,6 @@ import tracebridge.numpy as tnp
 from tracebridge import lax
 from tracebridge.core.interpreters.specialize import specialize_jaxpr
 from tracebridge.errors import (
-    ArgumentTypeError,
     ArgumentValueError,
     InconclusiveDimensionError,
     TreeMismatchError,
@@ -114,7 +113,10 @@ def test_decisions():
     assert b != a
     assert tb.core.max_dim(a, b) == a
     assert tb.core.min_dim(a, 2) == 2
-    with pytest.raises(InconclusiveDimensionError, match=r"a >= 5.*depends on the values of a"):
+    with pytest.raises(
+        InconclusiveDimensionError,
+        match=r"'a' >= '5'.*depends on the values of a with constraints: a >= 4",
+    ):
         assert a >= 5
     assert tb.core.InconclusiveDimensionOperation is InconclusiveDimensionError
     assert [True, False, False] == [is_symbolic_dim(d) for d in (a, 3, a - a)]
@@ -126,9 +128,9 @@ def test_wrong_shapes_and_constraints():
         symbolic_shape("a a")
     with pytest.raises(ArgumentValueError, match="no sizes of at least 1"):
         symbolic_shape("a", constraints=["a <= 0"])
-    with pytest.raises(ArgumentTypeError, match="expected a list of strings"):
+    with pytest.raises(ArgumentValueError, match="should be a sequence of strings"):
         SymbolicScope("a >= 1")
-    with pytest.raises(ValueError, match="different scopes"):
+    with pytest.raises(ValueError, match="mixing of symbolic scopes"):
         symbolic_shape("a")[0] + symbolic_shape("a")[0]
     assert (2,) == symbolic_shape("+ 2")
 
@@ -157,11 +159,11 @@ def test_wrong_specs():
     """No prefix, no string, and a scope beside constraints are refused."""
     with pytest.raises(TreeMismatchError, match="shapes_specs"):
         symbolic_args_specs((X, X), ("b", "b", "b"))
-    with pytest.raises(ArgumentTypeError, match=r"args\[1\] is 5"):
+    with pytest.raises(ArgumentValueError, match=r"got 5 for args\[1\]"):
         symbolic_args_specs((X, X), ("b, c", 5))
     with pytest.raises(ArgumentValueError, match="a scope and constraints"):
         symbolic_args_specs(X, "b, c", constraints=["b >= 2"], scope=SymbolicScope())
-    with pytest.raises(ArgumentValueError, match="expected the size 3"):
+    with pytest.raises(ArgumentValueError, match="no different size than 3"):
         symbolic_args_specs(X, "b, 4")
 
 

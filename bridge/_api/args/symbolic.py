@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
+from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.ir.shape_struct import ShapeDtypeStruct
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.symbolic.scope import SymbolicScope, symbolic_shape
@@ -37,7 +37,7 @@ def symbolic_args_specs(
     Raises:
         ArgumentValueError: a syntax error in a shape, or both a scope and constraints.
         TreeMismatchError: ``shapes_specs`` is no prefix of ``args``.
-        ArgumentTypeError: a spec is neither a string nor None.
+        ArgumentValueError: a spec is neither a string nor None.
 
     >>> import tracebridge as tb
     >>> x = tb.lax.full((3, 4), 1.0)
@@ -71,8 +71,11 @@ def symbolic_args_specs(
 
 def _struct(leaf: Any, spec: object, scope: SymbolicScope, where: str) -> ShapeDtypeStruct:
     if spec is not None and not isinstance(spec, str):
-        msg = f"symbolic_args_specs: the shape of {where} is {spec!r}, expected a string or None"
-        raise ArgumentTypeError(msg)
+        msg = (
+            f"symbolic_args_specs: the polymorphic shape spec should be a string or None, "
+            f"got {spec!r} for {where}"
+        )
+        raise ArgumentValueError(msg)
     if hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
         shape, dtype = tuple(leaf.shape), leaf.dtype
     else:

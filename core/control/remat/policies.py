@@ -428,7 +428,10 @@ def save_and_offload_only_these_names(
     saved = _names(call, "names_which_can_be_saved", names_which_can_be_saved)
     moved = _names(call, "names_which_can_be_offloaded", names_which_can_be_offloaded)
     if saved & moved:
-        msg = f"{call}: {sorted(saved & moved)} are to be saved in place and to be offloaded"
+        msg = (
+            f"{call}: {sorted(saved & moved)} are to be saved in place and to be offloaded. The "
+            "names should be exclusive and should not intersect"
+        )
         raise ArgumentSpecError(msg, hint="give each name to one of the two lists")
     return _NamePolicy(call, "only", saved, (moved, _memories(call, offload_src, offload_dst)))
 

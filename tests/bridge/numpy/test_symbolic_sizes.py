@@ -43,13 +43,50 @@ def test_ranges() -> None:
     compare(ranges, "b", (2,), (6,))
 
 
+def test_slices_of_symbolic_steps() -> None:
+    """Every b-th row, forwards and backwards, with any bounds."""
+
+    def slices(x: Any) -> Any:
+        b = x.shape[1]
+        return x[::b], x[::-b], x[2::b], x[: 2 * b + 2 : b], x[-2:-b:-b], x[b : -2 * b - 2 : -b]
+
+    compare(slices, "c, b", (16, 8), (9, 2), (3, 1))
+
+
+def test_bounds_of_unknown_sign() -> None:
+    """A bound counts from the start; sizes that make it negative are refused."""
+    spec = tb.ShapeDtypeStruct(export.symbolic_shape("b"), "float32")
+    exported = export.export(tb.jit(lambda x: (x[x.shape[0] - 3 :], x[: x.shape[0] - 3])))(spec)
+    x = np.arange(5, dtype="float32")
+
+    np.testing.assert_array_equal(exported.call(x)[0], x[2:])
+    np.testing.assert_array_equal(exported.call(x)[1], x[:2])
+    with pytest.raises(TypeError, match=r"needs 0 <= b - 3"):
+        exported.call(x[:2])
+
+
+def test_reshapes_without_a_quotient() -> None:
+    """Sizes that need not divide ask for a constraint; one that says so is enough."""
+    (b,) = export.symbolic_shape("b")
+    with pytest.raises(InconclusiveDimensionError, match=r"shapes \(b, 2, 4\) and \(b, -1, 3\)"):
+        tb.eval_shape(lambda: tnp.ones((b, 2, 4)).reshape((b, -1, 3)))
+    (a,) = export.symbolic_shape("a", constraints=["mod(a + mod(a, 2), -2) == 0"])
+    halves = tb.eval_shape(lambda: tnp.ones((a + a % 2,)).reshape((2, -1)))
+
+    assert halves.shape == (2, (a + a % 2) // 2)
+
+
 @pytest.mark.parametrize(
     ("args", "error", "says"),
     [
-        (lambda b: (0.0, b), ValueError, "dimensions and integers only"),
-        (lambda b: (0, b, 0.5), ValueError, "dimensions and integers only"),
+        (lambda b: (0.0, b), ValueError, "either dimension expressions or integers"),
+        (lambda b: (0, b, 0.5), ValueError, "either dimension expressions or integers"),
         (lambda b: (0, b, 0), ValueError, "step == 0"),
-        (lambda b: (0, b, b - 2), InconclusiveDimensionError, "b - 2"),
+        (
+            lambda b: (0, b, b - 2),
+            InconclusiveDimensionError,
+            "step b - 2 it must be resolved statically",
+        ),
     ],
 )
 def test_wrong_ranges(args: Any, error: type[Exception], says: str) -> None:

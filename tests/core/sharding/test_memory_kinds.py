@@ -81,7 +81,10 @@ def test_unknown_kinds() -> None:
     """The message lists the kinds that the device has."""
     with pytest.raises(ArgumentValueError, match=f"SingleDeviceSharding: .*'foo'(.|\n)*{DEFAULT}"):
         SingleDeviceSharding(DEVICE, memory_kind="foo")
-    with pytest.raises(ArgumentValueError, match="NamedSharding: memory_kind is 'foo'"):
+    with pytest.raises(
+        ArgumentValueError,
+        match=r"NamedSharding: memory_kind is 'foo'\..*can address the following memory kinds",
+    ):
         NamedSharding(Mesh([DEVICE], ("x",)), tb.P(), memory_kind="foo")
 
 

@@ -60,6 +60,16 @@ def test_bounds_are_correct_under_constraints(x):
         ("b", ["floordiv(b, 4) >= 3"], (12, math.inf)),
         ("b^2", ["b <= 4"], (1, 16)),
         ("b - 2*floordiv(b, 2)", [], (0, 1)),
+        # A max or min is one of its operands, everywhere in the expression.
+        ("a - max(a - 3, 0)", [], (1, 3)),
+        ("floordiv(b - max(b - a, 0), 2)", [], (0, math.inf)),
+        ("floordiv(max(-1, a - 2) - max(-1, a - 2*b - 2) + 1, 2)", [], (0, math.inf)),
+        ("b + 10 - max(min(a, b + 10), b)", [], (0, 10)),
+        ("floordiv(max(1 - b, 0), 2)", [], (0, 0)),
+        # What is known of several variables says something of each one.
+        ("2*b - a", ["2*a + 3*b <= 10"], (-1, 3)),
+        ("a - e", ["a >= b", "b >= c", "c >= d", "d >= e"], (0, math.inf)),
+        ("floordiv(-11, -a)", [], (0, 11)),
     ],
 )
 def test_bounds(text, constraints, expected):

@@ -28,6 +28,7 @@ a, b = SCOPE.variable("a"), SCOPE.variable("b")
         ("mod(b + a, 3)", (a + b) % 3),
         ("max(a, b, 1, 7) - max(7, b, a)", 0),
         ("min(a, 3)", parse_dim("min(3, a)", SCOPE.variable)),
+        ("non_negative(b - 2)", parse_dim("max(b - 2, 0)", SCOPE.variable)),
         ("max", SCOPE.variable("max")),
         ("b_1x", SCOPE.variable("b_1x")),
     ],
@@ -44,7 +45,9 @@ def test_dims(text, expected):
         ("b + * 2", r"column 5: got '\* 2'"),
         ("2 b", "column 3: got 'b', expected the end"),
         ("(b", r"expected '\)'"),
+        ("2b", "^.*: syntax error in symbolic shape '2b' at column 2"),
         ("max(a)", "max with two operands"),
+        ("non_negative(a, b)", "non_negative with one operand"),
         ("mod(a, b, 2)", "mod with two operands"),
         ("b ^ a", "a constant power"),
         ("b $ 2", "column 2: got ' \\$ 2'"),
@@ -63,7 +66,7 @@ def test_constraints():
     assert (b, ">=", 4) == parse_constraint("b >= 4", SCOPE.variable)
     assert (b % 2, "==", 0) == parse_constraint("mod(b, 2) == 0", SCOPE.variable)
     assert (b, "<", a + 1) == parse_constraint("b<a+1", SCOPE.variable)
-    with pytest.raises(ValueError, match="expected one of == >= <= > <"):
+    with pytest.raises(ValueError, match="'b' must contain one of '==' or '>='"):
         parse_constraint("b", SCOPE.variable)
     with pytest.raises(ValueError, match="expected the end"):
         parse_constraint("b >= 4 >= 3", SCOPE.variable)
@@ -105,16 +108,16 @@ def test_like_an_array():
 @pytest.mark.parametrize(
     ("spec", "like", "words"),
     [
-        ("b, _", None, "like=None has no size for the placeholder _ at entry 1"),
+        ("b, _", None, "no 'like' shape was given for the placeholder _ at entry 1"),
         ("_", (None,), "has no size for the placeholder _ at entry 0"),
-        ("b, ...", None, r"no sizes for the placeholder \.\.\."),
-        ("...", (2, None), r"no sizes for the placeholder \.\.\."),
+        ("b, ...", None, r"no 'like' shape was given for the placeholder \.\.\."),
+        ("...", (2, None), r"no size for the placeholder \.\.\."),
         ("..., b", (2, 3), "expected ',' or the end"),
-        ("b, 3", (4, 4), "got '3', expected the size 4 that like"),
+        ("b, 3", (4, 4), "got '3', expected no different size than 4, which like"),
         ("b, 3", (4,), "has 2 dimensions, like=.* has 1"),
         ("b; 3", None, "column 2"),
         ("(b, 3", None, "expected"),
-        (None, None, "no sizes for the placeholder"),
+        (None, None, "no 'like' shape was given for the placeholder"),
     ],
 )
 def test_shape_errors(spec, like, words):

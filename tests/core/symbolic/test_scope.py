@@ -74,9 +74,32 @@ def test_scope_and_constraints_exclude_each_other():
         symbolic_shape("b", scope=SymbolicScope(), constraints=["b >= 2"])
 
 
+def test_contradictions_of_many():
+    """What no single constraint excludes may be impossible for all of them."""
+    chain = ["a >= c + 1", "c >= 4", "a <= d + 2", "d <= 2"]
+    with pytest.raises(ValueError, match="Unsatisfiable constraint d <= 2"):
+        SymbolicScope(chain)
+
+
+def test_scopes_have_their_own_hashes():
+    """Tables of the shapes of many scopes need no comparisons."""
+    (one,), (other,) = symbolic_shape("b"), symbolic_shape("b")
+
+    assert hash(one) != hash(other)
+    assert hash(one) == hash(one + 0)
+
+
+def test_equality_of_a_negative_remainder():
+    """A divisor of -2 divides what 2 divides."""
+    (a,) = symbolic_shape("a", constraints=["mod(a, -2) == 0"])
+
+    assert a % 2 == 0
+    assert 2 * (a // 2) == a
+
+
 def test_a_string_is_no_list():
     """A forgotten pair of brackets is found."""
-    with pytest.raises(TypeError, match="expected a list of strings"):
+    with pytest.raises(ValueError, match="should be a sequence of strings"):
         SymbolicScope("b >= 2")
 
 

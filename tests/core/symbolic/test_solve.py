@@ -39,18 +39,18 @@ def test_solving_inverts_evaluation(env, more):
         (["b"], {"b": (0, 0, "args[0].shape[0]")}),
         (["3, b + 2"], {"b": (0, 1, "args[0].shape[1] - 2")}),
         (["3*b + 1"], {"b": (0, 0, "floordiv(args[0].shape[0] + 2, 3) - 1")}),
-        (["-b + 9"], {"b": (0, 0, "-args[0].shape[0] + 9")}),
+        (["-b + 9"], {"b": (0, 0, "- args[0].shape[0] + 9")}),
         # The size with the coefficient 1 is taken, although it comes later.
         (["2*b", "7, b"], {"b": (1, 1, "args[1].shape[1]")}),
         (
             ["a + b, b"],
-            {"b": (0, 1, "args[0].shape[1]"), "a": (0, 0, "args[0].shape[0] - b")},
+            {"b": (0, 1, "args[0].shape[1]"), "a": (0, 0, "- b + args[0].shape[0]")},
         ),
         (
             ["a*b, b"],
             {
                 "b": (0, 1, "args[0].shape[1]"),
-                "a": (0, 0, "floordiv(args[0].shape[0], max(1, b))"),
+                "a": (0, 0, "floordiv(args[0].shape[0], max(b, 1))"),
             },
         ),
         (["2, 3"], {}),
