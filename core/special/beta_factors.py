@@ -145,8 +145,21 @@ class _Power:
         high, low = head * scale, (exponent - head) * scale
         whole = (high + low).of(lax.round, lax.RoundingMethod.TO_NEAREST_EVEN)
         rest = ((high - whole) + low) * _LOG_2
-        log = where(self.near, (-self.distance).of(lax.log1p), mantissa.of(lax.log))
-        return whole, rest + self.exponent * log
+        # What rounding has taken off a base near 1: as exact as log1p, and one logarithm less.
+        base = where(self.near, self.base, 1.0)
+        lost = (1.0 - base) - where(self.near, self.distance, 0.0)
+        log = where(self.near, self.base, mantissa).of(lax.log)
+        return whole, rest + self.exponent * (log + lost / base)
+
+
+def power_of(base: Expression, exponent: Expression) -> Expression:
+    """``base**exponent`` of positive numbers; XLA's own is no vector instruction on CPUs.
+
+    Of numbers beyond the size of float32 it has less digits.
+    """
+    whole, rest = _Power(base, exponent, base, base.flags(False)).parts()
+    first_scale, last_scale = _halves_of_power(whole)
+    return rest.of(lax.exp) * first_scale * last_scale
 
 
 def _upper_half(x: Expression, digits: int) -> Expression:

@@ -7,8 +7,10 @@ from typing import Any
 
 from tracebridge.core import lax
 from tracebridge.core.control.loops.while_loop import while_loop
+from tracebridge.core.dtypes.finfo import finfo
 from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.lax.special.scaled_erfc import scaled_erfc
+from tracebridge.core.special.beta_factors import power_of
 from tracebridge.core.special.expansions import (
     STIRLING_FROM,
     inverse_gamma_1p,
@@ -77,12 +79,20 @@ class Point:
         decay = where(direct, -part * apart, where(large, -self.mu, -0.5 * modest)).of(lax.exp)
         base = where(large, self.share * where(direct, 1.0, decay), modest)
         whole = large & ~direct
-        power = base.of(lax.pow, where(whole, self.a, part * self.a))
+        power = self._base_power(base, where(whole, self.a, part * self.a))
         # The root of the product: one factor may overflow, the other one underflow before.
         square = (power * decay).of(lax.square)
         fourth = square.of(lax.square).of(lax.square)
         square = where(near | ~large, square, fourth) * ((lost * 0.5 + 1.0) * lost + 1.0)
         return direct, where(whole, power, square)
+
+    def _base_power(self, base: Expression, exponent: Expression) -> Expression:
+        if finfo(base.aval.dtype).bits > 32:
+            return base.of(lax.pow, exponent)
+        large = self.is_large
+        # Where the shape is a number, one of the two is no part of the program.
+        power = where(large, base, 1.0).of(lax.pow, exponent)
+        return where(large, power, power_of(where(large, 1.0, base), where(large, 1.0, exponent)))
 
     def _quotient(self) -> tuple[Expression, Expression, Expression, Expression]:
         """Where ``(x / a)**a exp(a - x)`` may be made of roots of its two factors, for large ``a``.

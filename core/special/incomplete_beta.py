@@ -195,10 +195,12 @@ def _from_nearer_end(
 
 
 def _density(a: Expression, b: Expression, x: Expression) -> Expression:
-    nowhere = ~((a > 0.0) & (b > 0.0) & (x >= 0.0) & (x <= 1.0) & (a < _INF) & (b < _INF))
+    # What depends on parameters only is computed once where these are numbers: no point changes it.
+    known = (a > 0.0) & (b > 0.0) & (a < _INF) & (b < _INF)
+    nowhere = ~(known & (x >= 0.0) & (x <= 1.0))
     x_is_0, x_is_1 = x.is_equal(0.0), x.is_equal(1.0)
     edge = nowhere | x_is_0 | x_is_1
-    p, q, z = where(edge, 1.0, a), where(edge, 1.0, b), where(edge, 0.5, x)
+    p, q, z = where(known, a, 1.0), where(known, b, 1.0), where(edge, 0.5, x)
     inner = factor_of_beta(p, q, z, 1.0 - z, z * (1.0 - z))
     # At an end: infinite below the power 0, the other parameter there, and 0 above.
     power, other = where(x_is_0, a, b), where(x_is_0, b, a)

@@ -189,6 +189,29 @@ def with_derivative(
     return Expression(ans), Expression(slope)
 
 
+def _with_numbers(jaxpr: Jaxpr, xs: Sequence[Value]) -> list[Any]:
+    """A program's results where some operands are numbers, which stay numbers as long as they can.
+
+    What depends on them only, the gamma functions of a parameter and the choice of the formula, is
+    computed once, not for each element.
+    """
+    env: list[Any] = [*xs, *jaxpr.consts]
+    for app, idx in jaxpr.equations:
+        primitive, given = app.primitive, [env[i] for i in idx]
+        if primitive is lax.broadcast_in_dim_p and not app.avals[0].ndim:
+            env.append(given[0])
+            continue
+        if not isinstance(primitive, Elementwise):
+            given = [_full(x, aval) for x, aval in zip(given, app.avals, strict=True)]
+        result = primitive.bind(*given, **app.params)
+        env.extend(result if app.multiple else (result,))
+    return [_full(env[i], aval) for i, aval in zip(jaxpr.outs, jaxpr.out_avals, strict=True)]
+
+
+def _full(x: Value, aval: ShapedArray) -> Value:
+    return x if x.aval.ndim == aval.ndim else lax.broadcast_in_dim(x, aval.shape, ())
+
+
 class ByProgram(Elementwise):
     """An elementwise function of floats, lowered through a program: give ``formula``."""
 
@@ -200,6 +223,15 @@ class ByProgram(Elementwise):
     def formula(self, *xs: Expression) -> Expression:
         """The function of operands of one shape, of float32 or float64."""
 
+    def lower(self, ctx: LoweringContext, *xs: IrValue, **params: Any) -> Any:
+        aval = ctx.aval_out.strong
+        are_numbers = tuple([not a.ndim for a in ctx.avals_in])
+        # Loops over parts of split arrays take no numbers in their place.
+        if not any(are_numbers) or not aval.ndim or aval.split is not None:
+            return super().lower(ctx, *xs, **params)
+        jaxpr = self._program_of_numbers(aval, are_numbers)
+        return ctx.call_jaxpr(jaxpr, xs, self.name)[0]
+
     def lower_full(self, ctx: LoweringContext, *xs: IrValue, **params: Any) -> Any:
         jaxpr = self._program(ctx.aval_out.strong, len(xs))
         return ctx.call_jaxpr(jaxpr, xs, self.name)[0]
@@ -209,6 +241,17 @@ class ByProgram(Elementwise):
         found = _PROGRAMS.get(key)
         if found is None:
             found = stage(self._traced, [aval] * count, locate=False)
+            _PROGRAMS.set(key, found)
+        return found
+
+    def _program_of_numbers(self, aval: ShapedArray, are_numbers: tuple[bool, ...]) -> Jaxpr:
+        """The program with numbers among its operands, on which some of its steps depend only."""
+        key = (self, aval, are_numbers)
+        found = _PROGRAMS.get(key)
+        if found is None:
+            full = self._program(aval, len(are_numbers))
+            avals = [aval.update(shape=()) if alone else aval for alone in are_numbers]
+            found = stage(lambda *xs: _with_numbers(full, xs), avals, locate=False)
             _PROGRAMS.set(key, found)
         return found
 

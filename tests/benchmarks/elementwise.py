@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,15 @@ def _integers(dtype: str) -> tuple[Any, Any]:
     )
 
 
+def _shares(count: int) -> Any:
+    """Numbers in (0, 1)."""
+    return np.random.default_rng(0).uniform(0.01, 0.99, count).astype(np.float32)
+
+
+def _scipy(api: Any, module: str) -> Any:
+    return importlib.import_module(f"{api.package}.scipy.{module}")
+
+
 CASES: dict[str, Make] = {
     "floor_divide, int32": lambda api: (lambda x, y: x // y, _integers("int32")),
     "mod, int32": lambda api: (lambda x, y: x % y, _integers("int32")),
@@ -36,6 +46,11 @@ CASES: dict[str, Make] = {
     "cbrt": lambda api: (api.np.cbrt, (floats(N),)),
     "expm1": lambda api: (api.np.expm1, (floats(N),)),
     "sinh": lambda api: (api.np.sinh, (floats(N),)),
+    "logit": lambda api: (_scipy(api, "special").logit, (_shares(N),)),
+    "beta.cdf of numbers as parameters": lambda api: (
+        lambda x: _scipy(api, "stats").beta.cdf(x, 2.0, 3.0),
+        (_shares(10**5),),
+    ),
 }
 
 

@@ -127,9 +127,11 @@ ndtr = widened(with_slopes(_ndtr, lambda _, x: bell(x)))
 def _log_ndtr(x: Array) -> Any:
     low, high = x < -TAIL, x > 0
     far = tnp.where(low, -x, TAIL)
-    lower = -0.5 * far * far - LOG_ROOT_2_PI - tnp.log(tail_fraction(far))
     least = ndtr(-tnp.abs(tnp.where(low, 0, x)))
-    inside = tnp.where(high, tnp.log1p(-least), tnp.log(least))
+    # One logarithm for both.
+    log = tnp.log(tnp.where(low, tail_fraction(far), least))
+    lower = -0.5 * far * far - LOG_ROOT_2_PI - log
+    inside = tnp.where(high, tnp.log1p(-least), log)
     return tnp.where(low, tnp.where(tnp.isinf(x), -math.inf, lower), inside)
 
 
@@ -227,7 +229,10 @@ def _logit(p: Array) -> Any:
         return tnp.log(p) - tnp.log1p(-p)
     # How much the odds, or their inverse, are above 1: a difference without rounding near 1/2.
     more = tnp.abs(2 * p - 1) / tnp.abs(tnp.minimum(p, 1 - p))
-    size = tnp.where((p < 0) | (p > 1), math.nan, tnp.log1p(more))
+    odds = tnp.where((p < 0) | (p > 1), math.nan, 1 + more)
+    # What rounding has taken off the odds: as exact as log1p, in half of its time.
+    lost = tnp.where(more < 1 / eps_of(p), more - (odds - 1), 0)
+    size = tnp.log(odds) + lost / odds
     return tnp.where(p < 0.5, -size, size)
 
 

@@ -13,6 +13,7 @@ from scipy import special
 import tracebridge as tb
 from tests.quick_compiles import check_grads
 from tracebridge import lax
+from tracebridge.core.special.incomplete_beta import beta_density_p
 from tracebridge.errors import MissingRuleError
 
 INF, NAN = np.inf, np.nan
@@ -298,3 +299,24 @@ def test_second_slopes_at_the_ends() -> None:
     assert [-6.0, 0.0] == [round(float(curve(1.0, 3.0, 0.0)), 4), float(curve(1.0, 1.0, 1.0))]
     i1 = tb.grad(tb.grad(tb.scipy.special.i1))
     assert [INF, -INF] == [float(i1(np.float32(x))) for x in (1e30, -1e30)]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_numbers_among_the_operands_are_computed_once(dtype: Any) -> None:
+    """Gamma functions of parameters that are numbers are no steps of each element, with one value.
+
+    The densities of beta numbers at the ends and outside, too, and of parameters of all sizes.
+    """
+    x = np.array([-1.0, 0.0, 1e-30, 0.3, 0.5, 0.7, 1.0, 2.0, NAN], dtype)
+
+    with tb.enable_x64(True):
+        compiled = tb.jit(lambda a, b, x: beta_density_p.bind(a, b, x))
+        program = compiled.lower(dtype(2), dtype(3), x).as_text()
+        for a, b in ((2, 3), (0.5, 1), (1, 1), (30, 0.25), (40, 50), (-1, 2), (2, INF), (NAN, 1)):
+            once = np.asarray(compiled(dtype(a), dtype(b), x))
+            full = np.asarray(compiled(np.full_like(x, a), np.full_like(x, b), x))
+            np.testing.assert_allclose(full, once, rtol=8 * np.finfo(dtype).eps)
+
+    gammas = [line for line in program.splitlines() if "@lgamma(%arg0" in line]
+    assert gammas
+    assert not [line for line in gammas if "tensor<9x" in line]
