@@ -27,6 +27,7 @@ from tracebridge.core.lax.contract.dot import dot_general_p
 from tracebridge.core.lax.shape.reshape import reshape_p
 from tracebridge.core.lax.shape.transpose import transpose_p
 from tracebridge.core.lowering.rewrites.batches import kernels_of
+from tracebridge.core.lowering.rewrites.inlined import is_part_of_kernel
 from tracebridge.core.lowering.rewrites.moves_inside import with_moves_inside
 from tracebridge.core.runtime.backends.clients import get_backend
 from tracebridge.interop.dtypes import is_exchanged
@@ -80,8 +81,12 @@ def split_pieces(jaxpr: Jaxpr, n_saved: int, freed: Collection[int]) -> Pieces |
         return None
     if not all([type(d) is int for a in program.variable_avals() for d in a.shape]):
         return None
-    if not any([_is_long(app) for app, _ in program.equations]):
+    long = [app for app, _ in program.equations if _is_long(app)]
+    if not long:
         return None  # passes over elements and rows, which are fused
+    gain = sum([_size(program.in_avals[v]) for v in freed])
+    if gain < _LEAST_GAIN and all([is_part_of_kernel(app) for app in long]):
+        return None  # kernels read what stays, and add up gradients where these are
     order = _Order(program, n_saved)
     if any([not order.is_made(out) for out in program.outs]):
         return None  # a gradient that is an input or a constant: nothing large

@@ -31,6 +31,7 @@ _AT_ONCE: Final = 1 << 20  # scores that are one block
 _BLOCK: Final = 1 << 18
 _HEAD: Final = 1 << 19  # scores of one head that a kernel does as a whole, each thread another one
 _HEAD_BY_ROWS: Final = 1 << 22  # the same if it takes some queries after others
+_PRODUCTS_BY_ROWS: Final = 1 << 28  # products of numbers in a product of matrices of such a head
 _ALL_BY_ROWS: Final = 1 << 25  # scores of all: without kernels, blocks of so many are held
 _PART_OF_HEAD: Final = 1 << 18  # where there are more, in three arrays at a time
 _ROWS: Final = 128  # queries in a block, if there are so many: fewer are no matrix worth the name
@@ -149,9 +150,7 @@ def _by_small_blocks(
     """In loops over blocks of scores, by kernels or along all axes."""
     shape = operands.q.shape[:-1]
     if _are_kernels(operands, sizes):
-        is_whole = sizes["g"] * sizes["t"] * sizes["s"] <= _HEAD or _are_by_rows(operands, sizes)
-        blocks = _Blocks(attend, sizes, _HEAD if is_whole else _PART_OF_HEAD, 1)
-        return blocks.over_queries(layout, operands)
+        return _Blocks(attend, sizes, _of_kernel(operands, sizes), 1).over_queries(layout, operands)
     if sizes["g"] == 1:
         operands, layout = _without_groups(operands, layout), layout.without("g")
     if layout.query.startswith("bk"):
@@ -170,6 +169,16 @@ def _are_kernels(operands: Operands, sizes: dict[str, int]) -> bool:
     if sizes["b"] * sizes["k"] < n_threads() or not option("platform_rules"):
         return False
     return is_there()
+
+
+def _of_kernel(operands: Operands, sizes: dict[str, int]) -> int:
+    """How many scores of one head a kernel has at most."""
+    n = sizes["g"] * sizes["t"] * sizes["s"]
+    if _are_by_rows(operands, sizes):
+        # All queries in one kernel: a loop over blocks of them would copy these, and add up
+        # gradients of all keys in each of its steps.
+        return _HEAD_BY_ROWS if n * sizes["h"] <= _PRODUCTS_BY_ROWS else _HEAD
+    return _HEAD if n <= _HEAD else _PART_OF_HEAD
 
 
 def _are_by_rows(operands: Operands, sizes: dict[str, int]) -> bool:

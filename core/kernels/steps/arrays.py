@@ -15,6 +15,13 @@ Cut = tuple[int | None, ...]
 """The axes along which an array is cut, one for each number of parts; None: it is not."""
 
 
+class Place(NamedTuple):
+    """Where an operand begins in the array that it is a part of, and its strides; in elements."""
+
+    offset: int
+    strides: tuple[int, ...]
+
+
 class Arrays(NamedTuple):
     """``counts``: the numbers of parts; what is cut of operands and results, and how.
 
@@ -30,6 +37,8 @@ class Arrays(NamedTuple):
     by_rows: bool = False
     totals: frozenset[int] = frozenset()
     """The results that are sums over the rows of one part."""
+    places: tuple[Place | None, ...] = ()
+    """Of operands that are slices of the arrays that the kernel is given; none at all: ``()``."""
 
     def is_fixed(self, i: int) -> bool:
         """Whether an operand is the same for all rows."""
@@ -37,7 +46,11 @@ class Arrays(NamedTuple):
 
     def operand(self, i: int, base: str) -> View:
         """The first part of an operand, whose memory begins at ``base``."""
-        return self._part(self.in_avals[i], self.ins[i], base)
+        aval, cut, place = self.in_avals[i], self.ins[i], self._place(i)
+        if place is None:
+            return self._part(aval, cut, base)
+        shape = cut_shape(aval.shape, cut, self.counts)
+        return View(base, place.offset, shape, place.strides, aval.dtype)
 
     def result(self, i: int, base: str) -> View:
         """As `operand`, of a result."""
@@ -45,11 +58,21 @@ class Arrays(NamedTuple):
 
     def operand_steps(self, i: int) -> list[int]:
         """Bytes from one part of an operand to the next, for each number of parts."""
-        return self._steps(self.in_avals[i], self.ins[i])
+        aval, cut, place = self.in_avals[i], self.ins[i], self._place(i)
+        if place is None:
+            return self._steps(aval, cut)
+        bytes_of_one = bytes_of((), aval.dtype)
+        return [
+            0 if a is None else place.strides[a] * bytes_of_one * (aval.shape[a] // n)
+            for a, n in zip(cut, self.counts, strict=True)
+        ]
 
     def result_steps(self, i: int) -> list[int]:
         """As `operand_steps`, of a result."""
         return self._steps(self.out_avals[i], self.outs[i])
+
+    def _place(self, i: int) -> Place | None:
+        return self.places[i] if self.places else None
 
     def _part(self, aval: ShapedArray, cut: Cut, base: str) -> View:
         view, shape = whole(base, aval.shape, aval.dtype), cut_shape(aval.shape, cut, self.counts)

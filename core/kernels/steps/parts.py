@@ -107,6 +107,7 @@ def rows_of(program: Jaxpr, arrays: Arrays) -> Rows | None:
         tuple(outs),
         by_rows=True,
         totals=frozenset([k for k, v in enumerate(program.outs) if v not in most]),
+        places=tuple([arrays.places[v] for v in order]) if arrays.places else (),
     )
     return Rows(order, _for_part(program, axes.avals, most, best, order), cut)
 

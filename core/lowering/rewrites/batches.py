@@ -36,6 +36,7 @@ from tracebridge.core.lowering.rewrites.flat import computed_by, flat, with_shif
 from tracebridge.core.lowering.rewrites.groups import Groups, Kernel, WithKernels
 from tracebridge.core.lowering.rewrites.inlined import inlined
 from tracebridge.core.lowering.rewrites.producers import GIVEN
+from tracebridge.core.lowering.rewrites.slices import part_of_array
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -361,12 +362,14 @@ class _BatchKernel(Kernel):
         needed = dict.fromkeys([self._source(r) for r in self.read.values()])
         # What is the same for all elements of the batch comes first.
         self.given = sorted(needed, key=lambda r: any([i is not None for i in r.cut]))
+        parts = [part_of_array(groups, r.variable) for r in self.given]
+        self.places = tuple([part.place for part in parts]) if any([p.place for p in parts]) else ()
         key, self.numbers = self._key()
         planned = groups.planned.get(key)
         if planned is None:
             planned = groups.planned[key] = self._planned()
         self.program, self.arrays, order, self.n_consts = planned
-        self.operands = [self.given[i].variable for i in order]
+        self.operands = [parts[i].array for i in order]
 
     def _look_through(self, operand: _Operand) -> None:
         """Broadcast or transpose within the kernel, if an operand is made so of another one."""
@@ -417,7 +420,7 @@ class _BatchKernel(Kernel):
             ]
             members += [app, groups.cuts[groups.first[k]], tuple(read)]
         results = tuple([own[v] for v in self.results])
-        key = self.sizes, tuple(moved), tuple(parts), tuple(members), results
+        key = self.sizes, tuple(moved), tuple(parts), tuple(members), results, self.places
         return key, tuple(numbers)
 
     def _number(self, variable: int, places: dict[float | OpenNumber, int]) -> object:
@@ -452,7 +455,7 @@ class _BatchKernel(Kernel):
         ins = [groups.avals[r.variable] for r in self.given]
         outs = [groups.avals[v] for v in self.results]
         cuts = tuple([r.cut for r in self.given]), tuple([groups.cuts[v] for v in self.results])
-        return Arrays(self.sizes, tuple(ins), tuple(outs), *cuts)
+        return Arrays(self.sizes, tuple(ins), tuple(outs), *cuts, places=self.places)
 
     def _program(self) -> Jaxpr:
         """The equations for one element of the batch, whose axes have the size 1."""

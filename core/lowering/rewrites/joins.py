@@ -9,6 +9,7 @@ sum has 0.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
@@ -88,6 +89,28 @@ class Joins:
             return lax.concatenate_p.bind(*values, dimension=both.axis)
 
         return run, [number for _, number in both.at.values()]
+
+    def added_to_part(self, args: Sequence[int], is_there: Callable[[int], bool]) -> Plan | None:
+        """A sum with one part among zeros, added to the places of the part alone.
+
+        ``is_there``: whether a value is an array in memory, which nothing is fused with.
+        """
+        for whole, padded in (args, reversed(args)):
+            parts = self._parts.get(padded)
+            if parts is None or len(parts.at) != 1 or whole in self._parts:
+                continue
+            ((start, (size, part)),) = parts.at.items()
+            if not is_there(part) or not is_there(whole):
+                continue
+            return partial(_with_added, parts.axis, start, size), [whole, part]
+        return None
+
+
+def _with_added(axis: int, start: int, size: int, whole: Value, part: Value) -> Any:
+    """``whole`` with ``part`` added to so many of its places: XLA writes it where ``whole`` is."""
+    there = lax.slice_in_dim(whole, start, start + size, axis=axis)
+    starts = [start if i == axis else 0 for i in range(len(whole.shape))]
+    return lax.dynamic_update_slice(whole, lax.add(there, part), starts)
 
 
 def moved_join(app: Application, args: Sequence[int], made_by: Producers) -> Plan | None:

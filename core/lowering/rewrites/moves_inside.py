@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, final
 
-from tracebridge.core import lax
 from tracebridge.core.interpreters.graph import Graph
 from tracebridge.core.ir.traverse import primitives_of
-from tracebridge.core.kernels.steps.views import without_ones
 from tracebridge.core.lowering.rewrites.inlined import is_part_of_kernel
 from tracebridge.core.lowering.rewrites.producers import GIVEN, producers
+from tracebridge.core.lowering.rewrites.slices import is_move, is_slice
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from tracebridge.core.ir.application import Application
     from tracebridge.core.ir.jaxpr import Jaxpr
@@ -40,19 +39,8 @@ def with_moves_inside(jaxpr: Jaxpr) -> Jaxpr | None:
     if not any([p.inlinable_at_last for p in primitives_of(jaxpr)]):
         return None
     program = _Program(jaxpr)
-    calls = {
-        k: moves
-        for k, (app, _) in enumerate(jaxpr.equations)
-        if is_part_of_kernel(app) and (moves := program.moves_of(k)).are_any
-    }
+    calls = {k: moves for k, moves in program.moves().items() if moves.are_any}
     return program.rewritten(calls) if calls else None
-
-
-def _is_move(app: Application) -> bool:
-    """Whether an equation changes the order of axes, or makes or takes away axes of one element."""
-    if app.primitive is lax.reshape_p or app.primitive is lax.squeeze_p:
-        return without_ones(app.avals[0].shape) == without_ones(app.out.shape)
-    return app.primitive is lax.transpose_p
 
 
 @final
@@ -64,47 +52,64 @@ class _Program:
         for k, (_, args) in enumerate(jaxpr.equations):
             for a in args:
                 self.readers.setdefault(a, []).append(k)
-        self.taken: set[int] = set()
-        """Moves that are within a call already: one between two calls is the first one's."""
 
-    def moves_of(self, k: int) -> _Moves:
-        """What moves the operands and results of a call and is read by nobody else.
+    def moves(self) -> dict[int, _Moves]:
+        """Of each call what moves its operands and results, and is read by nobody else.
 
-        Calls are asked for in order; none gets what another one has got.
+        What is behind one call and before another one is the first one's.
         """
-        app, args = self.jaxpr.equations[k]
-        first = self.first[k]
-        before = tuple([self._before(a) for a in args])
-        moves = _Moves(before, tuple([self._after(first + i) for i in range(len(app.outs))]))
-        self.taken.update([m for chain in (*moves.before, *moves.after) for m in chain])
-        return moves
+        found = [k for k, (app, _) in enumerate(self.jaxpr.equations) if is_part_of_kernel(app)]
+        after = {k: self._behind(k) for k in found}
+        taken = {k for chains in after.values() for chain in chains for k in chain}
+        calls: dict[int, _Moves] = {}
+        for k in found:
+            before = tuple([self._before(a, taken) for a in self.jaxpr.equations[k][1]])
+            calls[k] = _Moves(before, after[k])
+        return calls
 
-    def _before(self, v: int) -> tuple[int, ...]:
+    def _behind(self, k: int) -> tuple[tuple[int, ...], ...]:
+        n = len(self.jaxpr.equations[k][0].outs)
+        return tuple([self._after(self.first[k] + i) for i in range(n)])
+
+    def _before(self, v: int, taken: Collection[int]) -> tuple[int, ...]:
         found: list[int] = []
         k = self.made_by[v]
-        while len(self.readers[v]) == 1 and self._is_free_move(k):
+        while k != GIVEN and k not in taken and self._goes_inside(k, v):
             found.append(k)
             v = self.jaxpr.equations[k][1][0]
             k = self.made_by[v]
         return tuple(reversed(found))
 
+    def _goes_inside(self, k: int, v: int) -> bool:
+        """Whether what makes an operand takes no copy within, and is not made for others as well.
+
+        What such functions take slices of, and as a whole, is moved within each of them.
+        """
+        if not (is_move(app := self.jaxpr.equations[k][0]) or is_slice(app)):
+            return False
+        if len(self.readers[v]) == 1:
+            return True
+        if GIVEN in self.readers[v]:
+            return False
+        readers = [self.jaxpr.equations[k][0] for k in self.readers[v]]
+        slices = [app for app in readers if is_slice(app)]
+        others = [app for app in readers if not is_slice(app)]
+        return bool(slices) and all([is_part_of_kernel(app) for app in others])
+
     def _after(self, v: int) -> tuple[int, ...]:
         found: list[int] = []
         while len(readers := self.readers.get(v, [])) == 1:
             (k,) = readers
-            if not self._is_free_move(k):
+            if k == GIVEN or not is_move(self.jaxpr.equations[k][0]):
                 break
             found.append(k)
             v = self.first[k]
         return tuple(found)
 
-    def _is_free_move(self, k: int) -> bool:
-        return k != GIVEN and k not in self.taken and _is_move(self.jaxpr.equations[k][0])
-
     def rewritten(self, calls: dict[int, _Moves]) -> Jaxpr:
         """The program with new functions in ``calls``."""
         jaxpr, graph = self.jaxpr, Graph()
-        inside = {k for m in calls.values() for chain in (*m.before, *m.after) for k in chain}
+        inside = self._gone(calls)
         numbers = dict(enumerate([*graph.inputs(jaxpr.in_avals)]))
         numbers |= {jaxpr.n_in + i: graph.constant(c) for i, c in enumerate(jaxpr.consts)}
         for k, (app, args) in enumerate(jaxpr.equations):
@@ -121,6 +126,17 @@ class _Program:
             numbers |= {v: first + i for i, v in enumerate(made)}
         outs = [numbers[v] for v in jaxpr.outs]
         return graph.program(range(jaxpr.n_in), outs, jaxpr.debug)
+
+    def _gone(self, calls: dict[int, _Moves]) -> set[int]:
+        """The equations that nobody needs any more."""
+        found = {k for m in calls.values() for chain in m.after for k in chain}
+        before = {k for m in calls.values() for chain in m.before for k in chain}
+        through = {(chain[-1], k) for k, m in calls.items() for chain in m.before if chain}
+        for k in sorted(before, reverse=True):
+            readers = self.readers[self.first[k]]
+            if all([r in found or (k, r) in through for r in readers]):
+                found.add(k)
+        return found
 
     def _source(self, v: int, chain: Sequence[int]) -> int:
         return self.jaxpr.equations[chain[0]][1][0] if chain else v

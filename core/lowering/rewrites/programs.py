@@ -120,7 +120,15 @@ def _part(here: Pass, app: Application, args: Sequence[int], source: object) -> 
 
 def _joined(here: Pass, app: Application, args: Sequence[int], source: object) -> int | None:
     plan = here.joins.added(app, args, here.last)
+    if plan is None:
+        plan = here.joins.added_to_part(args, lambda v: _is_there(here, v))
     return None if plan is None else here.emit(*plan, source)
+
+
+def _is_there(here: Pass, v: int) -> bool:
+    """Whether a value is given or one of several results of a call, perhaps with sums in it."""
+    made = here.made_by.get(v)
+    return made is None or made[0].primitive is lax.dynamic_update_slice_p
 
 
 def _wave(here: Pass, app: Application, args: Sequence[int], source: object) -> int | None:

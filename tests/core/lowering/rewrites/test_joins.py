@@ -58,3 +58,35 @@ def test_gradients_of_slices(f: Any, n_joins: int) -> None:
     assert names.count("concatenate") == n_joins
     assert bool(n_joins) != ("pad" in names)
     np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
+def test_one_part_is_added_where_the_others_are() -> None:
+    """To a sum of what is in memory: at both ends and in the middle, with infinities and NaN."""
+    part, end = np.full((30, 32, 24), 0.5, np.float32), X[:8].copy()
+    part[0, 0, :3] = np.nan, np.inf, -np.inf
+
+    def summed(x: Any, part: Any, end: Any) -> Any:
+        def padded(y: Any, low: int) -> Any:
+            return tnp.pad(y, [(low, 96 - low - len(y)), (0, 0), (0, 0)])
+
+        return padded(end, 0) + (x + padded(part, 40)) + padded(end, 88), x
+
+    names = primitives_in(rewritten(tb.make_jaxpr(summed)(X, part, end).jaxpr))
+    assert (names.count("dynamic_update_slice"), names.count("pad")) == (3, 0)
+    wanted = X.copy()
+    wanted[40:70] += part
+    wanted[:8] += end
+    wanted[88:] += end
+    found, kept = tb.jit(summed)(X, part, end)
+    np.testing.assert_array_equal(np.asarray(found), wanted)
+    np.testing.assert_array_equal(np.asarray(kept), X)
+
+
+def test_a_part_of_what_is_computed_is_no_such_sum() -> None:
+    """It would be written first: XLA computes it in the pass that adds."""
+
+    def summed(x: Any, part: Any) -> Any:
+        return tnp.sin(x) + tnp.pad(part, [(0, 66), (0, 0), (0, 0)])
+
+    names = primitives_in(rewritten(tb.make_jaxpr(summed)(X, X[:30]).jaxpr))
+    assert "dynamic_update_slice" not in names

@@ -106,3 +106,67 @@ def test_functions_with_products_of_whole_arrays_stay() -> None:
     """They are no kernels: XLA arranges what they read."""
     f = tb.checkpoint(lambda x, w: tnp.tanh(x @ w))
     assert names(lambda x, w: f(x.T, w).T, array(8, 9), array(8, 5)) == []
+
+
+def by_parts(q: Any, k: Any, v: Any) -> Any:
+    """Some queries after others, with as many keys as there are queries up to them."""
+    moved = [tnp.swapaxes(x, 0, 1)[None] for x in (q, k, v)]
+    n = q.shape[1]
+    outs = []
+    for start in range(0, n, n // 2):
+        end = start + n // 2
+        queries, *others = moved[0][:, start:end], *[x[:, :end] for x in moved[1:]]
+        outs.append(tb.checkpoint(scores, prevent_cse=False)(queries, *others))
+    return tnp.swapaxes(tnp.concatenate(outs, 2)[0], 0, 1)
+
+
+def gradients_by_parts(q: Any, k: Any, v: Any) -> Any:
+    return tb.vjp(by_parts, q, k, v)[1](q.swapaxes(0, 1) * 2 - 1)
+
+
+def test_slices_are_taken_within() -> None:
+    """Of operands that are moved before, also where one function takes all of them."""
+    found = names(by_parts, *OPERANDS)
+    assert not {"slice", "transpose", "squeeze"}.intersection(found[: found.index("concatenate")])
+    is_as_plain(by_parts, *OPERANDS, tolerance=2e-6)
+    is_as_plain(gradients_by_parts, *OPERANDS, tolerance=5e-6)
+
+
+def test_what_is_read_besides_its_slices_stays() -> None:
+    """A moved operand that is a result, too, and one that an equation reads."""
+
+    def also_given(q: Any, k: Any, v: Any) -> Any:
+        moved = [tnp.swapaxes(x, 0, 1)[None] for x in (q, k, v)]
+        halves = [x[:, :20] for x in moved]
+        first = tb.checkpoint(scores, prevent_cse=False)(*halves)
+        second = tb.checkpoint(scores, prevent_cse=False)(*[x[:, 20:] for x in moved])
+        return first, second, moved[0], moved[1] * 2, halves[2]
+
+    assert names(also_given, *OPERANDS).count("transpose") == 3
+    is_as_plain(also_given, *OPERANDS, tolerance=2e-6)
+
+
+def test_what_is_between_two_calls_is_moved_once() -> None:
+    """The result of one function, moved, is an operand of the next one: whole or in slices."""
+
+    def twice(q: Any, k: Any, v: Any) -> Any:
+        run = tb.checkpoint(scores, prevent_cse=False)
+        first = tnp.swapaxes(run(*[tnp.swapaxes(x, 0, 1)[None] for x in (q, k, v)]), 1, 2)
+        second = run(first, first[:, :20], first[:, 7:27])
+        return run(tnp.swapaxes(second, 1, 2), first, first)
+
+    is_as_plain(twice, *OPERANDS[:3], tolerance=5e-6)
+
+
+def test_a_kernel_reads_slices_along_all_axes() -> None:
+    """Also along that of the batch, in steps from the middle on, and of transposed arrays."""
+
+    def products(x: Any, y: Any) -> Any:
+        a = tnp.swapaxes(x, 0, 2)[1:, 3:35, 2:]
+        b = y[2:9, None, 5:, 1:7][:, 0]
+        return nn.softmax(tnp.einsum("bij,bjk->bik", a, b[:, : a.shape[2]])) @ b[:, :6]
+
+    x, y = array(30, 40, 8), array(11, 40, 8)
+    is_as_plain(products, x, y, tolerance=5e-6)
+    grad = tb.grad(lambda x, y: (products(x, y) ** 2).sum(), (0, 1))
+    is_as_plain(lambda x, y: grad(x, y), x, y, tolerance=2e-5)
