@@ -85,7 +85,7 @@ def test_forward_mode_over_rules_of_reverse_mode():
     values, pullback = func.vjp(f, x)
     torch.testing.assert_close(values, (x**3).sum())
     torch.testing.assert_close(pullback(torch.tensor(1.0))[0], 2 * 3 * x**2)
-    with pytest.raises(CustomRuleError, match="third: .* forward-mode"):
+    with pytest.raises(CustomRuleError, match=r"third: .* forward-mode"):
         func.jvp(f, (x,), (x,))
 
 
