@@ -26,7 +26,9 @@ def test_none_is_no_number(make: Callable[[Any], Any], given: Any) -> None:
 @pytest.mark.parametrize("make", [*MAKERS, tnp.sin, tb.device_put, tb.jit(lambda x: x)])
 def test_masked_arrays_are_refused(make: Callable[[Any], Any]) -> None:
     """The elements under a mask never come to light."""
-    with pytest.raises(ValueError, match="masked arrays are not supported, got one of shape \\(2,\\)"):
+    with pytest.raises(
+        ValueError, match="masked arrays are not supported, got one of shape \\(2,\\)"
+    ):
         make(np.ma.array([1.0, 2.0], mask=[False, True]))
 
 
