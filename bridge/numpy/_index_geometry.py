@@ -120,7 +120,7 @@ def _symbolic_slice(axis: int, start: Any, stop: Any, step: int, size: Any) -> A
 
 def _inside(bound: Any, size: Any, low: int) -> Any:
     """A bound of a slice as a position in ``[low, size + low]``."""
-    if bound < 0 if type(bound) is int else is_negative(bound):
+    if is_negative(bound) or (type(bound) is int and bound < 0):
         return max_dim(low, size + bound)
     if type(bound) is not int:
         # Where nobody knows the sign, programs count from the start, and are for such sizes only.
