@@ -135,7 +135,9 @@ class Graph:
         numbered: list[Any] = []
         located = False
         for app, args, first, source in kept:
-            if len(args) == 2:
+            if len(args) == 1:
+                numbered.append((app, (variables[args[0]],)))
+            elif len(args) == 2:
                 a, b = args
                 numbered.append((app, (variables[a], variables[b])))
             else:

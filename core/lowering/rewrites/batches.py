@@ -214,33 +214,31 @@ class _Batches(Groups):
         self.limits, self.has_too_large = limits, False
         self.cuts: dict[int, tuple[int, ...]] = {}
         """Of results of members: their axes of the batch."""
-        self._begins: dict[Application, tuple[bool, tuple[int, ...] | None]] = {}
+        self._begins: dict[Application, tuple[int, ...] | None] = {}
         self._alike: dict[object, tuple[int, ...] | None] = {}
         """Those of equations like this one that read such members; None: it cannot be one."""
         self.planned: dict[object, _Planned] = {}
         """By what kernels compute: layers of a network are alike."""
         super().__init__(jaxpr)
 
+    def kind_of(self, app: Application) -> bool:
+        """Whether an equation can join a group."""
+        return not (app.multiple or app.effects or app.out.vma or app.primitive.has_rules_of_users)
+
     def key_for(self, app: Application, args: Sequence[int]) -> tuple[int, ...] | None:
         """The sizes of the batch."""
-        if app not in self._begins:
-            self._begins[app] = self._begun_by(app)
-        can_join, begun = self._begins[app]
-        if not can_join:
-            return None
         is_product, within = app.primitive is lax.dot_general_p, self.within
-        for i, a in enumerate(args if self.keys else ()):
+        for i, a in enumerate(args):
             group = within[a]
             if group is not None and (not is_product or self.cuts[a] == _batch_of_operand(app, i)):
                 return self.keys[group]
-        return begun
+        return self._begun_by(app) if is_product else None
 
-    def _begun_by(self, app: Application) -> tuple[bool, tuple[int, ...] | None]:
-        """Whether an equation can join a group, and the sizes of a batch that it begins one of."""
-        if app.multiple or app.effects or app.out.vma or app.primitive.has_rules_of_users:
-            return False, None
-        is_product = app.primitive is lax.dot_general_p
-        return True, _batch_of(app, self.limits) if is_product else None
+    def _begun_by(self, app: Application) -> tuple[int, ...] | None:
+        """The sizes of a batch that a product begins a group of."""
+        if app not in self._begins:
+            self._begins[app] = _batch_of(app, self.limits)
+        return self._begins[app]
 
     def joins(self, k: int, key: tuple[int, ...], group: int) -> bool:
         """Whether no element of the batch of this equation needs another one."""

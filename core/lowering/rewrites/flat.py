@@ -57,15 +57,20 @@ def flat(jaxpr: Jaxpr, meaning: Callable[[Application], Jaxpr | None]) -> Jaxpr:
     graph = Graph()
     inputs = graph.inputs(jaxpr.in_avals)
     numbers = [*inputs, *[graph.constant(c) for c in jaxpr.consts]]
+    avals, equations, sources = graph.avals, graph.equations, jaxpr.sources
     for k, (app, idx) in enumerate(jaxpr.equations):
-        source = jaxpr.sources[k] if jaxpr.sources else None
-        args, called = [numbers[i] for i in idx], meanings.get(app)
-        if called is not None:
-            numbers.extend(graph.inline(called, args, source))
+        source = sources[k] if sources else None
+        args = [numbers[i] for i in idx]
+        if app in meanings:
+            numbers.extend(graph.inline(meanings[app], args, source))
             continue
-        first = graph.add(app, args, source)
+        # As Graph.add does: this loop sees every equation.
+        first = len(avals)
+        equations.append((app, args, first, source))
         if app.multiple:
+            avals.extend(app.outs)
             numbers.extend(range(first, first + len(app.outs)))
         else:
+            avals.append(app.out)
             numbers.append(first)
     return graph.program(inputs, [numbers[i] for i in jaxpr.outs], jaxpr.debug)

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.primitive import Primitive
 
 
+_ABSENT = -1  # the number of a variable that is not written yet
+
+
 class Groups(ABC):
     """One program while its groups are found; variables and equations are those of the Jaxpr."""
 
@@ -31,6 +34,10 @@ class Groups(ABC):
         self.jaxpr = jaxpr
         self.made_by, self.first = producers(jaxpr)
         self.avals = jaxpr.variable_avals()
+        self.sums: set[int] = set()
+        """Members that sum over other axes: no other member of the group can read their results."""
+        self.kinds: dict[Application, Hashable] = {}
+        """``kind_of`` the equations so far."""
         self.group_of: dict[int, int] = {}
         """Of member equations."""
         self.within: list[int | None] = [None] * (jaxpr.n_in + len(jaxpr.consts))
@@ -55,17 +62,19 @@ class Groups(ABC):
         self._place_all()
 
     @abstractmethod
+    def kind_of(self, app: Application) -> Hashable:
+        """What ``key_for`` gives for all equations like this one.
+
+        False: none of them is in a group. True: what they read decides. Else the key.
+        """
+
+    @abstractmethod
     def key_for(self, app: Application, args: Sequence[int]) -> Hashable | None:
         """What the members of the group have in common that an equation may belong to."""
 
     @abstractmethod
     def joins(self, k: int, key: Any, group: int) -> bool:
         """Whether an equation can be in a group, which may be a new one."""
-
-    def ends(self, k: int) -> bool:
-        """Whether no other member can read the result of a member."""
-        del k
-        return False
 
     def member(self, variable: int) -> int | None:
         """The group in which a variable can be read."""
@@ -74,7 +83,7 @@ class Groups(ABC):
     def put(self, k: int, group: int) -> None:
         """Make an equation, which has one result, a member of a group."""
         self.group_of[k] = group
-        self.within[self.first[k]] = None if self.ends(k) else group
+        self.within[self.first[k]] = None if k in self.sums else group
 
     def readers(self, members: Iterable[Sequence[int]]) -> dict[int, list[int]]:
         """The equations that read results of members, and ``GIVEN`` if they are results."""
@@ -94,17 +103,24 @@ class Groups(ABC):
         return v in self._numbers
 
     def _place_all(self) -> None:
-        key_for, place, behind, within = self.key_for, self._place, self.behind, self.within
+        kinds, place, sums = self.kinds, self._place, self.sums
+        behind, within = self.behind, self.within
         for k, (app, args) in enumerate(self.jaxpr.equations):
-            key = key_for(app, args)
-            group = None if key is None else place(k, args, key)
-            if group is not None:
-                self.group_of[k] = group
-                within.append(None if self.ends(k) else group)
-                behind.append(1 << group)
-                continue
-            # Nothing depends on groups before the first one.
-            found = self._outside_of(args, None) if self.keys else 0
+            kind = kinds.get(app)
+            if kind is None:
+                kind = kinds[app] = self.kind_of(app)
+            if kind is not False:
+                key = self.key_for(app, args) if kind is True else kind
+                group = None if key is None else place(k, args, key)
+                if group is not None:
+                    self.group_of[k] = group
+                    within.append(None if k in sums else group)
+                    behind.append(1 << group)
+                    continue
+            found = 0
+            if self.keys:  # nothing depends on groups before the first one
+                for a in args:
+                    found |= behind[a]
             if app.effects:
                 found = self.effects = self.effects | found
             if app.multiple:
@@ -133,6 +149,14 @@ class Groups(ABC):
             self._depend(group, further)
         return group
 
+    def _outside_of(self, args: Sequence[int], group: int) -> int:
+        """The groups that these variables depend on without being members of ``group``."""
+        found, behind, within = 0, self.behind, self.within
+        for a in args:
+            if within[a] != group:
+                found |= behind[a]
+        return found
+
     def _depend(self, group: int, further: int) -> None:
         """Let a group depend on others, and on what these depend on."""
         needs, needed_by = self.needs, self.needed_by
@@ -143,14 +167,6 @@ class Groups(ABC):
             needs[n] |= found
         for n in _bits(found):
             needed_by[n] |= above
-
-    def _outside_of(self, args: Sequence[int], group: int | None) -> int:
-        """The groups that these variables depend on without being members of ``group``."""
-        found, behind, within = 0, self.behind, self.within
-        for a in args:
-            if group is None or within[a] != group:
-                found |= behind[a]
-        return found
 
     @abstractmethod
     def shares(self, variable: int, group: int) -> bool:
@@ -252,18 +268,20 @@ class WithKernels:
     def __init__(self, groups: Groups, kernels: Sequence[Kernel]) -> None:
         self.groups = groups
         self.kernels = {kernel.members[-1]: kernel for kernel in kernels}
-        self.inside = {k for kernel in kernels for k in kernel.members}
-        self.inside -= {k for kernel in kernels for k in kernel.copied}
-        self.unread = {k for kernel in kernels for k in kernel.unread}
+        self.idle = {k for kernel in kernels for k in kernel.members}
+        """Equations that are written inside of kernels only, or not at all."""
+        self.idle -= {k for kernel in kernels for k in kernel.copied}
+        self.idle |= {k for kernel in kernels for k in kernel.unread}
         self.graph = Graph()
-        self.numbers: dict[int, int] = {}
+        self.numbers = [_ABSENT] * len(groups.avals)
+        """In the graph, of the variables that are there."""
 
     def program(self) -> Jaxpr:
         """The program with its kernels."""
         jaxpr, graph = self.groups.jaxpr, self.graph
         inputs = graph.inputs(jaxpr.in_avals)
         given = [*inputs, *[graph.constant(c) for c in jaxpr.consts]]
-        self.numbers.update(enumerate(given))
+        self.numbers[: len(given)] = given
         self._run()
         outs = [self.numbers[v] for v in jaxpr.outs]
         return graph.program(inputs, outs, jaxpr.debug)
@@ -273,32 +291,35 @@ class WithKernels:
 
         Few wait: those that read results of a kernel whose last member comes later.
         """
-        numbers, kernels, groups = self.numbers, self.kernels, self.groups
-        sources, firsts, add = groups.jaxpr.sources, groups.first, self.graph.add
-        idle = self.inside | self.unread
+        numbers, kernels, idle = self.numbers, self.kernels, self.idle
+        avals, equations = self.graph.avals, self.graph.equations
+        firsts, sources = self.groups.first, self.groups.jaxpr.sources
         readers: dict[object, list[int]] = {}
         missing: dict[int, int] = {}
         last_effect: object = None
         absent: set[object] = set()
         """Effects that have not been written yet."""
-        for k, (app, args) in enumerate(groups.jaxpr.equations):
+        for k, (app, args) in enumerate(self.groups.jaxpr.equations):
             kernel = kernels.get(k)
             if kernel is None:
                 if k in idle:
                     continue
                 if not (readers or app.effects):  # as most equations
-                    read = [numbers[a] for a in args if a in numbers]
-                    if len(read) == len(args):
-                        first = add(app, read, sources[k] if sources else None)
+                    read = [numbers[a] for a in args]
+                    if _ABSENT not in read:
+                        # As Graph.add does.
+                        first = len(avals)
+                        equations.append((app, read, first, sources[k] if sources else None))
                         if app.multiple:
-                            numbers.update(
-                                [(firsts[k] + i, first + i) for i in range(len(app.outs))]
-                            )
+                            avals.extend(app.outs)
+                            start, n = firsts[k], len(app.outs)
+                            numbers[start : start + n] = range(first, first + n)
                         else:
+                            avals.append(app.out)
                             numbers[firsts[k]] = first
                         continue
             operands = args if kernel is None else kernel.operands
-            waits: set[object] = {v for v in operands if v not in numbers}
+            waits: set[object] = {v for v in operands if numbers[v] == _ABSENT}
             if app.effects:  # those keep their order
                 waits |= absent & {last_effect}
                 last_effect = ("effect", k)
@@ -339,7 +360,8 @@ class WithKernels:
         groups, kernel = self.groups, self.kernels.get(k)
         if kernel is not None:
             found = kernel.add_to(self.graph, [self.numbers[a] for a in kernel.operands])
-            self.numbers.update(zip(kernel.gives, found, strict=True))
+            for v, number in zip(kernel.gives, found, strict=True):
+                self.numbers[v] = number
             return kernel.gives
         app, args = groups.jaxpr.equations[k]
         sources = groups.jaxpr.sources

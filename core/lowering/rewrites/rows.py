@@ -83,13 +83,11 @@ class _Rows(Groups):
 
     def __init__(self, jaxpr: Jaxpr, frames: dict[tuple[int, ...], Frame]) -> None:
         self.frames = frames
-        self._of_app: dict[Application, Frame | bool] = {}
-        """Their frames by shape; False: they have none, True: their operands may tell."""
-        self._alike: dict[tuple[Application, bool], tuple[bool, bool]] = {}
-        """Whether equations like this one can join their frame, and whether they sum up others."""
-        self.sums: set[int] = set()
-        """Members that sum over other axes: no other member of the group can read their results."""
-        joining = {app for app in distinct_applications(jaxpr) if is_large_join(app)}
+        self._alike: dict[tuple[Application, Frame | bool, bool], tuple[bool, bool]] = {}
+        """Whether equations like this one can join a frame, and whether they sum up others."""
+        apps = distinct_applications(jaxpr)
+        self._costly = {app for app in apps if is_costly(app)}
+        joining = {app for app in apps if is_large_join(app)}
         joins = [args for app, args in jaxpr.equations if app in joining] if joining else []
         self.joined = {v for args in joins for v in args}
         """Variables that are parts of large arrays."""
@@ -119,22 +117,8 @@ class _Rows(Groups):
             for a in equations[k][1]:
                 readers.get(made_by[a], set()).add(group_of.get(k, outside))
 
-    def key_for(self, app: Application, args: Sequence[int]) -> Frame | None:
-        """The frame that an equation may belong to, by its shapes or by those that it reads."""
-        frame = self._of_app.get(app)
-        if frame is None:
-            frame = self._of_app[app] = self._by_shape(app)
-        if type(frame) is not bool:
-            return frame
-        if not frame or not self.keys:
-            return None
-        for a in args:
-            group = self.member(a)
-            if group is not None and self.keys[group].is_by_row(app.out.shape):
-                return self.keys[group]
-        return None
-
-    def _by_shape(self, app: Application) -> Frame | bool:
+    def kind_of(self, app: Application) -> Frame | bool:
+        """The frame that an equation has by its shapes; True: its operands may tell."""
         if app.multiple or app.effects or app.out.vma or app.primitive.has_rules_of_users:
             return False
         for aval in (*app.avals, app.out):
@@ -143,9 +127,14 @@ class _Rows(Groups):
                 return frame
         return True
 
-    def ends(self, k: int) -> bool:
-        """Sums over other axes."""
-        return k in self.sums
+    def key_for(self, app: Application, args: Sequence[int]) -> Frame | None:
+        """The frame of numbers of its rows that an equation reads."""
+        shape, within = app.out.shape, self.within
+        for a in args:
+            group = within[a]
+            if group is not None and self.keys[group].is_by_row(shape):
+                return self.keys[group]
+        return None
 
     def shares(self, variable: int, group: int) -> bool:
         """Arrays of the frame are read once."""
@@ -154,32 +143,37 @@ class _Rows(Groups):
     def joins(self, k: int, key: Frame, group: int) -> bool:
         """Whether an equation can be in a group."""
         app, args = self.jaxpr.equations[k]
-        primitive = app.primitive
+        kind, primitive = self.kinds[app], app.primitive
         # Its shapes decide, and of some whether they read numbers of rows.
-        by_row = primitive in _BY_ROW and self._is_by_row(args[0], key, group)
-        is_alike = self._of_app[app] is key and primitive is not lax.pow_p
-        found = self._alike.get((app, by_row)) if is_alike else None
-        if found is None:
-            can_join = self._can_join(app, args, key, group)
-            is_sum = can_join and primitive in REDUCTIONS and kind_of_sum(app, key) != "rows"
-            found = can_join, is_sum
-            if is_alike:
-                self._alike[app, by_row] = found
-        can_join, is_sum = found
+        own, by_row = kind is key, False
+        if not own or primitive in _BY_ROW:
+            of_group = [a for a in args if self.within[a] == group]
+            by_row = any([self.avals[a].shape not in key.shapes for a in of_group])
+        if primitive is lax.pow_p:  # its exponent decides, too
+            can_join, is_sum = self._can_join(app, args, key, by_row), False
+        else:
+            place = app, own or key, by_row
+            found = self._alike.get(place)
+            if found is None:
+                can_join = self._can_join(app, args, key, by_row)
+                is_sum = can_join and primitive in REDUCTIONS and kind_of_sum(app, key) != "rows"
+                found = self._alike[place] = can_join, is_sum
+            can_join, is_sum = found
         if is_sum:
             self.sums.add(k)
         return can_join
 
-    def _can_join(self, app: Application, args: Sequence[int], frame: Frame, group: int) -> bool:
+    def _can_join(self, app: Application, args: Sequence[int], frame: Frame, by_row: bool) -> bool:
+        """``by_row``: whether it reads members of the group that are no arrays of the frame."""
         primitive, out = app.primitive, app.out
         if isinstance(primitive, Elementwise) and primitive is not lax.pow_p:
-            return is_handled(app) and self._fits(app, args, frame, group)
+            return is_handled(app) and _fits(app, frame, by_row)
         if primitive in REDUCTIONS:
             return app.avals[0].shape in frame.shapes and self._can_reduce(app, frame)
         if primitive is lax.broadcast_in_dim_p:
-            return self._can_broadcast(app, frame, self._is_by_row(args[0], frame, group))
+            return self._can_broadcast(app, frame, by_row)
         if primitive in RESHAPES:
-            if self._is_by_row(args[0], frame, group):
+            if by_row:
                 return frame.is_by_row(out.shape)
             return app.avals[0].shape in frame.shapes and _is_in(out, frame)
         if primitive is lax.iota_p:
@@ -190,21 +184,7 @@ class _Rows(Groups):
                 return False
         elif not is_handled(app):
             return False
-        return self._fits(app, args, frame, group)
-
-    def _fits(self, app: Application, args: Sequence[int], frame: Frame, group: int) -> bool:
-        """Whether an elementwise equation computes an array of the frame, or numbers of rows."""
-        shape = app.out.shape
-        if any([a.ndim and a.shape != shape for a in app.avals]):
-            return False
-        if shape in frame.shapes:
-            return True
-        by_row = [self._is_by_row(a, frame, group) for a in args]
-        return any(by_row) and frame.is_by_row(shape)
-
-    def _is_by_row(self, variable: int, frame: Frame, group: int) -> bool:
-        """Whether a variable is a member of the group that is no array of the frame."""
-        return self.member(variable) == group and self.avals[variable].shape not in frame.shapes
+        return _fits(app, frame, by_row)
 
     def _can_reduce(self, app: Application, frame: Frame) -> bool:
         if app.out.dtype != _FLOAT or len(app.params) > 1:
@@ -234,10 +214,14 @@ class _Rows(Groups):
         """Whether a kernel is worth it: it computes functions, joins, or saves passes."""
         if len(members) > _MOST_EQUATIONS:
             return False
+        if self.is_costly(members) or self.saves_passes(members):
+            return True
+        return not self.joined.isdisjoint([self.first[k] for k in members])
+
+    def is_costly(self, members: Sequence[int]) -> bool:
+        """Whether members compute functions of each element of large arrays."""
         equations = self.jaxpr.equations
-        costly = any([is_costly(app) for app in {equations[k][0] for k in members}])
-        joined = not self.joined.isdisjoint([self.first[k] for k in members])
-        return costly or joined or self.saves_passes(members)
+        return not self._costly.isdisjoint([equations[k][0] for k in members])
 
     def saves_passes(self, members: Sequence[int]) -> bool:
         """Whether a row is read again after a reduction."""
@@ -283,7 +267,7 @@ class _Rows(Groups):
     def _makes_numbers(self, k: int, frame: Frame) -> bool:
         """Whether an equation computes one number for each row from others, or from one."""
         app, _ = self.jaxpr.equations[k]
-        if not isinstance(app.primitive, Elementwise) or self._by_shape(app) is not True:
+        if not isinstance(app.primitive, Elementwise) or self.kind_of(app) is not True:
             return False
         shape = app.out.shape
         fits = all([not a.ndim or a.shape == shape for a in app.avals])
@@ -316,6 +300,14 @@ class _Rows(Groups):
         kernels = [_RowKernel(self, members, readers) for members in found]
         kernels = [kernel for kernel in kernels if kernel.pays]
         return WithKernels(self, kernels).program() if kernels else None
+
+
+def _fits(app: Application, frame: Frame, by_row: bool) -> bool:
+    """Whether an elementwise equation computes an array of the frame, or numbers of rows."""
+    shape = app.out.shape
+    if any([a.ndim and a.shape != shape for a in app.avals]):
+        return False
+    return shape in frame.shapes or (by_row and frame.is_by_row(shape))
 
 
 def _is_in(aval: ShapedArray, frame: Frame) -> bool:
@@ -352,7 +344,7 @@ class _RowKernel(Kernel):
             return False
         if self.rows.saves_passes(self.members):
             return True
-        computes = any([is_costly(self.rows.jaxpr.equations[k][0]) for k in self.members])
+        computes = self.rows.is_costly(self.members)
         return (computes or bool(self.joins)) and self._is_alone()
 
     def _is_alone(self) -> bool:
