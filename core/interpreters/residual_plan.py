@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, final
 
 from tracebridge.core.dtypes.dtypes import float32
+from tracebridge.core.interpreters.own_extrema import compared_with_extrema
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.user_type import low_avals
 from tracebridge.core.lax.contract.dot import dot_general_p
@@ -96,7 +97,9 @@ def plan_residuals(
     case.
     """
     made_by = _made_by(equations)
-    region = _region(made_by, free, needed)
+    # What equals a maximum is asked beside it, not of an array that is computed again.
+    compared = compared_with_extrema([e[:3] for e in equations])
+    region = _region(made_by, free, needed, compared)
     if not region:
         return ResidualPlan(list(needed), [])
     needs_cut = [n for n in needed if not free(n)]
@@ -196,7 +199,10 @@ def _made_by(equations: Sequence[GraphEquation]) -> dict[int, GraphEquation]:
 
 
 def _region(
-    made_by: dict[int, GraphEquation], free: Callable[[int], bool], needed: Sequence[int]
+    made_by: dict[int, GraphEquation],
+    free: Callable[[int], bool],
+    needed: Sequence[int],
+    compared: Collection[int],
 ) -> dict[int, GraphEquation]:
     """Equations that might be repeated for the sake of ``needed``, by identity."""
     region: dict[int, GraphEquation] = {}
@@ -205,7 +211,7 @@ def _region(
     while waiting:
         number = waiting.pop()
         equation = made_by.get(number)
-        if equation is None or free(number) or not can_repeat(equation[0]):
+        if equation is None or free(number) or number in compared or not can_repeat(equation[0]):
             continue
         region[id(equation)] = equation
         for a in equation[1]:

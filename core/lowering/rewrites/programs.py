@@ -19,6 +19,7 @@
 | ``sin``, ``cos``, ``tan`` | the same of the same operand is there | that one |
 | ``cumsum`` and its kin | float32, along the last axis of large arrays | a kernel |
 | ``broadcast_in_dim`` | of random bits or sines | ``repeated.py`` |
+| ``eq`` | of an array with its own maximum | ``compared.py`` |
 | ``sin``, ``cos``, ``tan`` | of large arrays, with what is elementwise round them | ``waves.py`` |
 
 Picks come first, in a pass of their own: what is picked from is read by one less then.
@@ -33,10 +34,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tracebridge.core import lax
+from tracebridge.core.interpreters.own_extrema import EXTREMA
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.traverse import primitives_of
 from tracebridge.core.kernels.rows.running_kernel import RUNNING, can_run, running_kernel_p
 from tracebridge.core.lowering.rewrites.batches import with_batch_kernels
+from tracebridge.core.lowering.rewrites.compared import with_compared
 from tracebridge.core.lowering.rewrites.flat import computed_by, flat
 from tracebridge.core.lowering.rewrites.joins import moved_join
 from tracebridge.core.lowering.rewrites.moves_inside import with_moves_inside
@@ -71,6 +74,8 @@ def rewritten(jaxpr: Jaxpr) -> Jaxpr:
         if new is not None or not found.isdisjoint(_REWRITES):
             new = Pass(new or jaxpr, _REWRITES).result() or new
             new = with_guarded_waves(new or jaxpr) or new
+        if lax.eq_p in found and not found.isdisjoint(EXTREMA):
+            new = with_compared(new or jaxpr) or new
         jaxpr.cache["rewritten"] = new
     return jaxpr.cache["rewritten"] or jaxpr
 

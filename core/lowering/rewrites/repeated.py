@@ -44,7 +44,7 @@ def with_stored(jaxpr: Jaxpr) -> Jaxpr | None:
     if not any([_may_move(app) for app, _ in jaxpr.equations]):
         return None
     stored = _costly_and_moved(jaxpr)
-    return _program(jaxpr, stored) if stored else None
+    return program_with_stored(jaxpr, stored) if stored else None
 
 
 def _repeats(app: Application) -> bool:
@@ -95,7 +95,8 @@ def _turned(app: Application) -> list[int]:
     return found
 
 
-def _program(jaxpr: Jaxpr, stored: set[int]) -> Jaxpr:
+def program_with_stored(jaxpr: Jaxpr, stored: set[int]) -> Jaxpr:
+    """``jaxpr`` with these variables, results of equations, in memory before they are read."""
     graph = Graph()
     inputs = graph.inputs(jaxpr.in_avals)
     numbers = [*inputs, *[graph.constant(c) for c in jaxpr.consts]]
