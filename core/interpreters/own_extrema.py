@@ -14,7 +14,7 @@ from tracebridge.core import lax
 from tracebridge.core.ir.cost import Cost
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from tracebridge.core.ir.application import Application
 
@@ -28,12 +28,14 @@ _SEVERAL = 2  # one rounding is the same everywhere
 
 
 def compared_with_extrema(
-    equations: Iterable[tuple[Application, Sequence[int], int]],
+    equations: Sequence[tuple[Application, Sequence[int], int]],
 ) -> dict[int, int]:
     """By result of a comparison: the array, if it may be rounded in several ways.
 
     ``equations``: with what each reads, and the number of its first result.
     """
+    if EXTREMA.isdisjoint([app.primitive for app, _, _ in equations]):
+        return {}
     roundings: dict[int, int] = {}
     extremum_of: dict[int, int] = {}
     found: dict[int, int] = {}
