@@ -94,8 +94,13 @@ def compile_text(text: str, entries: Sequence[str]) -> list[int]:
         target = _machine().target
         with binding.parse_assembly(text) as module:
             module.verify()
-            # The texts have vectors and blocks in registers already. LLVM's passes over them took
-            # half of its time and made nothing faster.
+            # The texts have vectors and blocks in registers already; what the second level does,
+            # and loops unrolled, take half of LLVM's time and make nothing faster.
+            options = binding.create_pipeline_tuning_options(speed_level=1)
+            options.loop_vectorization = options.slp_vectorization = False
+            options.loop_unrolling = False
+            builder = binding.create_pass_builder(target, options)
+            builder.getModulePassManager().run(module, builder)
             code = target.emit_object(module)
         # An engine that was given the code, not the module, does not keep LLVM's form of it.
         engine = binding.create_mcjit_compiler(binding.parse_assembly(""), target)
