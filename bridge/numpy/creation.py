@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 __all__ = [
-    "arange", "empty", "empty_like", "full", "full_like", "linspace", "ones",
-    "ones_like", "zeros", "zeros_like",
+    "arange", "empty", "empty_like", "full", "full_like", "ones", "ones_like", "zeros",
+    "zeros_like",
 ]  # fmt: skip
 
-from collections.abc import Sequence
-from typing import Any, Literal, overload
+from typing import Any
 
 import numpy as np
 
@@ -19,11 +18,10 @@ from tracebridge.core.dtypes.canonicalize import (
     canonicalize_explicit,
     default_float,
 )
-from tracebridge.core.dtypes.dtypes import float0, is_inexact, is_integer, real_of
+from tracebridge.core.dtypes.dtypes import float0
 from tracebridge.core.dtypes.promotion import promote
 from tracebridge.core.dtypes.weak_type import is_python_scalar, scalar_dtype
 from tracebridge.core.errors.argument_errors import (
-    ArgumentValueError,
     IntegerRangeError,
     index_of,
 )
@@ -37,7 +35,7 @@ from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.value import Value
 from tracebridge.core.ir.varied import varied
-from tracebridge.core.lax.ad_util import copies_of, float0_of, full_of
+from tracebridge.core.lax.ad_util import copies_of, float0_of
 from tracebridge.core.runtime.arrays.argument_types import (
     DeviceLike,
     DType,
@@ -56,7 +54,7 @@ from tracebridge.numpy._arange import (
     staged_range,
     symbolic_arange,
 )
-from tracebridge.numpy._promote import broadcast_operands, members, promote_inexact
+from tracebridge.numpy._promote import members
 from tracebridge.numpy._ranges import wrapped
 from tracebridge.numpy._staging import settled
 from tracebridge.numpy.conversion import asarray, on_device
@@ -385,121 +383,3 @@ def _arange_dtype(bounds: list[Any]) -> Any:
         for g in bounds
     ]
     return promote(tuple(pairs))[0]
-
-
-def spread(start: Value, stop: Value, num: int, endpoint: bool, axis: int) -> list[Any]:
-    """The numbers, spread along a new axis, and the step."""
-    start, stop = broadcast_operands("linspace", *promote_inexact(start, stop))
-    start, stop = (lax.convert_dtype(v, v.aval.dtype) for v in (start, stop))
-    aval = start.aval if start.aval.ndim else stop.aval
-    parts = num - 1 if endpoint else num
-    # A single number has no step.
-    count = full_of(stop.aval.update(shape=()), parts if parts > 0 else np.nan)
-    step = lax.div(lax.sub(stop, start), count)
-    axis = axis + aval.ndim + 1 if axis < 0 else axis
-    shape = (*aval.shape[:axis], num, *aval.shape[axis:])
-    kind = real_of(aval.dtype)
-    steps = lax.iota_of(kind, shape, axis)
-    weight = lax.div(steps, full_of(steps.aval.update(shape=()), max(parts, 1)))
-    weight_of_start = lax.sub(full_of(steps.aval.update(shape=()), 1), weight)
-    dims = tuple([i for i in range(len(shape)) if i != axis])
-    first, last = (
-        lax.broadcast_in_dim(v, shape, dims if v.aval.ndim else ()) for v in (start, stop)
-    )
-    weight, weight_of_start = (lax.convert_dtype(w, aval.dtype) for w in (weight, weight_of_start))
-    values = lax.add(lax.mul(first, weight_of_start), lax.mul(last, weight))
-    if endpoint and num > 1:
-        # The last number is stop itself, also where start has no weight in it: 0 * inf.
-        values = lax.select_n(lax.eq(steps, float(parts)), values, last)
-    return [values, step]
-
-
-_linspace_staged = StagedFunction(spread, "linspace")
-
-
-@overload
-def linspace(
-    start: ArrayLike,
-    stop: ArrayLike,
-    num: int = 50,
-    endpoint: bool = True,
-    retstep: Literal[False] = False,
-    dtype: DTypeLike | None = None,
-    axis: int = 0,
-    *,
-    device: DeviceLike | None = None,
-) -> Array: ...
-
-
-@overload
-def linspace(
-    start: ArrayLike,
-    stop: ArrayLike,
-    num: int = 50,
-    endpoint: bool = True,
-    *,
-    retstep: Literal[True],
-    dtype: DTypeLike | None = None,
-    axis: int = 0,
-    device: DeviceLike | None = None,
-) -> tuple[Array, Array]: ...
-
-
-@overload
-def linspace(
-    start: ArrayLike,
-    stop: ArrayLike,
-    num: int = 50,
-    endpoint: bool = True,
-    retstep: bool = False,
-    dtype: DTypeLike | None = None,
-    axis: int = 0,
-    *,
-    device: DeviceLike | None = None,
-) -> Array | tuple[Array, Array]: ...
-def linspace(
-    start: ArrayLike | Sequence[ArrayLike],
-    stop: ArrayLike,
-    num: int = 50,
-    endpoint: bool = True,
-    retstep: bool = False,
-    dtype: DTypeLike | None = None,
-    axis: int = 0,
-    *,
-    device: DeviceLike | None = None,
-) -> Any:
-    """``num`` evenly spaced numbers from ``start`` to ``stop``.
-
-    Args:
-        start: first number, or an array of them.
-        stop: last number, left out unless ``endpoint``.
-        num: how many.
-        endpoint: whether ``stop`` is one of them.
-        retstep: also give the step.
-        dtype: dtype of the result; integers are rounded down.
-        axis: where the new axis goes.
-        device: where to put the array.
-
-    Raises:
-        ArgumentValueError: ``num`` is negative.
-
-    >>> import tracebridge.numpy as tnp
-    >>> tnp.linspace(0.0, 1.0, 5).tolist()
-    [0.0, 0.25, 0.5, 0.75, 1.0]
-    """
-    count = index_of(num, "linspace", "num")
-    if count < 0:
-        msg = f"linspace: num={count} is negative"
-        raise ArgumentValueError(msg)
-    values, step = _linspace_staged(
-        (start, stop), (count, bool(endpoint), index_of(axis, "linspace", "axis"))
-    )
-    if dtype is not None:
-        kind = canonicalize_explicit(dtype, "linspace")
-        if is_integer(kind) and is_inexact(values.dtype):
-            values = lax.floor(values)
-        values = lax.convert_dtype(values, kind)
-    values = on_device(values, device)
-    if not retstep:
-        return values
-    return values, step if count > endpoint else full((), np.nan, step.dtype)

@@ -12,10 +12,11 @@ from tracebridge.core.config.option_scopes import numpy_dtype_promotion
 from tracebridge.core.dtypes.promotion import result_type
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.numpy.conversion import asarray
-from tracebridge.numpy.creation import arange, linspace
+from tracebridge.numpy.creation import arange
 from tracebridge.numpy.grids import meshgrid
 from tracebridge.numpy.joining import concatenate
 from tracebridge.numpy.manipulation import atleast_2d, moveaxis, reshape
+from tracebridge.numpy.ranges import linspace
 
 
 def _range_of(part: slice) -> Any:
