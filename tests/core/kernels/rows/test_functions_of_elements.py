@@ -12,6 +12,7 @@ import tracebridge as tb
 import tracebridge.numpy as tnp
 from tests.core.kernels.plain_form import array, is_as_plain, kernels_in, needs_kernels
 from tracebridge import lax, nn
+from tracebridge.core.kernels import error_functions
 
 pytestmark = needs_kernels
 
@@ -110,12 +111,19 @@ def test_no_kernel_beside_what_kernels_do_not_have() -> None:
     assert kernels_in(tb.grad(lambda x: tnp.sum(lax.lgamma(tnp.exp(x)) * x)), x) == 0
 
 
+@pytest.mark.parametrize("looks_up", [True, False])
 @pytest.mark.parametrize(("name", "bound"), [("erf", 1.5), ("erfc", 2.5)])
-def test_digits_of_error_functions(name: str, bound: float) -> None:
-    """In vectors of whole registers, which look polynomials up where there is AVX-512."""
-    x = RNG.uniform(-5, 9.19, (200, 1024)).astype(np.float32)
+def test_digits_of_error_functions(
+    name: str, bound: float, looks_up: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In vectors of whole registers, which look polynomials up with AVX-512, and without it."""
+    n = 200
+    if not looks_up:
+        monkeypatch.setattr(error_functions, "has_registers", lambda to: False)
+        n = 201  # programs of another shape: kernels are remembered
+    x = RNG.uniform(-5, 9.19, (n, 1024)).astype(np.float32)
     x[0] = RNG.choice([-1, 1], 1024) * 2.0 ** RNG.uniform(-120, 0, 1024)
-    x[1, :9] = 0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, 3.0, 7.0, 10.5
+    x[1, :10] = 0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, 3.0, 7.0, 10.5, 0.5425742
     # Where one polynomial ends and the next begins, and beside it.
     ends = np.arange(1, 170, dtype=np.float32) / 16
     x[2:5, :169] = ends, np.nextafter(ends, 0), np.nextafter(ends, 99)
