@@ -111,10 +111,12 @@ def test_no_kernel_beside_what_kernels_do_not_have() -> None:
     assert kernels_in(tb.grad(lambda x: tnp.sum(lax.lgamma(tnp.exp(x)) * x)), x) == 0
 
 
-@pytest.mark.parametrize("looks_up", [True, False])
-@pytest.mark.parametrize(("name", "bound"), [("erf", 1.5), ("erfc", 2.5)])
+@pytest.mark.parametrize(
+    ("name", "looks_up", "bound"),
+    [("erf", True, 1.5), ("erf", False, 1.5), ("erfc", True, 2.5), ("erfc", False, 2.2)],
+)
 def test_digits_of_error_functions(
-    name: str, bound: float, looks_up: bool, monkeypatch: pytest.MonkeyPatch
+    name: str, looks_up: bool, bound: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In vectors of whole registers, which look polynomials up with AVX-512, and without it."""
     n = 200
@@ -123,7 +125,7 @@ def test_digits_of_error_functions(
         n = 201  # programs of another shape: kernels are remembered
     x = RNG.uniform(-5, 9.19, (n, 1024)).astype(np.float32)
     x[0] = RNG.choice([-1, 1], 1024) * 2.0 ** RNG.uniform(-120, 0, 1024)
-    x[1, :10] = 0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, 3.0, 7.0, 10.5, 0.5425742
+    x[1, :9] = 0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, 3.0, 7.0, 10.5
     # Where one polynomial ends and the next begins, and beside it.
     ends = np.arange(1, 170, dtype=np.float32) / 16
     x[2:5, :169] = ends, np.nextafter(ends, 0), np.nextafter(ends, 99)
