@@ -119,12 +119,12 @@ def test_digits_of_error_functions(
     name: str, looks_up: bool, bound: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In vectors of whole registers, which look polynomials up with AVX-512, and without it."""
-    n = 200
+    n = 1024
     if not looks_up:
         monkeypatch.setattr(error_functions, "has_registers", lambda to: False)
-        n = 201  # programs of another shape: kernels are remembered
-    x = RNG.uniform(-5, 9.19, (n, 1024)).astype(np.float32)
-    x[0] = RNG.choice([-1, 1], 1024) * 2.0 ** RNG.uniform(-120, 0, 1024)
+        n = 1040  # rows of another length: kernels are remembered
+    x = RNG.uniform(-5, 9.19, (200, n)).astype(np.float32)
+    x[0] = RNG.choice([-1, 1], n) * 2.0 ** RNG.uniform(-120, 0, n)
     x[1, :9] = 0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, 3.0, 7.0, 10.5
     # Where one polynomial ends and the next begins, and beside it.
     ends = np.arange(1, 170, dtype=np.float32) / 16
