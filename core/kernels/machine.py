@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tracebridge.core.config import env
-from tracebridge.core.kernels.sharing import N_SEATS, SEAT_BYTES, SEATS
+from tracebridge.core.kernels.sharing import EXPORTED, LIBRARY, N_SEATS, SEAT_BYTES, SEATS
 from tracebridge.core.kernels.text import TWICE
 
 _LOCK = threading.Lock()
@@ -110,17 +110,30 @@ def _run_passes(binding: Any, module: Any, text: str) -> None:
 def compile_text(text: str, entries: Sequence[str]) -> list[int]:
     """The addresses of the functions ``entries`` of a module; 0 of those that it has not."""
     with _LOCK:
-        binding = importlib.import_module("llvmlite.binding")
-        target = _machine().target
-        with binding.parse_assembly(text) as module:
-            module.verify()
-            _run_passes(binding, module, text)
-            code = target.emit_object(module)
-        # An engine that was given the code, not the module, does not keep LLVM's form of it.
-        engine = binding.create_mcjit_compiler(binding.parse_assembly(""), target)
-        engine.add_object_file(binding.ObjectFileRef.from_data(code))
-        engine.finalize_object()
-        _ENGINES.append(engine)
-        there = [f"@{entry}(" in text for entry in entries]
-        pairs = zip(entries, there, strict=True)
-        return [engine.get_function_address(entry) if here else 0 for entry, here in pairs]
+        _load_library()
+        return _compiled(text, entries)
+
+
+@functools.lru_cache(maxsize=1)
+def _load_library() -> None:
+    """Compile what all kernels call. Whoever calls has the lock."""
+    binding = importlib.import_module("llvmlite.binding")
+    for name, address in zip(EXPORTED, _compiled(LIBRARY, EXPORTED), strict=True):
+        binding.add_symbol(name, address)
+
+
+def _compiled(text: str, entries: Sequence[str]) -> list[int]:
+    binding = importlib.import_module("llvmlite.binding")
+    target = _machine().target
+    with binding.parse_assembly(text) as module:
+        module.verify()
+        _run_passes(binding, module, text)
+        code = target.emit_object(module)
+    # An engine that was given the code, not the module, does not keep LLVM's form of it.
+    engine = binding.create_mcjit_compiler(binding.parse_assembly(""), target)
+    engine.add_object_file(binding.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    _ENGINES.append(engine)
+    there = [f"@{entry}(" in text for entry in entries]
+    pairs = zip(entries, there, strict=True)
+    return [engine.get_function_address(entry) if here else 0 for entry, here in pairs]
