@@ -107,10 +107,14 @@ def _run_passes(binding: Any, module: Any, text: str) -> None:
     passes.run(module, builder)
 
 
-def compile_text(text: str, entries: Sequence[str]) -> list[int]:
-    """The addresses of the functions ``entries`` of a module; 0 of those that it has not."""
+def compile_text(text: str, entries: Sequence[str], *, by_itself: bool = False) -> list[int]:
+    """The addresses of the functions ``entries`` of a module; 0 of those that it has not.
+
+    ``by_itself``: it calls no function of the library.
+    """
     with _LOCK:
-        _load_library()
+        if not by_itself:
+            _load_library()
         return _compiled(text, entries)
 
 
