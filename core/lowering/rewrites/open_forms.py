@@ -245,12 +245,11 @@ class Form:
 
     def differs(self, value: object) -> bool:
         """Whether a parameter is another one in each program."""
-        kind = type(value)
-        if kind is tuple:
+        if type(value) is tuple:
             # Most are sizes and axes.
             return any([type(v) is not int and self.differs(v) for v in value])
-        if kind is not Jaxpr:
-            return kind is OpenNumber
+        if type(value) is not Jaxpr:
+            return type(value) is OpenNumber
         known = self._holds.get(value)
         if known is None:
             known = self._holds[value] = (
