@@ -48,7 +48,8 @@ def all_jaxprs(jaxpr: Jaxpr) -> list[Jaxpr]:
         program = todo.pop()
         if id(program) not in found:
             found[id(program)] = program
-            todo.extend(sub_jaxprs(program))
+            for app in distinct_applications(program):
+                todo.extend(jaxprs_in_params(app.params))
     return list(found.values())
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 
-from tracebridge.core.kernels.interface import BEGINNING, FRAME_EXTENSION, SHARED
+from tracebridge.core.kernels.interface import ANSWERS, BEGINNING, FRAME_EXTENSION
 from tracebridge.core.kernels.machine import compile_text
 
 _TOGETHER = 4  # in one text: LLVM takes 3 ms for it, and 1 for each
@@ -46,8 +46,8 @@ def _made(n: int) -> list[Entry]:
     size, first = ctypes.sizeof(ctypes.c_void_p), ctypes.addressof(places)
     at = [first + k * size for k in range(n)]
     names = [f"entry{k}" for k in range(n)]
-    text = "\n".join([SHARED, *_ANSWERED, *map(_text, names, at)])
-    return list(map(Entry, compile_text(text, names), at))
+    text = "\n".join([ANSWERS, *_ANSWERED, *map(_text, names, at)])
+    return list(map(Entry, compile_text(text, names, by_itself=True), at))
 
 
 def _text(name: str, place: int) -> str:

@@ -15,12 +15,20 @@ _API_MAJOR, _API_DESTROY = 32, 64
 _BUFFER_DATA = 24
 _ARRAY_DATA = 16  # of the one attribute: numbers of rows, of rows in a block, of blocks
 
-SHARED = f"""
+MEMORY = """
 declare ptr @malloc(i64)
 declare void @free(ptr)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+"""
 
+DESCRIBE = "tracebridge_describe"
+"""The function that answers what XLA asks when a handler is registered."""
+
+SHARED = f"{MEMORY}declare void @{DESCRIBE}(ptr, ptr)\n"
+"""What the text of a kernel calls: functions of C, and one of the library (``sharing.py``)."""
+
+ANSWERS = f"""
 define internal void @forget(ptr %api, ptr %error) {{
 entry:
   %none = icmp eq ptr %error, null
@@ -40,7 +48,7 @@ end:
   ret void
 }}
 
-define internal void @describe(ptr %api, ptr %extension) {{
+define void @{DESCRIBE}(ptr %api, ptr %extension) {{
 entry:
   %at = getelementptr i8, ptr %extension, i64 {_EXTENSION_METADATA}
   %metadata = load ptr, ptr %at
@@ -70,7 +78,7 @@ BEGINNING = [
     "%is_question = icmp eq i32 %type, 1",
     "br i1 %is_question, label %answer, label %call",
     "answer:",
-    "call void @describe(ptr %api, ptr %extension)",
+    f"call void @{DESCRIBE}(ptr %api, ptr %extension)",
     "ret ptr null",
     "call:",
 ]

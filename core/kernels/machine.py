@@ -17,7 +17,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tracebridge.core.config import env
-from tracebridge.core.kernels.sharing import N_SEATS, SEAT_BYTES, SEATS
+from tracebridge.core.kernels.sharing import EXPORTED, LIBRARY, N_SEATS, SEAT_BYTES, SEATS
+from tracebridge.core.kernels.text import TWICE
 
 _LOCK = threading.Lock()
 _ENGINES: list[Any] = []
@@ -87,26 +88,56 @@ def _machine() -> Machine:
     return Machine(target, lanes, f"{name} {features.flatten()} LLVM {version}", fuses)
 
 
-def compile_text(text: str, entries: Sequence[str]) -> list[int]:
-    """The addresses of the functions ``entries`` of a module; 0 of those that it has not."""
+def _run_passes(binding: Any, module: Any, text: str) -> None:
+    """Let LLVM do what makes kernels faster. Whoever calls has the lock.
+
+    The texts have vectors and blocks in registers already. What is added up in memory that a
+    function has for itself must get registers as well: without that, rows took twice as long. All
+    else that LLVM does takes more than half of its time and makes nothing faster.
+    """
+    options = binding.create_pipeline_tuning_options()
+    builder = binding.create_pass_builder(_machine().target, options)
+    passes = binding.create_new_module_pass_manager()
+    passes.add_always_inliner_pass()
+    passes.add_sroa_pass()
+    if TWICE in text:
+        passes.add_instruction_combine_pass()
+        passes.add_new_gvn_pass()
+        passes.add_simplify_cfg_pass()
+    passes.run(module, builder)
+
+
+def compile_text(text: str, entries: Sequence[str], *, by_itself: bool = False) -> list[int]:
+    """The addresses of the functions ``entries`` of a module; 0 of those that it has not.
+
+    ``by_itself``: it calls no function of the library.
+    """
     with _LOCK:
-        binding = importlib.import_module("llvmlite.binding")
-        target = _machine().target
-        with binding.parse_assembly(text) as module:
-            module.verify()
-            # The texts have vectors and blocks in registers already; what the second level does,
-            # and loops unrolled, take half of LLVM's time and make nothing faster.
-            options = binding.create_pipeline_tuning_options(speed_level=1)
-            options.loop_vectorization = options.slp_vectorization = False
-            options.loop_unrolling = False
-            builder = binding.create_pass_builder(target, options)
-            builder.getModulePassManager().run(module, builder)
-            code = target.emit_object(module)
-        # An engine that was given the code, not the module, does not keep LLVM's form of it.
-        engine = binding.create_mcjit_compiler(binding.parse_assembly(""), target)
-        engine.add_object_file(binding.ObjectFileRef.from_data(code))
-        engine.finalize_object()
-        _ENGINES.append(engine)
-        there = [f"@{entry}(" in text for entry in entries]
-        pairs = zip(entries, there, strict=True)
-        return [engine.get_function_address(entry) if here else 0 for entry, here in pairs]
+        if not by_itself:
+            _load_library()
+        return _compiled(text, entries)
+
+
+@functools.lru_cache(maxsize=1)
+def _load_library() -> None:
+    """Compile what all kernels call. Whoever calls has the lock."""
+    binding = importlib.import_module("llvmlite.binding")
+    for name, address in zip(EXPORTED, _compiled(LIBRARY, EXPORTED), strict=True):
+        binding.add_symbol(name, address)
+
+
+def _compiled(text: str, entries: Sequence[str]) -> list[int]:
+    binding = importlib.import_module("llvmlite.binding")
+    target = _machine().target
+    with binding.parse_assembly(text) as module:
+        module.verify()
+        _run_passes(binding, module, text)
+        code = target.emit_object(module)
+    # An engine that was given the code, not the module, does not keep LLVM's form of it.
+    engine = binding.create_mcjit_compiler(binding.parse_assembly(""), target)
+    engine.add_object_file(binding.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    _ENGINES.append(engine)
+    there = [f"@{entry}(" in text for entry in entries]
+    pairs = zip(entries, there, strict=True)
+    return [engine.get_function_address(entry) if here else 0 for entry, here in pairs]

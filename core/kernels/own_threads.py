@@ -18,21 +18,24 @@ _FLUSH = 0x8040  # of x86: tiny results, and tiny operands, are zero
 IS_X86 = platform.machine() == "x86_64"
 """Whether ``@flush`` sets that flag; on other processors kernels are called by XLA alone."""
 
+FLUSH, SET_FLAGS = "tracebridge_flush", "tracebridge_set_flags"
+"""Functions of the library (``sharing.py``): set that flag, and what it was; set it as it was."""
+
 _FLAGS = f"""
 declare void @llvm.x86.sse.stmxcsr(ptr)
 declare void @llvm.x86.sse.ldmxcsr(ptr)
 
-define internal i32 @flush() {{
+define i32 @{FLUSH}() {{
 entry:
   %at = alloca i32
   call void @llvm.x86.sse.stmxcsr(ptr %at)
   %before = load i32, ptr %at
   %new = or i32 %before, {_FLUSH}
-  call void @set_flags(i32 %new)
+  call void @{SET_FLAGS}(i32 %new)
   ret i32 %before
 }}
 
-define internal void @set_flags(i32 %flags) {{
+define void @{SET_FLAGS}(i32 %flags) {{
 entry:
   %at = alloca i32
   store i32 %flags, ptr %at
@@ -41,11 +44,11 @@ entry:
 }}
 """
 
-_NO_FLAGS = """
-define internal i32 @flush() {
+_NO_FLAGS = f"""
+define i32 @{FLUSH}() {{
 entry:
   ret i32 0
-}
+}}
 """
 
 OWN_THREADS = f"""
@@ -54,7 +57,7 @@ declare i32 @pthread_detach(i64)
 {_FLAGS if IS_X86 else _NO_FLAGS}
 define internal ptr @helper(ptr %state) {{
 entry:
-  %ignored = call i32 @flush()
+  %ignored = call i32 @{FLUSH}()
   call void @help(ptr %state)
   ret ptr null
 }}
@@ -82,10 +85,10 @@ def direct_entry(n: int) -> str:
         [
             f"define void @{DIRECT}({', '.join([*arrays, 'ptr %numbers', 'i64 %threads'])}) {{",
             "entry:",
-            "%before = call i32 @flush()",
+            f"%before = call i32 @{FLUSH}()",
             "%context = inttoptr i64 %threads to ptr",
             run_call("null", arrays),
-            "call void @set_flags(i32 %before)",
+            f"call void @{SET_FLAGS}(i32 %before)",
             "ret void",
             "}",
         ]

@@ -18,7 +18,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tracebridge.core.kernels.own_threads import OWN_THREADS
+from tracebridge.core.kernels.interface import ANSWERS, DESCRIBE, MEMORY
+from tracebridge.core.kernels.own_threads import FLUSH, IS_X86, OWN_THREADS, SET_FLAGS
 
 SEATS = "tracebridge_seats"
 """The symbol of the memory for seats, zeros at first; each stands in a cache line of its own."""
@@ -30,13 +31,26 @@ _MOST_REGIONS = 16
 # what blocks read, and of each region how many of its blocks are taken, in lines of their own too.
 STATE_DONE, STATE_USERS = 64, 128
 STATE_ROWS, STATE_PER_BLOCK, STATE_BLOCKS = 192, 200, 208
-STATE_COLUMNS, STATE_WORK, STATE_REGIONS = 216, 224, 232
+STATE_COLUMNS, STATE_WORK, STATE_REGIONS, STATE_BLOCK = 216, 224, 232, 240
 _STATE_TAKEN, _LINE = 256, 64
 STATE_BUFFERS = _STATE_TAKEN + _MOST_REGIONS * _LINE
 
 _API_SCHEDULE, _API_THREADS = 136, 144  # of XLA's C header, as in handler.py
 
-HELP = f"""{OWN_THREADS}
+STATE, SHARE, LEAVE = [f"tracebridge_{name}" for name in ("state", "share", "leave")]
+EXPORTED = (DESCRIBE, STATE, SHARE, LEAVE, FLUSH, *((SET_FLAGS,) if IS_X86 else ()))
+"""The functions of the library that kernels call."""
+
+HELP = f"""
+declare ptr @{STATE}(i64, ptr, ptr)
+declare void @{SHARE}(ptr, ptr, ptr)
+declare void @{LEAVE}(ptr)
+declare i32 @{FLUSH}()
+declare void @{SET_FLAGS}(i32)
+"""
+"""In the text of a kernel: functions of the library."""
+
+LIBRARY = f"""{MEMORY}{ANSWERS}{OWN_THREADS}
 @{SEATS} = external global [{N_SEATS * SEAT_BYTES} x i8]
 declare i64 @llvm.umin.i64(i64, i64)
 declare i64 @llvm.umax.i64(i64, i64)
@@ -76,7 +90,9 @@ other:
   br i1 %more, label %look, label %none
 run:
   %b = add i64 %from, %nth
-  call void @block(ptr %state, i64 %b)
+  %block.at = getelementptr i8, ptr %state, i64 {STATE_BLOCK}
+  %block = load ptr, ptr %block.at
+  call void %block(ptr %state, i64 %b)
   %before = atomicrmw add ptr %done, i64 1 release
   ret i1 true
 none:
@@ -100,7 +116,7 @@ end:
   ret void
 }}
 
-define internal void @leave(ptr %state) {{
+define void @{LEAVE}(ptr %state) {{
 entry:
   %users = getelementptr i8, ptr %state, i64 {STATE_USERS}
   %before = atomicrmw sub ptr %users, i64 1 acq_rel
@@ -165,7 +181,7 @@ serve:
   %work.at = getelementptr i8, ptr %state, i64 {STATE_WORK}
   %work = load ptr, ptr %work.at
   call void %work(ptr %state)
-  call void @leave(ptr %state)
+  call void @{LEAVE}(ptr %state)
   %i = call i64 @find_seat(i64 0, i64 1)
   %is_seat = icmp sge i64 %i, 0
   br i1 %is_seat, label %sit, label %end
@@ -225,7 +241,7 @@ wake:
   %good = call i1 @schedule(ptr %api, ptr %context, ptr %state)
   br i1 %good, label %look, label %refused
 refused:
-  call void @leave(ptr %state)
+  call void @{LEAVE}(ptr %state)
   br label %look
 end:
   ret void
@@ -282,54 +298,80 @@ ask:
   %good = icmp eq ptr %error, null
   ret i1 %good
 }}
-"""
 
-# In a handler: ask for help, work, and wait for the blocks that others have begun.
-HELPED = [
-    f"%regions.at = getelementptr i8, ptr %state, i64 {STATE_REGIONS}",
-    "store i64 1, ptr %regions.at",
-    "%is_alone = icmp eq i64 %blocks, 1",
-    "br i1 %is_alone, label %begin, label %look",
-    "look:",
-    f"%work.at = getelementptr i8, ptr %state, i64 {STATE_WORK}",
-    "store ptr @work, ptr %work.at",
-    "%threads = call i64 @threads(ptr %api, ptr %context)",
-    "%few = icmp ult i64 %threads, %blocks",
-    "%wanted = select i1 %few, i64 %threads, i64 %blocks",
-    f"%at_most = call i64 @llvm.umin.i64(i64 %wanted, i64 {_MOST_REGIONS})",
-    "%regions = call i64 @llvm.umax.i64(i64 %at_most, i64 1)",
-    "store i64 %regions, ptr %regions.at",
-    "br label %more",
-    "more:",
-    "%t = phi i64 [1, %look], [%t.next, %counted], [%t.next, %refused]",
-    "%is_wanted = icmp ult i64 %t, %wanted",
-    "br i1 %is_wanted, label %ask_one, label %first",
-    "ask_one:",
-    "%t.next = add nuw nsw i64 %t, 1",
-    "%before = atomicrmw add ptr %users, i64 1 monotonic",
-    "%good = call i1 @hire(ptr %api, ptr %context, ptr %state)",
-    "br i1 %good, label %counted, label %refused",
-    "counted:",
-    "br label %more",
-    "refused:",
-    "%after = atomicrmw sub ptr %users, i64 1 monotonic",
-    "br label %more",
-    "first:",
-    "%ignored.block = call i1 @take(ptr %state, i64 0)",
-    "call void @wake_others(ptr %api, ptr %context, ptr %state)",
-    "br label %begin",
-    "begin:",
-    "call void @work_from(ptr %state, i64 0)",
-    "br label %wait",
-    "wait:",
-    "%finished = load atomic i64, ptr %done acquire, align 8",
-    "%all = icmp eq i64 %finished, %blocks",
-    "br i1 %all, label %end, label %spin",
-    "spin:",
-    "%ignored = call i32 @sched_yield()",
-    "br label %wait",
-    "end:",
-]
+define ptr @{STATE}(i64 %bytes, ptr %numbers, ptr %block) {{
+entry:
+  %size = add nuw nsw i64 %bytes, {STATE_BUFFERS}
+  %state = call ptr @malloc(i64 %size)
+  %shares = getelementptr i8, ptr %state, i64 {STATE_ROWS}
+  call void @llvm.memcpy.p0.p0.i64(ptr %shares, ptr %numbers, i64 24, i1 false)
+  %block.at = getelementptr i8, ptr %state, i64 {STATE_BLOCK}
+  store ptr %block, ptr %block.at
+  store i64 1, ptr %state
+  %taken = getelementptr i8, ptr %state, i64 {_STATE_TAKEN}
+  call void @llvm.memset.p0.i64(ptr %taken, i8 0, i64 {_MOST_REGIONS * _LINE}, i1 false)
+  %done = getelementptr i8, ptr %state, i64 {STATE_DONE}
+  store i64 0, ptr %done
+  %users = getelementptr i8, ptr %state, i64 {STATE_USERS}
+  store i64 1, ptr %users
+  ret ptr %state
+}}
+
+define void @{SHARE}(ptr %api, ptr %context, ptr %state) {{
+entry:
+  %blocks.at = getelementptr i8, ptr %state, i64 {STATE_BLOCKS}
+  %blocks = load i64, ptr %blocks.at
+  %done = getelementptr i8, ptr %state, i64 {STATE_DONE}
+  %users = getelementptr i8, ptr %state, i64 {STATE_USERS}
+  %regions.at = getelementptr i8, ptr %state, i64 {STATE_REGIONS}
+  store i64 1, ptr %regions.at
+  %is_alone = icmp eq i64 %blocks, 1
+  br i1 %is_alone, label %begin, label %look
+look:
+  %work.at = getelementptr i8, ptr %state, i64 {STATE_WORK}
+  store ptr @work, ptr %work.at
+  %threads = call i64 @threads(ptr %api, ptr %context)
+  %few = icmp ult i64 %threads, %blocks
+  %wanted = select i1 %few, i64 %threads, i64 %blocks
+  %at_most = call i64 @llvm.umin.i64(i64 %wanted, i64 {_MOST_REGIONS})
+  %regions = call i64 @llvm.umax.i64(i64 %at_most, i64 1)
+  store i64 %regions, ptr %regions.at
+  br label %more
+more:
+  %t = phi i64 [1, %look], [%t.next, %counted], [%t.next, %refused]
+  %is_wanted = icmp ult i64 %t, %wanted
+  br i1 %is_wanted, label %ask_one, label %first
+ask_one:
+  %t.next = add nuw nsw i64 %t, 1
+  %before = atomicrmw add ptr %users, i64 1 monotonic
+  %good = call i1 @hire(ptr %api, ptr %context, ptr %state)
+  br i1 %good, label %counted, label %refused
+counted:
+  br label %more
+refused:
+  %after = atomicrmw sub ptr %users, i64 1 monotonic
+  br label %more
+first:
+  %ignored.block = call i1 @take(ptr %state, i64 0)
+  call void @wake_others(ptr %api, ptr %context, ptr %state)
+  br label %begin
+begin:
+  call void @work_from(ptr %state, i64 0)
+  br label %wait
+wait:
+  %finished = load atomic i64, ptr %done acquire, align 8
+  %all = icmp eq i64 %finished, %blocks
+  br i1 %all, label %end, label %spin
+spin:
+  %ignored = call i32 @sched_yield()
+  br label %wait
+end:
+  ret void
+}}
+"""
+"""Functions that all kernels call: ``@share`` asks for help, works, and waits for the blocks that
+others have begun; ``@state`` makes the state of a call. Compiled once: LLVM takes as long for them
+as for most kernels."""
 
 
 def state(names: Sequence[str]) -> list[str]:
@@ -339,24 +381,18 @@ def state(names: Sequence[str]) -> list[str]:
     copied: help may come when the call's own are gone.
     """
     lines = [
-        f"%state = call ptr @malloc(i64 {STATE_BUFFERS + 8 * len(names)})",
+        f"%state = call ptr @{STATE}(i64 {8 * len(names)}, ptr %numbers, ptr @block)",
         f"%buffers = getelementptr i8, ptr %state, i64 {STATE_BUFFERS}",
-        f"%shares.to = getelementptr i8, ptr %state, i64 {STATE_ROWS}",
-        "call void @llvm.memcpy.p0.p0.i64(ptr %shares.to, ptr %numbers, i64 24, i1 false)",
-        f"%blocks.at = getelementptr i8, ptr %state, i64 {STATE_BLOCKS}",
-        "%blocks = load i64, ptr %blocks.at",
-        "store i64 1, ptr %state",
-        f"%taken = getelementptr i8, ptr %state, i64 {_STATE_TAKEN}",
-        f"call void @llvm.memset.p0.i64(ptr %taken, i8 0, i64 {_MOST_REGIONS * _LINE}, i1 false)",
-        f"%done = getelementptr i8, ptr %state, i64 {STATE_DONE}",
-        "store i64 0, ptr %done",
-        f"%users = getelementptr i8, ptr %state, i64 {STATE_USERS}",
-        "store i64 1, ptr %users",
     ]
     for i, name in enumerate(names):
         lines.append(f"%b{i}.to = getelementptr ptr, ptr %buffers, i64 {i}")
         lines.append(f"store ptr {name}, ptr %b{i}.to")
     return lines
+
+
+SHARED_OUT = f"call void @{SHARE}(ptr %api, ptr %context, ptr %state)"
+"""In a handler: do all blocks."""
+LEFT = f"call void @{LEAVE}(ptr %state)"
 
 
 def arrays_of_block(n_in: int, n: int) -> tuple[list[str], list[str]]:

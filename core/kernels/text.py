@@ -20,6 +20,9 @@ TYPES = {
 NAMES = {np.dtype(name): name for name in TYPES if name != "bfloat16"} | {bfloat16: "bfloat16"}
 """Of the dtypes that kernels read and write: to ask a dtype for its name takes a microsecond."""
 
+TWICE = "; some of this is there twice"
+"""A line of texts that compute the same more than once: LLVM shall look for it."""
+
 
 def number_of(value: Any, dtype: Any) -> float | int | Place:
     """A number of the program such that two that are written alike are one."""

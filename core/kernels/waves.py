@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import struct
 
-from tracebridge.core.kernels.text import Text, float_text
+from tracebridge.core.kernels.text import TWICE, Text, float_text
 
 # sin(r) = r + r^3 P(r^2), cos(r) = 1 - r^2 / 2 + r^4 Q(r^2) for |r| <= pi / 4; relative errors
 # 4e-9 and 2e-10.
@@ -75,6 +75,7 @@ def _unless_large(to: Text, name: str, x: str, y: str) -> str:
     kind, function = to.type("float"), f"@{name}.{to.suffix()}"
     to.needs.add(f"declare float @{name}(float)")
     to.call("fabs", x)  # for its declaration
+    to.needs.add(TWICE)  # the sine and the cosine of a value begin alike
     if to.width:
         flags = to.type("i1")
         to.needs.add(f"declare i1 @llvm.vector.reduce.or.v{to.width}i1({flags})")
@@ -86,7 +87,7 @@ def _unless_large(to: Text, name: str, x: str, y: str) -> str:
 
 def _of_one(name: str) -> str:
     return f"""
-define internal float @{name}.f32(float %x, float %y) {{
+define internal float @{name}.f32(float %x, float %y) alwaysinline {{
 entry:
   %size = call float @llvm.fabs.f32(float %x)
   %is_large = fcmp oge float %size, {float_text(_LARGE)}
@@ -102,7 +103,7 @@ large:
 def _by_element(to: Text, name: str) -> str:
     kind, flags = to.type("float"), to.type("i1")
     return f"""
-define internal {kind} @{name}.{to.suffix()}({kind} %x, {kind} %y) {{
+define internal {kind} @{name}.{to.suffix()}({kind} %x, {kind} %y) alwaysinline {{
 entry:
   %size = call {kind} @llvm.fabs.{to.suffix()}({kind} %x)
   %is_large = fcmp oge {kind} %size, {to.constant(_LARGE)}

@@ -19,7 +19,7 @@ from tracebridge.core.interpreters.dce import dce_jaxpr, wants_dce
 from tracebridge.core.interpreters.low import low_jaxpr
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.effects import Effects, no_effects, ordered_effects
-from tracebridge.core.ir.traverse import applications
+from tracebridge.core.ir.traverse import all_jaxprs, distinct_applications
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lowering.context import PLATFORM_INDEX, LoweringContext
 from tracebridge.core.lowering.locations import Locations
@@ -186,12 +186,17 @@ def _about(jaxpr: Jaxpr, platform: str) -> tuple[bool, float]:
 
 def _largest(jaxpr: Jaxpr) -> float:
     """Bytes of the largest value that an equation gives; infinite if a size has a name only."""
+    avals = {
+        aval
+        for program in all_jaxprs(jaxpr)
+        for app in distinct_applications(program)
+        for aval in app.outs
+    }
     largest = 0
-    for app in applications(jaxpr):
-        for aval in app.outs:
-            if not all([type(n) is int for n in aval.shape]):
-                return math.inf
-            largest = max(largest, aval.size * itemsize_bits(aval.dtype) // 8)
+    for aval in avals:
+        if not all([type(n) is int for n in aval.shape]):
+            return math.inf
+        largest = max(largest, aval.size * itemsize_bits(aval.dtype) // 8)
     return largest
 
 

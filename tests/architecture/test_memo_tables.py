@@ -53,6 +53,7 @@ OTHER_FUNCTIONS = {
     "core/_jaxlib/mlir.py:_register_passes": "done once",
     "core/dtypes/promotion.py:_join": "pairs of a lattice with some twenty points",
     "core/kernels/call.py:_writers": "one fact of the installation",
+    "core/kernels/machine.py:_load_library": "what all kernels call, compiled once",
     "core/kernels/machine.py:_machine": "one fact of the installation",
     "core/kernels/machine.py:is_there": "one fact of the installation",
     "core/runtime/backends/cuda_driver.py:_driver": "one fact of the installation",

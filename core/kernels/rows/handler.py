@@ -13,7 +13,9 @@ from tracebridge.core.kernels.interface import BEGINNING, SHARED, attribute_at, 
 from tracebridge.core.kernels.own_threads import IS_X86, direct_entry, run_call
 from tracebridge.core.kernels.sharing import (
     HELP,
-    HELPED,
+    LEFT,
+    SHARED_OUT,
+    STATE_BLOCKS,
     STATE_COLUMNS,
     STATE_PER_BLOCK,
     STATE_ROWS,
@@ -185,6 +187,8 @@ def _run(arrays: Interface) -> str:
     lines += state(names)
     if columns:
         lines += [
+            f"%blocks.at = getelementptr i8, ptr %state, i64 {STATE_BLOCKS}",
+            "%blocks = load i64, ptr %blocks.at",
             f"%of.blocks = mul nuw nsw i64 %blocks, {arrays.bytes_of_sums}",
             f"%size = add nuw nsw i64 %of.blocks, {2 * _APART}",
             "%memory = call ptr @malloc(i64 %size)",
@@ -196,12 +200,12 @@ def _run(arrays: Interface) -> str:
     lines += [
         f"%columns.at = getelementptr i8, ptr %state, i64 {STATE_COLUMNS}",
         f"store ptr {'%columns' if columns else 'null'}, ptr %columns.at",
-        *HELPED,
+        SHARED_OUT,
     ]
     if columns:
         lines += ["call void @sums(ptr %buffers, ptr %columns, i64 %blocks)"]
         lines += ["call void @free(ptr %memory)"]
-    return "\n".join([*lines, "call void @leave(ptr %state)", "ret void", "}"])
+    return "\n".join([*lines, LEFT, "ret void", "}"])
 
 
 def _handler(arrays: Interface) -> str:

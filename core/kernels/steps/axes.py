@@ -142,17 +142,21 @@ class Axes:
             self._whole += [self._first[out] + i for i in made]
 
 
-_PAIRS: BoundedCache[Pairs] = BoundedCache("axes of equations that move", 1024)
+_PAIRS: BoundedCache[Pairs] = BoundedCache("axes of equations", 4096)
 
 
 def pairs_of(app: Application) -> Pairs:
     """To which axes of the results those of the operands belong."""
+    return _PAIRS.get_or_make(app, lambda: _pairs_of(app))
+
+
+def _pairs_of(app: Application) -> Pairs:
     if isinstance(app.primitive, Elementwise) or app.primitive is lax.stop_gradient_p:
         return [range(a.ndim) for a in app.avals]
     rule = _RULES.get(app.primitive)
     if rule is None:
         return [[None] * a.ndim for a in app.avals]
-    return _PAIRS.get_or_make(app, lambda: rule(app))
+    return rule(app)
 
 
 def _broadcast(app: Application) -> Pairs:

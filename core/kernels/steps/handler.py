@@ -5,7 +5,8 @@ from __future__ import annotations
 from tracebridge.core.kernels.interface import BEGINNING, SHARED, attribute_at, pointers
 from tracebridge.core.kernels.sharing import (
     HELP,
-    HELPED,
+    LEFT,
+    SHARED_OUT,
     STATE_PER_BLOCK,
     STATE_ROWS,
     arrays_of_block,
@@ -78,5 +79,5 @@ def _steps(names: list[str], first: str, length: str) -> str:
 def _shared(n_in: int, n: int, block: list[str]) -> str:
     lines = ["define internal void @block(ptr %state, i64 %b) {", "entry:", *block]
     found, names = pointers(n_in, n)
-    lines += ["ret void", "}", SHARED, HELP, *_HANDLER, *found, *state(names), *HELPED]
-    return "\n".join([*lines, "call void @leave(ptr %state)", "ret ptr null", "}"])
+    lines += ["ret void", "}", SHARED, HELP, *_HANDLER, *found, *state(names)]
+    return "\n".join([*lines, SHARED_OUT, LEFT, "ret ptr null", "}"])

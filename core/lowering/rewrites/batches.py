@@ -139,7 +139,10 @@ def _batch_of(app: Application, limits: Limits = _BY_ROWS) -> tuple[int, ...] | 
         return None
     sizes = tuple([app.out.shape[i] for i in _batch_axes(app)])
     n = math.prod(sizes)
-    if n < _FEWEST or not _is_small_product(app, n, limits):
+    if n < _FEWEST:
+        return None
+    limits = _limits(n, limits)
+    if not _is_small_product(app, n, limits):
         return None
     return sizes if _are_small((*app.avals, app.out), n, limits) else None
 
@@ -173,12 +176,11 @@ def _limits(n: int, limits: Limits) -> Limits:
 
 
 def _are_small(avals: Sequence[ShapedArray], n: int, limits: Limits) -> bool:
-    most = _limits(n, limits).elements
-    return all([a.size <= n * most for a in avals])
+    return all([a.size <= n * limits.elements for a in avals])
 
 
 def _is_small_product(app: Application, n: int, limits: Limits) -> bool:
-    return multiplications(app) <= n * _limits(n, limits).multiplied
+    return multiplications(app) <= n * limits.multiplied
 
 
 def _reads_a_large_matrix(app: Application) -> bool:
@@ -212,6 +214,8 @@ class _Batches(Groups):
 
     def __init__(self, jaxpr: Jaxpr, limits: Limits) -> None:
         self.limits, self.has_too_large = limits, False
+        self._limits: dict[int, Limits] = {}
+        """By elements of a batch."""
         self.cuts: dict[int, tuple[int, ...]] = {}
         """Of results of members: their axes of the batch."""
         self._begins: dict[Application, tuple[int, ...] | None] = {}
@@ -240,6 +244,12 @@ class _Batches(Groups):
             self._begins[app] = _batch_of(app, self.limits)
         return self._begins[app]
 
+    def limits_of(self, n: int) -> Limits:
+        """The limits for a batch of so many elements."""
+        if n not in self._limits:
+            self._limits[n] = _limits(n, self.limits)
+        return self._limits[n]
+
     def joins(self, k: int, key: tuple[int, ...], group: int) -> bool:
         """Whether no element of the batch of this equation needs another one."""
         app, args = self.jaxpr.equations[k]
@@ -261,7 +271,7 @@ class _Batches(Groups):
         avals, n = (*app.avals, app.out), math.prod(key)
         if any([a.dtype not in _DTYPES for a in avals]) or not _is_static(avals):
             return None
-        if not _are_small(avals, n, self.limits) or not self._can_be_written(app, args, n):
+        if not _are_small(avals, n, self.limits_of(n)) or not self._can_be_written(app, args, n):
             return None
         cut = _cut(app, key, cuts)
         return cut if cut is not None and tuple([app.out.shape[i] for i in cut]) == key else None
@@ -270,7 +280,7 @@ class _Batches(Groups):
         """Whether steps may have such an equation."""
         primitive = app.primitive
         if primitive is lax.dot_general_p:
-            return is_written_product(app) and _is_small_product(app, n, self.limits)
+            return is_written_product(app) and _is_small_product(app, n, self.limits_of(n))
         if primitive in REDUCTIONS:
             return is_written_reduction(app)
         if primitive is lax.pad_p:
@@ -494,7 +504,7 @@ class _BatchKernel(Kernel):
         if not self.results or len(self.operands) + len(self.results) > _MOST_ARRAYS:
             return False
         sizes = [a.size for app, _ in self.program.equations for a in (*app.avals, app.out)]
-        if max(sizes) > _limits(math.prod(self.sizes), self.batches.limits).of_part:
+        if max(sizes) > self.batches.limits_of(math.prod(self.sizes)).of_part:
             self.batches.has_too_large = True
             return False
         kernel = batch_kernel(self.program, self.n_consts, self.arrays)

@@ -138,6 +138,8 @@ class Frames:
 
     def __init__(self) -> None:
         self.tried: set[Rows] = set()
+        self._used: set[Rows] | None = None
+        """Rows whose reductions are used again, in the program as it was at first."""
 
     def next_ones(self, jaxpr: Jaxpr) -> dict[Shape, Frame]:
         """The next frames, by the shapes of their arrays."""
@@ -176,7 +178,9 @@ class Frames:
             return []
         found = [_rows_of(a) for a in distinct_applications(jaxpr) if a.primitive in _REDUCING]
         several = {rows for rows in found if rows is not None and not _is_plain(rows)}
-        used = _used_again(jaxpr, several - self.tried)
+        if self._used is None:
+            self._used = _used_again(jaxpr, several)
+        used = self._used & several - self.tried
         across = {rows for rows in used if _is_across(rows)}
         first = [rows for rows in found if rows in used - across]
         plain = [rows for rows in found if rows and _is_plain(rows)]

@@ -17,7 +17,7 @@ from tracebridge.core.ir.higher_order import HigherOrderPrimitive
 from tracebridge.core.ir.jaxpr import Jaxpr, jaxprs_in_params
 from tracebridge.core.ir.name_stack import in_use, names_of
 from tracebridge.core.ir.open_numbers import OpenNumber, is_near_one, number_in
-from tracebridge.core.ir.traverse import primitives_of
+from tracebridge.core.ir.traverse import distinct_applications, primitives_of
 from tracebridge.core.ir.values import Literal
 
 if TYPE_CHECKING:
@@ -204,7 +204,9 @@ class Form:
     def __init__(self, jaxpr: Jaxpr, opened: Opened) -> None:
         self.jaxpr, self._opened = jaxpr, opened
         self._holds: dict[Jaxpr, bool] = {}
-        self._changed = [k for k, (app, _) in enumerate(jaxpr.equations) if self._is_other(app)]
+        others = {app for app in distinct_applications(jaxpr) if self._is_other(app)}
+        equations = enumerate(jaxpr.equations) if others else ()
+        self._changed = [k for k, (app, _) in equations if app in others]
         self._with_numbers = any([_number_of(c) is not None for c in jaxpr.consts])
         self._last: tuple[Hashable, Parts] | None = None
 
@@ -244,7 +246,8 @@ class Form:
     def differs(self, value: object) -> bool:
         """Whether a parameter is another one in each program."""
         if type(value) is tuple:
-            return any([self.differs(v) for v in value])
+            # Most are sizes and axes.
+            return any([type(v) is not int and self.differs(v) for v in value])
         if type(value) is not Jaxpr:
             return type(value) is OpenNumber
         known = self._holds.get(value)
@@ -252,7 +255,7 @@ class Form:
             known = self._holds[value] = (
                 value in self._opened.jaxprs
                 or any([_number_of(c) is not None for c in value.consts])
-                or any([self._is_other(app) for app, _ in value.equations])
+                or any([self._is_other(app) for app in distinct_applications(value)])
             )
         return known
 

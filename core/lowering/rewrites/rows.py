@@ -85,6 +85,8 @@ class _Rows(Groups):
         self.frames = frames
         self._alike: dict[tuple[Application, Frame | bool, bool], tuple[bool, bool]] = {}
         """Whether equations like this one can join a frame, and whether they sum up others."""
+        self._n_rows: dict[int, int] = {}
+        """Of groups."""
         apps = distinct_applications(jaxpr)
         self._costly = {app for app in apps if is_costly(app)}
         joining = {app for app in apps if is_large_join(app)}
@@ -129,11 +131,15 @@ class _Rows(Groups):
 
     def key_for(self, app: Application, args: Sequence[int]) -> Frame | None:
         """The frame of numbers of its rows that an equation reads."""
-        shape, within = app.out.shape, self.within
+        n, within, n_rows = -1, self.within, self._n_rows
         for a in args:
             group = within[a]
-            if group is not None and self.keys[group].is_by_row(shape):
-                return self.keys[group]
+            if group is not None:
+                n = math.prod(app.out.shape) if n == -1 else n
+                if group not in n_rows:
+                    n_rows[group] = self.keys[group].n_rows
+                if n == n_rows[group]:
+                    return self.keys[group]
         return None
 
     def shares(self, variable: int, group: int) -> bool:
