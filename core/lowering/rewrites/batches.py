@@ -21,7 +21,7 @@ from tracebridge.core.ir.traverse import distinct_applications, primitives_of
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.kernels.equations import REDUCTIONS, exponent_of, is_handled
 from tracebridge.core.kernels.functions import is_easy_power
-from tracebridge.core.kernels.machine import is_there, n_threads
+from tracebridge.core.kernels.machine import is_there
 from tracebridge.core.kernels.numbers import with_places
 from tracebridge.core.kernels.steps.arrays import Arrays, Cut, cut_shape
 from tracebridge.core.kernels.steps.axes import pairs_of
@@ -32,6 +32,18 @@ from tracebridge.core.kernels.steps.moves import MOVES, only_adds
 from tracebridge.core.kernels.steps.parts import cut_params, rows_of
 from tracebridge.core.kernels.steps.views import without_ones
 from tracebridge.core.kernels.steps.work import multiplications, work
+from tracebridge.core.lowering.rewrites.batch_limits import (
+    BY_ROWS,
+    EACH,
+    Limits,
+    are_small,
+    batch_axes,
+    batch_of,
+    batch_of_operand,
+    is_small_product,
+    is_static,
+    limits_of,
+)
 from tracebridge.core.lowering.rewrites.flat import computed_by, flat, with_shifts
 from tracebridge.core.lowering.rewrites.groups import Groups, Kernel, WithKernels
 from tracebridge.core.lowering.rewrites.inlined import inlined
@@ -48,25 +60,6 @@ if TYPE_CHECKING:
 
     _Cuts = Sequence[tuple[int, ...] | None]
 
-_FEWEST = 2  # elements of the batch
-
-
-class Limits(NamedTuple):
-    """For one element of the batch: products of numbers in a matrix product, elements of an array.
-
-    ``of_part``: elements of an array in one of the parts that are done one after another.
-    """
-
-    multiplied: int
-    elements: int
-    of_part: int
-
-
-_SMALL = Limits(1 << 19, 1 << 15, 1 << 15)
-# Where every thread has an element of its own. XLA shares a product of large matrices among
-# threads, but is slower even then: it reads and writes each matrix once for each equation.
-_EACH = Limits(1 << 25, 1 << 19, 1 << 19)
-_BY_ROWS = Limits(1 << 28, 1 << 22, 1 << 19)
 _LARGE_MATRIX = 1 << 14  # elements
 _MOST_SCRATCH = 1 << 24  # bytes, of each thread
 _MOST_LINES = 8192  # of the text
@@ -89,10 +82,10 @@ def with_batch_kernels(jaxpr: Jaxpr) -> Jaxpr | None:
 
 
 def _kernels(program: Jaxpr) -> tuple[_Batches, list[Kernel]]:
-    batches = _Batches(program, _BY_ROWS)
+    batches = _Batches(program, BY_ROWS)
     kernels = batches.kernels()
     if batches.has_too_large:
-        batches = _Batches(program, _EACH)
+        batches = _Batches(program, EACH)
         kernels = batches.kernels()
     return batches, kernels
 
@@ -118,7 +111,7 @@ def _has_products(jaxpr: Jaxpr) -> bool:
         if called is not None:
             if _has_products(called):
                 return True
-        elif app.primitive is lax.dot_general_p and _batch_of(app) is not None and _sums(app):
+        elif app.primitive is lax.dot_general_p and batch_of(app) is not None and _sums(app):
             return True
     return False
 
@@ -133,54 +126,9 @@ def _meaning(app: Application) -> Jaxpr | None:
     return inlined(app) or with_shifts(app)
 
 
-def _batch_of(app: Application, limits: Limits = _BY_ROWS) -> tuple[int, ...] | None:
-    """The sizes of the batch of a product of small matrices."""
-    if not app.params["dimension_numbers"][1][0] or not _is_static((*app.avals, app.out)):
-        return None
-    sizes = tuple([app.out.shape[i] for i in _batch_axes(app)])
-    n = math.prod(sizes)
-    if n < _FEWEST:
-        return None
-    limits = _limits(n, limits)
-    if not _is_small_product(app, n, limits):
-        return None
-    return sizes if _are_small((*app.avals, app.out), n, limits) else None
-
-
-def _batch_axes(app: Application) -> tuple[int, ...]:
-    """The axes of the batch in the result of a product, without those of one element.
-
-    Such an axis comes and goes with reshapes, and there is nothing to share along it.
-    """
-    n = len(app.params["dimension_numbers"][1][0])
-    return tuple([i for i in range(n) if app.out.shape[i] != 1])
-
-
-def _batch_of_operand(app: Application, i: int) -> tuple[int, ...]:
-    """The same axes in an operand."""
-    batch = app.params["dimension_numbers"][1][i]
-    return tuple([batch[j] for j in _batch_axes(app)])
-
-
 def _moves_ones(app: Application) -> bool:
     """Whether a reshape makes or takes away axes of one element only."""
     return without_ones(app.avals[0].shape) == without_ones(app.out.shape)
-
-
-def _is_static(avals: Sequence[ShapedArray]) -> bool:
-    return all([type(n) is int for a in avals for n in a.shape])
-
-
-def _limits(n: int, limits: Limits) -> Limits:
-    return _SMALL if n < n_threads() else limits
-
-
-def _are_small(avals: Sequence[ShapedArray], n: int, limits: Limits) -> bool:
-    return all([a.size <= n * limits.elements for a in avals])
-
-
-def _is_small_product(app: Application, n: int, limits: Limits) -> bool:
-    return multiplications(app) <= n * limits.multiplied
 
 
 def _reads_a_large_matrix(app: Application) -> bool:
@@ -196,7 +144,7 @@ def _cut(app: Application, key: tuple[int, ...], cuts: _Cuts) -> tuple[int, ...]
     """The axes of the batch in the result, of those in the operands that are members."""
     found: tuple[int | None, ...] | None = None
     if app.primitive is lax.dot_general_p:
-        found = _batch_axes(app)
+        found = batch_axes(app)
         if len(found) != len(key):
             return None
     for axes, given in zip(pairs_of(app), cuts, strict=True):
@@ -234,20 +182,20 @@ class _Batches(Groups):
         is_product, within = app.primitive is lax.dot_general_p, self.within
         for i, a in enumerate(args):
             group = within[a]
-            if group is not None and (not is_product or self.cuts[a] == _batch_of_operand(app, i)):
+            if group is not None and (not is_product or self.cuts[a] == batch_of_operand(app, i)):
                 return self.keys[group]
         return self._begun_by(app) if is_product else None
 
     def _begun_by(self, app: Application) -> tuple[int, ...] | None:
         """The sizes of a batch that a product begins a group of."""
         if app not in self._begins:
-            self._begins[app] = _batch_of(app, self.limits)
+            self._begins[app] = batch_of(app, self.limits)
         return self._begins[app]
 
     def limits_of(self, n: int) -> Limits:
         """The limits for a batch of so many elements."""
         if n not in self._limits:
-            self._limits[n] = _limits(n, self.limits)
+            self._limits[n] = limits_of(n, self.limits)
         return self._limits[n]
 
     def joins(self, k: int, key: tuple[int, ...], group: int) -> bool:
@@ -269,9 +217,9 @@ class _Batches(Groups):
     ) -> tuple[int, ...] | None:
         """The axes of the batch in the result, if the equation can be a member."""
         avals, n = (*app.avals, app.out), math.prod(key)
-        if any([a.dtype not in _DTYPES for a in avals]) or not _is_static(avals):
+        if any([a.dtype not in _DTYPES for a in avals]) or not is_static(avals):
             return None
-        if not _are_small(avals, n, self.limits_of(n)) or not self._can_be_written(app, args, n):
+        if not are_small(avals, n, self.limits_of(n)) or not self._can_be_written(app, args, n):
             return None
         cut = _cut(app, key, cuts)
         return cut if cut is not None and tuple([app.out.shape[i] for i in cut]) == key else None
@@ -280,7 +228,7 @@ class _Batches(Groups):
         """Whether steps may have such an equation."""
         primitive = app.primitive
         if primitive is lax.dot_general_p:
-            return is_written_product(app) and _is_small_product(app, n, self.limits_of(n))
+            return is_written_product(app) and is_small_product(app, n, self.limits_of(n))
         if primitive in REDUCTIONS:
             return is_written_reduction(app)
         if primitive is lax.pad_p:

@@ -1,0 +1,84 @@
+"""Products with batch axes: which axes those are, and how large one of their elements may be."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from tracebridge.core.kernels.machine import n_threads
+from tracebridge.core.kernels.steps.work import multiplications
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracebridge.core.ir.application import Application
+    from tracebridge.core.ir.aval import ShapedArray
+
+_FEWEST = 2  # elements of the batch
+
+
+class Limits(NamedTuple):
+    """For one element of the batch: products of numbers in a matrix product, elements of an array.
+
+    ``of_part``: elements of an array in one of the parts that are done one after another.
+    """
+
+    multiplied: int
+    elements: int
+    of_part: int
+
+
+_SMALL = Limits(1 << 19, 1 << 15, 1 << 15)
+# Where every thread has an element of its own. XLA shares a product of large matrices among
+# threads, but is slower even then: it reads and writes each matrix once for each equation.
+EACH = Limits(1 << 25, 1 << 19, 1 << 19)
+BY_ROWS = Limits(1 << 28, 1 << 22, 1 << 19)
+
+
+def batch_of(app: Application, limits: Limits = BY_ROWS) -> tuple[int, ...] | None:
+    """The sizes of the batch of a product of small matrices."""
+    if not app.params["dimension_numbers"][1][0] or not is_static((*app.avals, app.out)):
+        return None
+    sizes = tuple([app.out.shape[i] for i in batch_axes(app)])
+    n = math.prod(sizes)
+    if n < _FEWEST:
+        return None
+    limits = limits_of(n, limits)
+    if not is_small_product(app, n, limits):
+        return None
+    return sizes if are_small((*app.avals, app.out), n, limits) else None
+
+
+def batch_axes(app: Application) -> tuple[int, ...]:
+    """The axes of the batch in the result of a product, without those of one element.
+
+    Such an axis comes and goes with reshapes, and there is nothing to share along it.
+    """
+    n = len(app.params["dimension_numbers"][1][0])
+    return tuple([i for i in range(n) if app.out.shape[i] != 1])
+
+
+def batch_of_operand(app: Application, i: int) -> tuple[int, ...]:
+    """The same axes in an operand."""
+    batch = app.params["dimension_numbers"][1][i]
+    return tuple([batch[j] for j in batch_axes(app)])
+
+
+def is_static(avals: Sequence[ShapedArray]) -> bool:
+    """Whether all sizes are numbers."""
+    return all([type(n) is int for a in avals for n in a.shape])
+
+
+def limits_of(n: int, limits: Limits) -> Limits:
+    """Those for a batch of ``n`` elements: fewer than threads are worth it only if they are small."""
+    return _SMALL if n < n_threads() else limits
+
+
+def are_small(avals: Sequence[ShapedArray], n: int, limits: Limits) -> bool:
+    """Whether arrays are within the limits, for a batch of ``n`` elements."""
+    return all([a.size <= n * limits.elements for a in avals])
+
+
+def is_small_product(app: Application, n: int, limits: Limits) -> bool:
+    """Whether a product is within them."""
+    return multiplications(app) <= n * limits.multiplied
