@@ -154,9 +154,8 @@ def test_kinks_within_the_step_are_no_errors(mode: str) -> None:
         check_grads(lambda x: lax.max(x, 0.0), (x,), order=1, modes=mode, eps=5e-3)
 
 
-@pytest.mark.parametrize("offset", [0.0, 1e4])
-@pytest.mark.parametrize("at", [0.5, 2.0**20])
-def test_steps_that_are_rounded_away_prove_nothing(offset: float, at: float) -> None:
+@pytest.mark.parametrize(("at", "offset"), [(0.5, 0.0), (0.5, 1e4), (2.0**12, 0.0)])
+def test_steps_that_are_rounded_away_prove_nothing(at: float, offset: float) -> None:
     """The slope 0 is wrong, though arguments and results in 32 bits hardly move."""
     x = np.float32(at)
 
