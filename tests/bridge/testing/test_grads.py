@@ -174,7 +174,7 @@ def test_given_rules_may_have_kinks_within_the_step() -> None:
         return lax.max(x, 0.0)
 
     def relu_jvp(primals: Any, tangents: Any, sign: float = 1.0) -> Any:
-        return tb.jvp(relu, primals, [lax.mul(t, sign) for t in tangents])
+        return tb.jvp(relu, primals, tuple([lax.mul(t, sign) for t in tangents]))
 
     def relu_vjp(x: Any, sign: float = 1.0) -> Any:
         out, pullback = tb.vjp(relu, x)
