@@ -192,3 +192,32 @@ def test_open_axes_of_arguments_are_refused() -> None:
     for option in ("in_shardings", "out_shardings"):
         with pytest.raises(ValueError, match=f"{option}: Unconstrained dims are not allowed"):
             tb.jit(lambda x: x, **{option: open_axis})
+
+
+@eight
+def test_constraints_of_free_axes_stay_beside_types() -> None:
+    """A constraint over an axis of type Auto does not take what the type says away."""
+    mixed = mesh((AxisType.Explicit, AxisType.Auto))
+    with tb.set_mesh(mixed):
+        x = tb.device_put(np.arange(16.0).reshape(8, 2), P("x"))
+        for spec in (P("y"), P(("x", "y")), P(P.UNCONSTRAINED), P(None, "y"), P()):
+            out = tb.jit(lambda x, s=spec: lax.with_sharding_constraint(x, s) * 2)(x)
+            assert P("x", None) == tb.typeof(out).sharding.spec
+            assert_allclose(out, 2 * x)
+
+
+@eight
+def test_results_that_are_not_split_say_so_for_each_axis() -> None:
+    """At once as in programs."""
+
+    def made() -> tuple[Any, ...]:
+        ones = tb.numpy.ones((4, 4), out_sharding=P("x"))
+        return (
+            tb.numpy.zeros((2, 3), out_sharding=P()),
+            tb.numpy.einsum("ab,cb->ac", ones, tb.numpy.ones((2, 4)), out_sharding=P()),
+            reshard(ones, P()),
+        )
+
+    with tb.set_mesh(mesh()):
+        for outs in (made(), tb.jit(made)()):
+            assert [P(None, None)] * 3 == [out.sharding.spec for out in outs]
