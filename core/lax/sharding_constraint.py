@@ -60,7 +60,9 @@ class ShardingConstraint(Constraint):
             return None  # a type has no devices: the array stays where it is
         split = explicit_split(sharding, x.aval.ndim)
         if sharding.mesh.are_all_axes_explicit:
-            whole = PartitionSpec(*[None] * x.aval.ndim)
+            spec = sharding.spec
+            entries = [*spec, *[None] * (x.aval.ndim - len(spec))]
+            whole = PartitionSpec(*entries, unreduced=spec.unreduced, reduced=spec.reduced)
             return sharding.with_spec(whole if split is None else split.spec)
         return sharding.without_open_axes()
 
