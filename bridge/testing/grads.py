@@ -420,13 +420,12 @@ def _other_slopes(
     outs: Sequence[Sequence[object]],
 ) -> Callable[[int], Slopes | None]:
     """The differences at the other step by the index of the function, computed when asked for."""
-
-    @functools.cache
-    def all_slopes() -> list[list[Host | None]]:
-        return _slopes_of_each(run, values, tangents, outs, OTHER_STEP)
+    found: list[list[Host | None]] = []
 
     def slopes_of(index: int) -> Slopes | None:
-        slopes = all_slopes()[index]
+        if not found:
+            found[:] = _slopes_of_each(run, values, tangents, outs, OTHER_STEP)
+        slopes = found[index]
         return slopes if are_resolved(values, outs[index], slopes) else None
 
     return slopes_of

@@ -77,8 +77,9 @@ def _split_as(ct: Value, aval: ShapedArray, process: Process) -> Value:
     given, wanted = ct.aval, aval.split
     if given.split == wanted or given.shape != aval.shape:
         return ct
-    sharding = given.split.update(spec=PartitionSpec()) if wanted is None else wanted
-    return process(constraint_application(given, sharding), [ct])
+    if wanted is None and given.split is not None:
+        wanted = given.split.update(spec=PartitionSpec())
+    return ct if wanted is None else process(constraint_application(given, wanted), [ct])
 
 
 def walk_back(tape: Sequence[TapeEntry], cts: list[Any], process: Any) -> None:

@@ -432,7 +432,7 @@ def _take_special(
             continue
 
         def place(out: Value, dim: int | None, axis: Any, i: int = i) -> Any:
-            return _place(fun, out, dim, axis, size, (structure, i), sum_match=False)
+            return _place(fun, out, dim, axis, size, (structure, i), None, sum_match=False)
 
         special[i] = assembled(result, wanted[i], size, place)
 
