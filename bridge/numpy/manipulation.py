@@ -58,7 +58,10 @@ def _resolve_shape(x: Value, shape: Shape) -> tuple[Any, ...]:
     if missing_size is None:
         missing_size = size // known
     if missing_size * known != size:
-        msg = f"reshape: {x.aval.str_short()} has {size} elements, not a multiple of {known}"
+        msg = (
+            f"cannot reshape array of shape {x.aval.shape} (size {size}) into shape "
+            f"{tuple(shape)}: {size} is not a multiple of {known}"
+        )
         if is_symbolic_dim(size) or is_symbolic_dim(known):
             given = ", ".join(map(str, x.aval.shape))
             asked = ", ".join(map(str, shape))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
@@ -20,6 +21,7 @@ from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.runtime.arrays.transfer import put_numpy
 from tracebridge.core.tree.tree import flatten, unflatten
 from tracebridge.testing.compare import assert_allclose, to_host
+from tracebridge.testing.steps import OTHER_STEP, Slopes, are_resolved, fits_either
 
 Flat = Callable[..., Sequence[Any]]
 Host = np.ndarray[Any, Any]
@@ -56,7 +58,7 @@ def check_grads(
             float64 where it matters. Reverse mode compares a sum over all elements, where it is
             multiplied by the root of their number.
         rtol: relative tolerance, likewise.
-        eps: length of the step of the differences.
+        eps: length of the step of the differences; without it two are tried.
 
     Raises:
         AssertionError: a derivative is wrong.
@@ -93,7 +95,7 @@ def check_jvp(
         args: where to check: floating or complex leaves.
         atol: absolute tolerance, or a dict ``{dtype: tolerance}``; by default by dtype.
         rtol: relative tolerance, likewise.
-        eps: length of the step of the differences.
+        eps: length of the step of the differences; without it two are tried.
         err_msg: added to the message.
 
     >>> import tracebridge as tb
@@ -106,12 +108,14 @@ def check_jvp(
     _, tree = flatten(tuple(args))
     tangents = random_like(values, seed=1)
     out, tangent_out = f_jvp(unflatten(tree, values), unflatten(tree, tangents))
-    want, want_tangents = (
-        [to_host(o) for o in flat(*values)],
-        numeric_jvp(flat, values, tangents, eps),
-    )
+    want = [to_host(o) for o in flat(*values)]
     assert_allclose([to_host(o) for o in flatten(out)[0]], want, err_msg=f"value. {err_msg}")
-    _compare(flatten(tangent_out)[0], want_tangents, atol, rtol, f"jvp. {err_msg}")
+    found = flatten(tangent_out)[0]
+    fits_either(
+        lambda slopes: _compare(found, slopes, atol, rtol, f"jvp. {err_msg}"),
+        numeric_jvp(flat, values, tangents, eps),
+        None if eps is not None else lambda: _other_jvp(flat, values, tangents, want),
+    )
 
 
 def check_vjp(
@@ -132,7 +136,7 @@ def check_vjp(
         args: where to check: floating or complex leaves.
         atol: absolute tolerance, or a dict ``{dtype: tolerance}``; by default by dtype.
         rtol: relative tolerance, likewise.
-        eps: length of the step of the differences.
+        eps: length of the step of the differences; without it two are tried.
         err_msg: added to the message.
 
     >>> import tracebridge as tb
@@ -148,13 +152,17 @@ def check_vjp(
     cts = random_like([as_value(o) for o in leaves], seed=2)
     gradients = flatten(pullback(unflatten(out_tree, cts)))[0]
     tangents = random_like(values, seed=1)
-    numeric = numeric_jvp(flat, values, tangents, eps)
     want = [to_host(o) for o in flat(*values)]
     assert_allclose([to_host(o) for o in leaves], want, err_msg=f"value. {err_msg}")
-    _compare(
-        [np.asarray(pair(tangents, gradients))], [np.asarray(pair(cts, numeric))], atol, rtol,
-        f"vjp. {err_msg}", like=[t for t in (*tangents, *cts) if t is not None],
-    )  # fmt: skip
+    left = [np.asarray(pair(tangents, gradients))]
+    like = [t for t in (*tangents, *cts) if t is not None]
+    fits_either(
+        lambda slopes: _compare(
+            left, [np.asarray(pair(cts, slopes))], atol, rtol, f"vjp. {err_msg}", like=like
+        ),
+        numeric_jvp(flat, values, tangents, eps),
+        None if eps is not None else lambda: _other_jvp(flat, values, tangents, want),
+    )
 
 
 def flat_function(f: Callable[..., object], args: Sequence[object]) -> tuple[Flat, list[Any]]:
@@ -206,6 +214,14 @@ def numeric_jvp(
     step = default_step(values, flat(*values)) if eps is None else eps
     plus, minus = (flat(*_all_moved(values, tangents, s)) for s in (step, -step))
     return _slopes(plus, minus, step)
+
+
+def _other_jvp(
+    flat: Flat, values: Sequence[Any], tangents: Sequence[object], outs: Sequence[object]
+) -> Slopes | None:
+    """The differences at the other step; None if the numbers do not resolve it."""
+    slopes = numeric_jvp(flat, values, tangents, OTHER_STEP)
+    return slopes if are_resolved(values, outs, slopes) else None
 
 
 def _slopes(plus: Sequence[object], minus: Sequence[object], step: float) -> list[Host | None]:
@@ -329,7 +345,7 @@ class _Derivative:
         return make(self.f, [is_active(as_value(v)) for v in values])(*values, *self.extra)
 
     def compare(
-        self, results: Sequence[Any], slopes: Sequence[Host], atol: Tolerance, rtol: Tolerance
+        self, results: Sequence[Any], slopes: Slopes, atol: Tolerance, rtol: Tolerance
     ) -> None:
         """Fail unless ``results`` are what the differences of ``f`` tell."""
         if self.mode == "fwd":
@@ -365,15 +381,19 @@ def check_flat(
     for _ in range(order):
         outs = run(*values)
         all_slopes = _slopes_of_each(run, values, tangents, outs, eps)
+        other = None if eps is not None else _other_slopes(run, values, tangents, outs)
         derivatives: list[_Derivative] = []
-        expected: list[Sequence[Host]] = []
-        for (f, name), out, slopes in zip(functions, outs, all_slopes, strict=True):
+        for (f, name), out in zip(functions, outs, strict=True):
             cts = [c for c in random_like([as_value(o) for o in out], seed=2) if c is not None]
             derivatives += [_Derivative(f, name, mode, along, cts) for mode in modes]
-            expected += [[s for s in slopes if s is not None]] * len(modes)
         run = together(derivatives, compiled)
-        for derivative, results, slopes in zip(derivatives, run(*values), expected, strict=True):
-            derivative.compare(results, slopes, atol, rtol)
+        for i, (derivative, results) in enumerate(zip(derivatives, run(*values), strict=True)):
+            index = i // len(modes)
+            fits_either(
+                functools.partial(derivative.compare, results, atol=atol, rtol=rtol),
+                all_slopes[index],
+                None if other is None else functools.partial(other, index),
+            )
         functions = [(d, f"{d.name}, then ") for d in derivatives]
 
 
@@ -391,6 +411,24 @@ def _slopes_of_each(
         for step in {*steps, *[-step for step in steps]}
     }
     return [_slopes(at[step][i], at[-step][i], step) for i, step in enumerate(steps)]
+
+
+def _other_slopes(
+    run: Callable[..., list[list[Any]]],
+    values: Sequence[Any],
+    tangents: Sequence[object],
+    outs: Sequence[Sequence[object]],
+) -> Callable[[int], Slopes | None]:
+    """The differences at the other step by the index of the function, computed when asked for."""
+    found: list[list[Host | None]] = []
+
+    def slopes_of(index: int) -> Slopes | None:
+        if not found:
+            found[:] = _slopes_of_each(run, values, tangents, outs, OTHER_STEP)
+        slopes = found[index]
+        return slopes if are_resolved(values, outs[index], slopes) else None
+
+    return slopes_of
 
 
 def _compare(

@@ -16,6 +16,7 @@ from tracebridge.core.errors.runtime_errors import (
 )
 from tracebridge.core.ir.float0 import hide_float0
 from tracebridge.core.ir.higher_order import is_high_jaxpr
+from tracebridge.core.ir.shape_struct import struct_of
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.user_type import high_values, low_values, same_type
@@ -193,6 +194,14 @@ class Compiled(Stage):
     def input_shardings(self) -> Any:
         """Tree ``(args, kwargs)`` of the shardings of the arguments."""
         return self.in_tree.unflatten(self._places()[: len(self._avals)])
+
+    @property
+    def out_info(self) -> Any:
+        """Tree of ``ShapeDtypeStruct`` of the result, with the shardings that it has."""
+        found = self._program.signatures(True)
+        places = [s.sharding for s in found[: self.out_tree.num_leaves]]
+        structs = [struct_of(a, s) for a, s in zip(self._results, places, strict=True)]
+        return self.out_tree.unflatten(structs)
 
     @property
     def output_shardings(self) -> Any:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, final
 
+import tracebridge.core.lax as lax
 from tracebridge.core.config.state import enter_scope, leave_scope, with_mapped_trace
 from tracebridge.core.config.values import option
 from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
 from tracebridge.core.interpreters.leaks import check_no_leaks
 from tracebridge.core.interpreters.located import Located, located, origin_of, wants_location
 from tracebridge.core.interpreters.staged_rules import (
+    SpmdAxis,
     axis_of_types,
     batched_with,
     name_of_axis,
@@ -19,11 +21,14 @@ from tracebridge.core.interpreters.staged_rules import (
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray, element_aval
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
+from tracebridge.core.ir.splits import entries_of
 from tracebridge.core.ir.trace import Trace, current_trace
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.user_type import element_of_users
 from tracebridge.core.lax.batch_util import broadcast_batch, move_batch_axis
+from tracebridge.core.sharding.context import get_abstract_mesh
+from tracebridge.core.sharding.partition_spec import entry_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -160,6 +165,31 @@ def batch_flat(
         args = results = None
         check_no_leaks(trace)
     return outs, out_dims
+
+
+def spread_of(axis: object, values: Sequence[Value], dims: Sequence[int | None]) -> SpmdAxis | None:
+    """The axis of ``batch_flat`` where the mesh in force splits it; else None.
+
+    Results that are the same for all elements are then split as the others are.
+    """
+    mesh = get_abstract_mesh()
+    if mesh.empty or all([type_split(v) is None for v in values]):
+        return None
+    spread = axis_of_types(axis, values, dims)
+    return spread if type(spread) is SpmdAxis and spread.mesh == mesh else None
+
+
+def broadcast_spread(x: Value, size: object, dim: int, spread: SpmdAxis | None) -> Value:
+    """``broadcast_batch``, whose new axis is split as ``spread`` says."""
+    if spread is None:
+        return broadcast_batch(x, size, dim)
+    taken = {name for entry in entries_of(x.aval) for name in entry_names(entry)}
+    if not taken.isdisjoint(spread.spmd_name):
+        return broadcast_batch(x, size, dim)
+    rank = x.aval.ndim
+    whole = batched_with(x.aval, size, dim, spread)
+    places = tuple([i if i < dim else i + 1 for i in range(rank)])
+    return lax.broadcast_in_dim(x, whole.shape, places, out_sharding=whole.split)
 
 
 def batch_jaxpr(

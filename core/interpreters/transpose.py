@@ -10,18 +10,23 @@ from tracebridge.core.interpreters.linearize import Linearized, TapeEntry
 from tracebridge.core.interpreters.split_by_known import split_by_known
 from tracebridge.core.interpreters.staged_rules import staged_transpose
 from tracebridge.core.interpreters.transpose_graph import transpose_into
+from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.linear_input import LinearInput
 from tracebridge.core.ir.name_scopes import ScopedTape, entered, transposed
 from tracebridge.core.ir.name_stack import in_use, names_of
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.values import Literal
-from tracebridge.core.lax.ad_util import add_application, weak_type_application
+from tracebridge.core.lax.ad_util import (
+    add_application,
+    constraint_application,
+    weak_type_application,
+)
+from tracebridge.core.sharding.partition_spec import PartitionSpec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.trace import Process
     from tracebridge.core.ir.values import Value
 
@@ -31,12 +36,17 @@ def backward(
 ) -> list[Value | None]:
     """Cotangents of the inputs of a linear function; ``None`` is a symbolic zero, both ways.
 
-    They are weakly typed where the inputs are.
+    They are weakly typed where the inputs are, and split over Explicit axes as these are.
     """
     cts = _pull_back(linear, cotangents, process)
     for i, (ct, aval) in enumerate(zip(cts, linear.in_avals, strict=True)):
-        if ct is not None and ct.aval.weak_type is not aval.weak_type:
-            cts[i] = _as_weak_as(ct, aval, process)
+        if ct is None:
+            continue
+        given = ct.aval
+        typed = ct if given.weak_type is aval.weak_type else _as_weak_as(ct, aval, process)
+        if type(given) is type(aval) is ShapedArray and given.split is not aval.split:
+            typed = _split_as(typed, aval, process)
+        cts[i] = typed
     return cts
 
 
@@ -60,6 +70,16 @@ def _as_weak_as(ct: Value, aval: ShapedArray, process: Process) -> Value:
     if type(ct) is Literal:
         return Literal(ct.value, given.update(weak_type=aval.weak_type))
     return process(weak_type_application(given, aval.weak_type), [ct])
+
+
+def _split_as(ct: Value, aval: ShapedArray, process: Process) -> Value:
+    """``ct`` with the split of ``aval``, over the mesh of either."""
+    given, wanted = ct.aval, aval.split
+    if given.split == wanted or given.shape != aval.shape:
+        return ct
+    if wanted is None and given.split is not None:
+        wanted = given.split.update(spec=PartitionSpec())
+    return ct if wanted is None else process(constraint_application(given, wanted), [ct])
 
 
 def walk_back(tape: Sequence[TapeEntry], cts: list[Any], process: Any) -> None:

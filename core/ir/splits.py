@@ -105,6 +105,18 @@ def same_along_others(
     return x.split
 
 
+def even_split(x: ShapedArray, shape: Sequence[Any]) -> NamedSharding | None:
+    """The split of ``x`` for a result of its rank, whole along axes without equal parts."""
+    if x.split is None:
+        return None
+    parts = x.split.parts_of(x.ndim)
+    kept = [
+        entry if type(new) is int and not new % n else None
+        for entry, n, new in zip(entries_of(x), parts, shape, strict=True)
+    ]
+    return explicit_split(x.split.update(spec=PartitionSpec(*kept)), x.ndim)
+
+
 def whole_along(name: str, x: ShapedArray, axes: Sequence[int]) -> None:
     """Raise unless nothing splits ``axes`` of an operand.
 

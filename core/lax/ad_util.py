@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.application import Application
     from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
     from tracebridge.core.ir.values import Value
+    from tracebridge.core.sharding.named import NamedSharding
 
 
 def full_of(aval: ShapedArray, value: Any) -> Value:
@@ -89,6 +90,11 @@ def weak_type_application(aval: ShapedArray, weak_type: bool) -> Application:
     return lax.convert_element_type_p.application(
         (aval,), {"new_dtype": aval.dtype, "weak_type": weak_type}
     )
+
+
+def constraint_application(aval: ShapedArray, sharding: NamedSharding) -> Application:
+    """The application that splits a value of ``aval`` as ``sharding`` says."""
+    return lax.sharding_constraint_p.application((aval,), {"sharding": sharding})
 
 
 class _Undifferentiated(Primitive):

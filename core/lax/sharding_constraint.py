@@ -59,8 +59,11 @@ class ShardingConstraint(Constraint):
         if type(sharding.mesh) is AbstractMesh and explicit_split(sharding, x.aval.ndim):
             return None  # a type has no devices: the array stays where it is
         split = explicit_split(sharding, x.aval.ndim)
-        if split is not None and sharding.mesh.are_all_axes_explicit:
-            return sharding.with_spec(split.spec)
+        if sharding.mesh.are_all_axes_explicit:
+            spec = sharding.spec
+            entries = [*spec, *[None] * (x.aval.ndim - len(spec))]
+            whole = PartitionSpec(*entries, unreduced=spec.unreduced, reduced=spec.reduced)
+            return sharding.with_spec(whole if split is None else split.spec)
         return sharding.without_open_axes()
 
     def lower(self, ctx: LoweringContext, x: Any, *, sharding: Any) -> Any:
@@ -154,8 +157,10 @@ def _checked(value: Value, wanted: object) -> Any:
         ShardingAssertionError: they say something else.
     """
     sharding = named_sharding("with_sharding_constraint", wanted)
-    if not isinstance(sharding, NamedSharding) or not sharding.mesh.are_all_axes_explicit:
+    if not isinstance(sharding, NamedSharding):
         return _constrained(value, sharding)
+    if not sharding.mesh.are_all_axes_explicit:
+        return _constrained(value, _beside_type(value.aval, sharding))
     sharding.parts_of(value.aval.ndim)
     split = explicit_split(sharding, value.aval.ndim)
     if split is None is value.aval.split or (
@@ -168,6 +173,22 @@ def _checked(value: Value, wanted: object) -> Any:
         hint="use tracebridge.sharding.reshard to change how an array is split, or make the mesh "
         "with axis_types=AxisType.Auto to leave it to the compiler",
     )
+
+
+def _beside_type(aval: ShapedArray, sharding: NamedSharding) -> NamedSharding:
+    """``sharding``, where the axes of type Explicit split as the type says, before the others."""
+    split = aval.split
+    if split is None or split.mesh.shape_tuple != sharding.mesh.shape_tuple:
+        return sharding
+    sharding.parts_of(aval.ndim)
+    given = [*sharding.spec, *[None] * (aval.ndim - len(sharding.spec))]
+    entries: list[Any] = []
+    for own, entry in zip(split.spec, given, strict=True):
+        names = entry_names(own)
+        free = entry is PartitionSpec.UNCONSTRAINED
+        others = [] if free else [n for n in entry_names(entry) if n not in names]
+        entries.append(entry if not names else (*names, *others))
+    return sharding.with_spec(PartitionSpec(*entries))
 
 
 def _constrained(value: Value, wanted: object) -> Any:

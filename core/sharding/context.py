@@ -82,7 +82,8 @@ class set_mesh(_MeshScope):
         mesh: a ``Mesh``; None for no mesh.
 
     Raises:
-        AxisSpecError: ``mesh`` is something else, or a function is being traced.
+        AxisSpecError: ``mesh`` is something else or has axes of the type Manual, or a function is
+            being traced.
 
     >>> import tracebridge as tb
     >>> P = tb.sharding.PartitionSpec
@@ -98,6 +99,12 @@ class set_mesh(_MeshScope):
             msg = f"set_mesh: mesh is {mesh!r} of type {type(mesh).__name__}"
             raise AxisSpecError(
                 msg, expected="a Mesh, or None", hint="use use_abstract_mesh for an AbstractMesh"
+            )
+        if mesh is not None and mesh.manual_axes:
+            raise AxisSpecError(
+                f"set_mesh: {mesh} contains manual axes",
+                expected="axes of the types Auto and Explicit",
+                hint="use shard_map, in which axes are Manual",
             )
         current = settled_state()
         if current is not None and current.trace is not None:

@@ -42,7 +42,7 @@ def check_even(split: NamedSharding, shape: Sequence[Any]) -> None:
         if type(size) is int and size % parts:
             raise AxisSizeError(
                 f"{split.spec} splits axis {axis} of the shape {tuple(shape)} into {parts} parts, "
-                f"and {size} elements have no equal ones"
+                f"but {parts} does not evenly divide the dimension size {size}"
             )
 
 

@@ -44,12 +44,6 @@ def windows_of(params: Params) -> Windows:
     return Windows(*[params[name] for name in Windows._fields])
 
 
-def untouched_axes(windows: Windows) -> frozenset[int]:
-    """The axes along which each element is a window of its own."""
-    axes = enumerate(zip(*windows, strict=True))
-    return frozenset([i for i, axis in axes if axis == (1, 1, (0, 0), 1, 1)])
-
-
 def dilated(size: Any, dilation: int) -> Any:
     """The size of an axis with ``dilation - 1`` gaps between neighbours."""
     if dilation == 1 or (type(size) is int and size == 0):

@@ -18,7 +18,7 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.higher_order import HigherOrderPrimitive
 from tracebridge.core.ir.primitive import Primitive
-from tracebridge.core.ir.splits import entries_of, split_of
+from tracebridge.core.ir.splits import even_split
 from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.lax.batch_util import to_one_axis
 from tracebridge.core.lax.reduce.extremes import emit_extremum
@@ -31,7 +31,6 @@ from tracebridge.core.windows.geometry import (
     checked_windows,
     dilated,
     result_of,
-    untouched_axes,
     windows_of,
     with_axis,
 )
@@ -60,13 +59,9 @@ class ReduceWindow(HigherOrderPrimitive):
     def split_results(
         self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: Any
     ) -> Any:
-        """As each operand along axes that the windows leave alone."""
-        alone = untouched_axes(windows_of(params))
-        entries = [
-            tuple([e if i in alone else None for i, e in enumerate(entries_of(x))])
-            for x in avals[: len(outs)]
-        ]
-        return [split_of(self.name, avals, kept) for kept in entries]
+        """As each operand, along axes whose parts have as many windows each."""
+        del params
+        return [even_split(x, out.shape) for x, out in zip(avals, outs, strict=False)]
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         n = len(operands) // 2
@@ -159,12 +154,9 @@ class _Monoid(Primitive):
     def split_results(
         self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: Any
     ) -> Any:
-        """As the operand along axes that the windows leave alone; of the others XLA chooses."""
-        del outs
-        entries = entries_of(avals[0])
-        alone = untouched_axes(windows_of(params))
-        kept = tuple([e if i in alone else None for i, e in enumerate(entries)])
-        return [split_of(self.name, avals, kept)]
+        """As the operand along axes whose parts have as many windows each."""
+        del params
+        return [even_split(avals[0], outs[0].shape)]
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         out = ctx.aval_out

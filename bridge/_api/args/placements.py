@@ -141,6 +141,12 @@ def _check_named(option: str, shardings: Sequence[object]) -> None:
         if not (_is_named(leaf) or leaf is UNSPECIFIED):
             msg = f"{option}: got {leaf!r} of type {type(leaf).__name__} beside shardings of a mesh"
             raise DevicePlacementError(msg, expected="a NamedSharding, a PartitionSpec, or None")
+        spec = leaf.spec if isinstance(leaf, NamedSharding) else leaf
+        if isinstance(spec, PartitionSpec) and PartitionSpec.UNCONSTRAINED in tuple(spec):
+            raise DevicePlacementError(
+                f"{option}: Unconstrained dims are not allowed, got {spec}",
+                hint="use None for axes that are not split, or lax.with_sharding_constraint",
+            )
 
 
 @final

@@ -57,6 +57,9 @@ def make_mesh(
     >>> tb.make_mesh((1, 1), ("x", "y"))
     Mesh(axis_sizes=(1, 1), axis_names=('x', 'y'), axis_types=(Explicit, Explicit))
     """
+    if not all([hasattr(n, "__index__") for n in axis_shapes]):
+        msg = f"make_mesh: axis_shapes={axis_shapes!r}"
+        raise AxisSpecError(msg, expected="axis_shapes should be a sequence of ints")
     sizes = tuple([int(n) for n in axis_shapes])
     names = tuple(axis_names)
     if len(sizes) != len(names) or any([n < 1 for n in sizes]):

@@ -101,9 +101,16 @@ def _device_put(x: object, device: object, src: Any, donate: Any, may_alias: Any
 
 
 def _is_copy(leaf: Array, result: Array) -> bool:
-    """Whether the memory of ``leaf`` can go; parts of arrays over devices may be shared."""
-    single = type(leaf.sharding) is type(result.sharding) is SingleDeviceSharding
-    return single and result._buf is not leaf._buf and not leaf._sig.borrowed
+    """Whether the memory of ``leaf`` can go: no part of the result shares it."""
+    if leaf._sig.borrowed or result._buf is leaf._buf:
+        return False
+    if type(leaf.sharding) is type(result.sharding) is SingleDeviceSharding:
+        return True
+    old, new = (
+        {shard.data.unsafe_buffer_pointer() for shard in x.addressable_shards}
+        for x in (leaf, result)
+    )
+    return old.isdisjoint(new)
 
 
 def _spread(tree: PyTreeDef, spec: object, name: str) -> list[Any]:

@@ -30,7 +30,7 @@ from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.foreign import way_out_of
 from tracebridge.core.errors.shown import shown
 from tracebridge.core.errors.transform_errors import AxisSizeError, AxisSpecError
-from tracebridge.core.interpreters.batching import batch_flat
+from tracebridge.core.interpreters.batching import batch_flat, broadcast_spread, spread_of
 from tracebridge.core.interpreters.staged_rules import SpmdAxis
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.debug_info import name_of, parameter_names
@@ -40,7 +40,7 @@ from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.user_type import MappingSpec, is_user_type
 from tracebridge.core.ir.values import Value
 from tracebridge.core.lax.ad_util import float0_of
-from tracebridge.core.lax.batch_util import broadcast_batch, move_batch_axis
+from tracebridge.core.lax.batch_util import move_batch_axis
 from tracebridge.core.symbolic.dims import is_symbolic_dim
 from tracebridge.core.tree.prefix import flatten_axes
 from tracebridge.core.tree.tree import PyTreeDef, leaves
@@ -133,10 +133,11 @@ def vmap(
         outs, out_dims = batch_flat(flat, values, dims, size, axis, f"vmap({name_of(fun)})")
         (structure,) = out_tree
         wanted = _output_dims(fun, out_axes, structure)
+        spread = spread_of(axis, values, dims) if None in out_dims else None
         placed = [
             special[i]
             if i in special
-            else _place(fun, o, d, w, size, (structure, i), sum_match=sum_match)
+            else _place(fun, o, d, w, size, (structure, i), spread, sum_match=sum_match)
             for i, (o, d, w) in enumerate(zip(outs, out_dims, wanted, strict=True))
         ]
         return structure.unflatten(placed)
@@ -431,7 +432,7 @@ def _take_special(
             continue
 
         def place(out: Value, dim: int | None, axis: Any, i: int = i) -> Any:
-            return _place(fun, out, dim, axis, size, (structure, i), sum_match=False)
+            return _place(fun, out, dim, axis, size, (structure, i), None, sum_match=False)
 
         special[i] = assembled(result, wanted[i], size, place)
 
@@ -451,10 +452,11 @@ def _place(
     wanted: Any,
     size: Any,
     place: tuple[PyTreeDef, int],
+    spread: Any,
     *,
     sum_match: bool,
 ) -> Any:
-    """``out`` with its batch axis where ``out_axes`` wants it."""
+    """``out`` with its batch axis where ``out_axes`` wants it; ``spread`` as in `spread_of`."""
     if is_user_type(out.aval):
         return _place_of_users(fun, out, dim, wanted, name_of_leaf(*place, "the result"))
     if wanted is None:
@@ -482,5 +484,5 @@ def _place(
             expected=f"an axis from {-n} to {n - 1}",
         )
     if dim is None:
-        return public(broadcast_batch(out, size, wanted % n))
+        return public(broadcast_spread(out, size, wanted % n, spread))
     return move_batch_axis(out, dim, wanted % n)

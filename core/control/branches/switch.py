@@ -309,7 +309,7 @@ def _same_results(call: str, bodies: Sequence[Body], labels: Sequence[str]) -> l
         if body.out != first.out:
             differences = equality_errors_of_structures(first.out, body.out)
             where = f"; {differences[0].describe(labels[0], label)}" if differences else ""
-            msg = f"{call}: the branches return different structures{where}"
+            msg = f"{call} branch outputs must have the same pytree structure{where}"
             raise TreeMismatchError(_listed(msg, labels, [str(b.out) for b in bodies]))
     wanted = [_common(avals) for avals in zip(*[b.jaxpr.out_avals for b in bodies], strict=True)]
     if None in wanted:

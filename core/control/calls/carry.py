@@ -34,7 +34,10 @@ def check_structure(call: str, before: Any, returned: Any) -> None:
         return
     places = equality_errors_of_structures(before, returned)
     first = f"; {places[0].describe('given carry', 'returned carry')}" if places else ""
-    msg = f"{call}: the carry changes its structure from one step to the next{first}"
+    msg = (
+        f"{call}: the carry changes its structure from one step to the next; its input and output "
+        f"must have the same pytree structure{first}"
+    )
     raise TreeMismatchError(
         msg,
         got=f"returned carry {returned}",

@@ -63,7 +63,8 @@ def scattered_entries(avals: Sequence[ShapedArray], params: Any) -> Entries:
     ]
     window = [i for i in range(x.ndim) if i not in inserted and i not in batching]
     for axis, own in zip(window, numbers.update_window_dims, strict=True):
-        if updates.shape[own] != x.shape[axis] or given[own] != entries[axis]:
+        # Each device cuts its part out of a window that no axis of the mesh splits.
+        if updates.shape[own] != x.shape[axis] or given[own] not in (None, entries[axis]):
             loose += [given[own], entries[axis]]
     if any([e is not None for e in loose]):
         raise _undecided("scatter", way, avals)

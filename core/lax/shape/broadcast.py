@@ -224,6 +224,9 @@ def _common_size(sizes: Sequence[object], shapes: Sequence[object]) -> Any:
             found = n
         elif n != found:
             got = ", ".join(map(str, shapes))
-            msg = f"broadcast_shapes: shapes {got} do not fit: sizes {found} and {n} differ"
+            msg = (
+                f"broadcast_shapes: Incompatible shapes for broadcasting: {got}: "
+                f"sizes {found} and {n} differ"
+            )
             raise BroadcastError(msg, hint="aligned at the end, sizes must agree or be 1")
     return found

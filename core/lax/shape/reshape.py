@@ -55,7 +55,10 @@ class Reshape(SameOrder):
         (x,) = avals
         out = x.update(shape=params["new_sizes"])
         if out.size != x.size:
-            msg = f"reshape: shape {x.shape} has {x.size} elements, {out.shape} has {out.size}"
+            msg = (
+                f"cannot reshape array of shape {x.shape} (size {x.size}) into shape {out.shape} "
+                f"(size {out.size})"
+            )
             raise ShapeMismatchError(msg)
         return out
 

@@ -16,7 +16,7 @@ from tracebridge.core._jaxlib.xla import XlaRuntimeError, collect_garbage
 from tracebridge.core.config.state import state
 from tracebridge.core.config.values import on_global_change
 from tracebridge.core.errors.argument_errors import ArgumentValueError
-from tracebridge.core.errors.filtering import hide_internal_frames
+from tracebridge.core.errors.filtering import api_boundary, hide_internal_frames
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.backends.clients import on_fork
 from tracebridge.core.runtime.calls.dispatch import raise_for
@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     KeyFunction = Callable[[tuple[Any, ...], dict[str, Any]], tuple[Sequence[Any], Any]]
+
+
+# Libraries tell transformed functions from others by this name among the globals of their code.
+_RECOGNISED_BY = api_boundary
 
 
 @final

@@ -69,7 +69,10 @@ class Check(Primitive):
         if params["debug"]:
             return []
         text = params["sites"][0].template if params["sites"] else ""
-        msg = f"check({text!r}) is part of a compiled program, where no exception can be raised"
+        msg = (
+            f"Cannot abstractly evaluate check({text!r}), which is part of a compiled program, "
+            "where no exception can be raised"
+        )
         raise ArgumentSpecError(
             msg, hint="apply checkify to the function inside of jit, or to the compiled function"
         )

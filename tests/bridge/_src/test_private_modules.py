@@ -7,6 +7,7 @@ import importlib.util
 import inspect
 import pickle
 import sys
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -254,3 +255,15 @@ def test_shardings_are_those_of_types() -> None:
         assert sharding_impls.canonicalize_sharding(nothing, "map") is None
     with pytest.raises(tb.errors.NoMeshError):
         sharding_impls.canonicalize_sharding(tb.P("x"), "map")
+
+
+@pytest.mark.parametrize("transform", [tb.jit, tb.vmap, tb.pmap, tb.grad])
+def test_transformed_functions_are_recognised(transform: Any) -> None:
+    """Libraries ask for the function within, and for a name among the globals of its caller."""
+
+    def f(x: object) -> object:
+        return x
+
+    transformed = transform(f)
+    assert f is inspect.unwrap(transformed) is not transformed
+    assert "api_boundary" in transformed.__globals__

@@ -144,6 +144,50 @@ wrong_cosine_p = WrongCosine()
 wrong_second = right_first_p.bind
 
 
+@pytest.mark.parametrize("mode", ["fwd", "rev"])
+def test_kinks_within_the_step_are_no_errors(mode: str) -> None:
+    """A step that passes a kink, or a fast change of slopes, is followed by a shorter one."""
+    x = np.float32([1e-3, -1e-3, 0.5])
+    check_grads(lambda x: lax.max(x, 0.0), (x,), order=1, modes=mode)
+    check_grads(lambda x: lax.sin(lax.mul(x, 300.0)), (x,), order=1, modes=mode, rtol=5e-2)
+    with pytest.raises(AssertionError, match="against finite differences"):
+        check_grads(lambda x: lax.max(x, 0.0), (x,), order=1, modes=mode, eps=5e-3)
+
+
+@pytest.mark.parametrize(("at", "offset"), [(0.5, 0.0), (0.5, 1e4), (2.0**12, 0.0)])
+def test_steps_that_are_rounded_away_prove_nothing(at: float, offset: float) -> None:
+    """The slope 0 is wrong, though arguments and results in 32 bits hardly move."""
+    x = np.float32(at)
+
+    def wrong(x: Any) -> Any:
+        return lax.add(lax.stop_gradient(lax.mul(x, 2.0**-15 + float(at < 1))), offset)
+
+    with pytest.raises(AssertionError, match="against finite differences"):
+        check_grads(wrong, (x,), order=1, atol=1e-7)
+
+
+def test_given_rules_may_have_kinks_within_the_step() -> None:
+    """Rules of users are compared at a shorter step as well."""
+    x = np.float32([1e-3, -1e-3, 0.5])
+
+    def relu(x: Any) -> Any:
+        return lax.max(x, 0.0)
+
+    def relu_jvp(primals: Any, tangents: Any, sign: float = 1.0) -> Any:
+        return tb.jvp(relu, primals, tuple([lax.mul(t, sign) for t in tangents]))
+
+    def relu_vjp(x: Any, sign: float = 1.0) -> Any:
+        out, pullback = tb.vjp(relu, x)
+        return out, lambda ct: pullback(lax.mul(ct, sign))
+
+    check_jvp(relu, relu_jvp, (x,))
+    check_vjp(relu, relu_vjp, (x,))
+    with pytest.raises(AssertionError, match="jvp"):
+        check_jvp(relu, functools.partial(relu_jvp, sign=-1.0), (x,))
+    with pytest.raises(AssertionError, match="vjp"):
+        check_vjp(relu, functools.partial(relu_vjp, sign=-1.0), (x,))
+
+
 def test_unknown_modes_are_refused() -> None:
     """Only "fwd" and "rev" are modes."""
     with pytest.raises(ValueError, match="got \\['forward'\\]"):

@@ -58,7 +58,7 @@ def test_facts_of_all_stages() -> None:
         assert {} == kwargs
         assert tb.tree.structure((({"w": 0}, 0), {})) == stage.in_tree
         assert tb.tree.structure({"y": 0, "n": 0}) == stage.out_tree
-        assert tb.ShapeDtypeStruct((2, 2), "float32") == stage.out_info["y"]
+        assert tb.ShapeDtypeStruct((2, 2), "float32") == stage.out_info["y"].update(sharding=None)
         assert "f32[3,2]" == stage.in_avals[0][0]["w"].str_short()
         assert "f32[2,2]" == stage.out_avals["y"].str_short()
         assert "f" == stage.fun_name
@@ -328,3 +328,12 @@ def test_arguments_beside_float0() -> None:
     assert 'loc("y")' in jitted.lower(nothing, 1.0).as_text(debug_info=True)
     with pytest.raises(ArgumentMismatchError, match=r"argument y is f32\[3\]"):
         jitted.lower(nothing, 1.0).compile()(nothing, np.ones(3, np.float32))
+
+
+def test_results_of_compiled_programs_say_where_they_are() -> None:
+    """Before it is compiled, a program leaves that open."""
+    lowered = tb.jit(lambda x: (x, x + 1)).lower(np.ones(3, np.float32))
+    compiled = lowered.compile()
+
+    assert [None, None] == [info.sharding for info in lowered.out_info]
+    assert compiled.output_shardings == tuple(info.sharding for info in compiled.out_info)

@@ -52,6 +52,31 @@ DECIDED: dict[str, tuple[Callable[..., Any], tuple[Any, ...], Any]] = {
         (X,),
         P("x", None),
     ),
+    "windows of equal parts": (
+        lambda x: lax.reduce_window(x, -tnp.inf, lax.max, (1, 2), (1, 2), "SAME"),
+        (array((8, 8), "x", "y"),),
+        P("x", "y"),
+    ),
+    "gradient of windows": (
+        tb.grad(lambda x: lax.reduce_window(x, -tnp.inf, lax.max, (1, 2), (1, 2), "SAME").sum()),
+        (array((8, 8), "x", "y"),),
+        P("x", "y"),
+    ),
+    "numbers added to whole rows": (
+        lambda x: x.at[:, tnp.array([0, 2])].add(1.0),
+        (ROWS,),
+        P("x", None),
+    ),
+    "gradient of what the other spreads": (
+        tb.grad(lambda x, y: tnp.sum(x + y)),
+        (array((8, 4)), X),
+        P(None, None),
+    ),
+    "gradient of the other": (
+        tb.grad(lambda y, x: tnp.sum(x + y)),
+        (X, array((8, 4))),
+        P("x", "y"),
+    ),
     "where": (lambda x: tnp.where(x > 0, x, 0), (X,), P("x", "y")),
     "rows by position": (lambda x: x[:, tnp.array([0, 2])], (ROWS,), P("x", None)),
     "rows of batches": (

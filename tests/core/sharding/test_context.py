@@ -157,3 +157,11 @@ def test_refused() -> None:
     with pytest.raises(AxisSpecError, match=r"AbstractMesh: axis_names=.* repeat a name"):
         AbstractMesh((1, 2), ("x", "x"))
     assert get_mesh().empty
+
+
+def test_meshes_with_manual_axes_are_not_put_in_force() -> None:
+    """Axes become Manual in shard_map only."""
+    manual = tb.sharding.Mesh(np.array(tb.devices()[:1]), "x", (AxisType.Manual,))
+    with pytest.raises(ValueError, match="contains manual axes"):
+        tb.set_mesh(manual)
+    assert get_abstract_mesh().empty

@@ -159,3 +159,65 @@ def test_types_as_arguments_keep_their_split() -> None:
     for fun in (lambda x: x * 2, tb.grad(lambda x: (x * x).sum()), tb.jit(lambda x: x)):
         assert tb.eval_shape(fun, rows) == tb.eval_shape(fun, tb.typeof(rows))
         assert P("x", None) == tb.eval_shape(fun, tb.typeof(rows)).sharding.spec
+
+
+@eight
+@pytest.mark.parametrize("compiled", [False, True])
+def test_equal_results_of_vmap_are_split_as_the_others(compiled: bool) -> None:
+    """The new axis of what does not depend on mapped arguments; not where its axis is taken."""
+
+    def f(x: Any, y: Any) -> Any:
+        return x, tb.numpy.zeros(3), y
+
+    mapped = tb.vmap(f, in_axes=(0, None), out_axes=(0, 1, 1))
+    run = tb.jit(mapped) if compiled else mapped
+    with tb.set_mesh(mesh()):
+        x, columns, free = (
+            tb.device_put(X, NamedSharding(mesh(), spec)) for spec in (P("x"), P("y"), P())
+        )
+        for other, spec in ((free, P(None, "x", None)), (columns, P("y", "x", None))):
+            outs = run(x, other)
+            assert [P(None, "x"), spec] == [o.sharding.spec for o in outs[1:]]
+            assert_allclose(outs[2], np.stack([X] * 4, 1))
+        taken = tb.vmap(lambda x, y: y, in_axes=(0, None))(x, x)
+        assert_allclose(taken, np.stack([X] * 4))
+        gradient = tb.grad(lambda y: (run(x, y)[2] ** 2).sum())(free)
+        assert_allclose(gradient, 8 * X)
+
+
+@eight
+def test_open_axes_of_arguments_are_refused() -> None:
+    """UNCONSTRAINED is for constraints."""
+    open_axis = NamedSharding(mesh(AxisType.Auto), P(P.UNCONSTRAINED, "x"))
+    for option in ("in_shardings", "out_shardings"):
+        with pytest.raises(ValueError, match=f"{option}: Unconstrained dims are not allowed"):
+            tb.jit(lambda x: x, **{option: open_axis})
+
+
+@eight
+def test_constraints_of_free_axes_stay_beside_types() -> None:
+    """A constraint over an axis of type Auto does not take what the type says away."""
+    mixed = mesh((AxisType.Explicit, AxisType.Auto))
+    with tb.set_mesh(mixed):
+        x = tb.device_put(np.arange(16.0).reshape(8, 2), P("x"))
+        for spec in (P("y"), P(("x", "y")), P(P.UNCONSTRAINED), P(None, "y"), P()):
+            out = tb.jit(lambda x, s=spec: lax.with_sharding_constraint(x, s) * 2)(x)
+            assert P("x", None) == tb.typeof(out).sharding.spec
+            assert_allclose(out, 2 * x)
+
+
+@eight
+def test_results_that_are_not_split_say_so_for_each_axis() -> None:
+    """At once as in programs."""
+
+    def made() -> tuple[Any, ...]:
+        ones = tb.numpy.ones((4, 4), out_sharding=P("x"))
+        return (
+            tb.numpy.zeros((2, 3), out_sharding=P()),
+            tb.numpy.einsum("ab,cb->ac", ones, tb.numpy.ones((2, 4)), out_sharding=P()),
+            reshard(ones, P()),
+        )
+
+    with tb.set_mesh(mesh()):
+        for outs in (made(), tb.jit(made)()):
+            assert [P(None, None)] * 3 == [out.sharding.spec for out in outs]

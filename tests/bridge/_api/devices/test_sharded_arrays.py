@@ -343,3 +343,10 @@ def test_extremes_over_a_split_axis(dtype: str, shape: tuple[int, ...], spec: An
             missing = np.isnan(expected)
             assert np.array_equal(missing, np.isnan(found))
             assert np.array_equal(expected[~missing], found[~missing])
+
+
+def test_sizes_of_meshes_are_integers() -> None:
+    """Those of NumPy as well."""
+    with pytest.raises(ValueError, match="should be a sequence of ints"):
+        tb.make_mesh(((1,), 1), ("x", "y"))
+    assert (1, 1) == tb.make_mesh((np.int32(1), np.int64(1)), ("x", "y")).axis_sizes

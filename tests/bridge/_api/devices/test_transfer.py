@@ -243,3 +243,21 @@ def test_masked_arrays_are_refused() -> None:
     for call in (tb.jit(lambda x: x), tb.device_put, tb.lax.sin):
         with pytest.raises(ValueError, match="masked array"):
             call(masked)
+
+
+@pytest.mark.skipif("tb.local_device_count() < 4", reason="needs 4 devices")
+def test_donated_arrays_over_devices_end_unless_memory_is_shared() -> None:
+    """Parts that stay where they are keep the array alive."""
+    devices = tb.devices()[:4]
+    x = np.arange(16.0).reshape(4, 4)
+    there, back = (
+        tb.sharding.NamedSharding(tb.sharding.Mesh(np.array(order), "x"), tb.P("x"))
+        for order in (devices, devices[::-1])
+    )
+    moved, kept, stays = (tb.device_put(x, there) for _ in range(3))
+    outs = tb.device_put((moved, kept), back, donate=(True, False))
+    same = tb.device_put(stays, there, donate=True)
+
+    assert [True, False] == [moved.is_deleted(), kept.is_deleted()]
+    for out in (*outs, kept, same):
+        np.testing.assert_array_equal(x, out)

@@ -369,3 +369,12 @@ def test_errors_call_arguments_by_their_names(run):
     """In branches and bodies of loops as in other functions."""
     with pytest.raises(tb.errors.TracerBoolConversionError, match="argument weight of"):
         run(lambda weight, _: weight if weight > 0 else -weight)
+
+
+def test_results_of_different_structures() -> None:
+    """The message has the words by which it is looked for."""
+    words = "branch outputs must have the same pytree structure"
+    with pytest.raises(TreeMismatchError, match=f"cond {words}"):
+        cond(True, lambda: (1, 2), lambda: 1)
+    with pytest.raises(TreeMismatchError, match=f"switch {words}"):
+        switch(0, [lambda: (1, 2), lambda: 1])

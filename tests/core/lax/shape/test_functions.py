@@ -28,7 +28,7 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
     "reshape of another size": (
         lambda: lax.reshape(X, (4,)),
         ShapeMismatchError,
-        r"reshape: shape \(2, 3\) has 6 elements, \(4,\) has 4",
+        r"cannot reshape array of shape \(2, 3\) \(size 6\) into shape \(4,\)",
     ),
     "reshape to a negative size": (
         lambda: lax.reshape(X, (-1,)),
