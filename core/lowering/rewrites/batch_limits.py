@@ -70,7 +70,7 @@ def is_static(avals: Sequence[ShapedArray]) -> bool:
 
 
 def limits_of(n: int, limits: Limits) -> Limits:
-    """Those for a batch of ``n`` elements: fewer than threads are worth it only if they are small."""
+    """Those for a batch of ``n`` elements; fewer of them than threads have to be small."""
     return _SMALL if n < n_threads() else limits
 
 
