@@ -89,7 +89,7 @@ def _log_gamma_density(y: Array, a: Array) -> Any:
 
 
 def _log_beta_density(y: Array, a: Array, b: Array) -> Any:
-    plain = f.xlogy(a - 1, y) + f.xlog1py(b - 1, -y) - f.log_beta(a, b)
+    plain = f.xlogy(a - 1, y) + f.xlog1py(b - 1, -y) - f.log_beta_of_positive(a, b)
     return tails.log_beta_density(y, a, b, plain)
 
 
@@ -267,7 +267,7 @@ PARETO = Distribution(
 def _log_density_of_t(y: Array, n: Array) -> Any:
     finite = tnp.isfinite(n)
     n = tnp.where(finite, n, 1)
-    rest = -0.5 * tnp.log(n) - f.log_beta(n / 2, 0.5 + 0 * n)
+    rest = -0.5 * tnp.log(n) - f.log_beta_of_positive(n / 2, 0.5 + 0 * n)
     log = -(n + 1) / 2 * _log1p_of_square(y / tnp.sqrt(n)) + rest
     return tnp.where(finite, log, -0.5 * (y * y + _LOG_2_PI))
 
