@@ -52,10 +52,11 @@ def _cauchy_quantile(q: Array) -> Any:
 
 def _log1p_of_square(y: Array) -> Any:
     """``log1p(y * y)``: the square of a large number overflows, its logarithm does not."""
-    large = tnp.abs(y) > 1e8
-    small = tnp.where(large, 0, y)
-    log = 2 * tnp.log(tnp.abs(tnp.where(large, y, 1)))
-    return tnp.where(large, log, tnp.log1p(small * small))
+    size = tnp.abs(y)
+    large = size > 0.9 * math.sqrt(float(finfo(y.dtype).max))
+    # One logarithm for both: of the number itself where the square has no other digits.
+    inner = tnp.where(large, size - 1, y * tnp.where(large, 0, y))
+    return tnp.where(large, 2, 1) * tnp.log1p(inner)
 
 
 def _slope_of_power(power: Array, y: Array, by: Callable[[Any], Any]) -> Any:
@@ -331,7 +332,8 @@ TRUNCNORM = Distribution(
 )  # fmt: skip
 UNIFORM = Distribution(
     "uniform", "numbers of which none is likelier", (), lambda y: 0 * y, low=_zero,
-    high=lambda *s: 1.0, functions={"cdf": lambda y: y, "ppf": lambda q: q}, closed=True,
+    high=lambda *s: 1.0, closed=True,
+    functions={"pdf": tnp.ones_like, "cdf": lambda y: y, "ppf": lambda q: q},
 )  # fmt: skip
 VONMISES = Distribution(
     "vonmises", "angles around a direction", ("kappa",),
