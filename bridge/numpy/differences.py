@@ -143,7 +143,7 @@ def ediff1d(
 # integrals and derivatives of samples ------------------------------------------------------------
 
 
-def _trapezoid(y: Value, *spacing_and_statics: Value) -> Any:
+def _trapezoid(y: Value, *spacing_and_statics: Any) -> Any:
     *steps, axis, has_x = spacing_and_statics
     if not has_x:
         # A distance of neighbours is a number that leaves the dtype of samples as it is.
@@ -169,7 +169,7 @@ def _trapezoid(y: Value, *spacing_and_statics: Value) -> Any:
 
 
 @custom_jvp
-def _less_half_ends(y: Value) -> Any:
+def _less_half_ends(y: Any) -> Any:
     """The sum of a row but for half of its ends; a row of weights would be as long as itself."""
     length = y.aval.shape[0]
     ends = [lax.reshape(lax.slice_in_dim(y, i, i + 1, axis=0), ()) for i in (0, length - 1)]
@@ -182,7 +182,7 @@ def _less_half_ends(y: Value) -> Any:
 @_less_half_ends.defjvp
 def _slope_less_half_ends(primals: Any, tangents: Any) -> Any:
     # Its transpose is a row of weights, not a sum of padded ends.
-    return _less_half_ends(*primals), _sum_with_half_ends(*tangents, 0)
+    return _less_half_ends(*primals), _sum_with_half_ends(tangents[0], 0)
 
 
 def _sum_with_half_ends(y: Value, axis: int) -> Any:

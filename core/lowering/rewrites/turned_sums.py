@@ -16,7 +16,7 @@ from tracebridge.core import lax
 from tracebridge.core.ir.traverse import primitives_of
 from tracebridge.core.kernels.equations import REDUCTIONS
 from tracebridge.core.lax.reduce.exp_sums import shifted_exp_sum_p
-from tracebridge.core.lowering.rewrites.one_pass import Pass
+from tracebridge.core.lowering.rewrites.one_pass import Pass, Rewrites
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +36,7 @@ def with_turned_sums(jaxpr: Jaxpr) -> Jaxpr:
         [app.avals[0].shape for app, _ in jaxpr.equations if app.primitive in _REDUCING]
     )
     once = frozenset([shape for shape, count in reduced.items() if count == 1])
-    rewrites = {lax.reduce_sum_p: functools.partial(_of_untransposed, once)}
+    rewrites: Rewrites = {lax.reduce_sum_p: functools.partial(_of_untransposed, once)}
     return Pass(jaxpr, rewrites).result() or jaxpr
 
 
