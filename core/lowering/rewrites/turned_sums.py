@@ -2,7 +2,7 @@
 
 A kernel over rows reads and writes arrays as they lie in memory, so that a transposed one is copied
 first. XLA's own kernels read it in any order. Where the only reduction of a transposed array is its
-sum, as in `numpy.cov` of observations in rows (10000 x 30: 375 us with a copy and a kernel, 230
+sum, as in `numpy.cov` of observations in rows (10000 x 30: 410 us with a copy and a kernel, 210
 without), it is summed over its own axes, and no kernel is made for it.
 """
 
