@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 import tracebridge.core.lax as lax
+from tracebridge._api.custom.custom_jvp import custom_jvp
 from tracebridge.core.dtypes.canonicalize import default_float, default_int, to_inexact
-from tracebridge.core.dtypes.dtypes import is_bool, is_inexact, is_unsigned
+from tracebridge.core.dtypes.dtypes import is_bool, is_float, is_inexact, is_unsigned
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, index_of
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.operators import EngineValue
@@ -142,7 +143,7 @@ def ediff1d(
 # integrals and derivatives of samples ------------------------------------------------------------
 
 
-def _trapezoid(y: Value, *spacing_and_statics: Value) -> Any:
+def _trapezoid(y: Value, *spacing_and_statics: Any) -> Any:
     *steps, axis, has_x = spacing_and_statics
     if not has_x:
         # A distance of neighbours is a number that leaves the dtype of samples as it is.
@@ -159,14 +160,33 @@ def _trapezoid(y: Value, *spacing_and_statics: Value) -> Any:
             step = _diff(step, 1, axis - y.aval.ndim, False)
     length: Any = y.aval.shape[axis]
     if not has_x and step.aval.ndim == 0 and type(length) is int and length > 1:
-        return as_strong(lax.mul(lax.reduce_sum(_with_half_ends(y, axis), (axis,)), step))
+        alone = y.aval.ndim == 1 and is_float(y.aval.dtype)
+        total = _less_half_ends(y) if alone else _sum_with_half_ends(y, axis)
+        return as_strong(lax.mul(total, step))
     high, low = _neighbours(y, axis)
     pairs, step = broadcast_operands("trapezoid", lax.add(high, low), step)
     return as_strong(lax.mul(lax.reduce_sum(lax.mul(pairs, step), (axis,)), 0.5))
 
 
-def _with_half_ends(y: Value, axis: int) -> Any:
-    """``y`` with half of what stands at both ends of an axis, which has two elements or more.
+@custom_jvp
+def _less_half_ends(y: Any) -> Any:
+    """The sum of a row but for half of its ends; a row of weights would be as long as itself."""
+    length = y.aval.shape[0]
+    ends = [lax.reshape(lax.slice_in_dim(y, i, i + 1, axis=0), ()) for i in (0, length - 1)]
+    half = lax.mul(lax.add(*ends), 0.5)
+    # Half of an infinite end is as infinite as the sum.
+    half = lax.select(lax.is_finite(half), half, full_of(half.aval, 0))
+    return lax.sub(lax.reduce_sum(y, (0,)), half)
+
+
+@_less_half_ends.defjvp
+def _slope_less_half_ends(primals: Any, tangents: Any) -> Any:
+    # Its transpose is a row of weights, not a sum of padded ends.
+    return _less_half_ends(*primals), _sum_with_half_ends(tangents[0], 0)
+
+
+def _sum_with_half_ends(y: Value, axis: int) -> Any:
+    """The sum along an axis of two elements or more, of both ends by half.
 
     A product with one row of weights, which is summed without being written.
     """
@@ -176,7 +196,8 @@ def _with_half_ends(y: Value, axis: int) -> Any:
     at_start = lax.eq(place, full_of(place.aval, 0))
     at_end = lax.eq(place, full_of(place.aval, length - 1))
     weights = lax.select_n(lax.bitwise_or(at_start, at_end), full_of(row, 1), full_of(row, 0.5))
-    return lax.mul(y, lax.broadcast_in_dim(weights, y.aval.shape, (axis,)))
+    product = lax.mul(y, lax.broadcast_in_dim(weights, y.aval.shape, (axis,)))
+    return lax.reduce_sum(product, (axis,))
 
 
 _trapezoid_staged = StagedFunction(_trapezoid, "trapezoid", judges=False)

@@ -114,6 +114,8 @@ def handles(name: str, params: Mapping[str, Any], dtypes: Sequence[Any], out: An
         return pair[0] == pair[1] or pair in _CONVERSIONS
     if name == "select_n":
         return kinds[0] == "bool" and len(kinds) == 3
+    if name == "round":
+        return floats and params["rounding_method"].name == "TO_NEAREST_EVEN"
     if (params and any([v is not None for v in params.values()])) or kinds[0] in _HALF:
         return False  # parameters such as an accuracy
     if name in _COMPARISONS:
@@ -139,6 +141,8 @@ def elementwise(
         return to.compare(_COMPARISONS[name][scalar != "float"], args[0], args[1], scalar)
     if name == "integer_pow":
         return power(to, args[0], params["y"])
+    if name == "round":
+        return to.call("roundeven", args[0])
     if name == "pow":
         return root_or_power(to, args[0], params["y"])
     if name == "convert_element_type":

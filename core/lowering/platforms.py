@@ -23,6 +23,7 @@ from tracebridge.core.lowering.rewrites.own_copies import are_long_rows
 from tracebridge.core.lowering.rewrites.programs import rewritten
 from tracebridge.core.lowering.rewrites.steps import with_scan_kernels
 from tracebridge.core.lowering.rewrites.waves import LEAST_GUARDED
+from tracebridge.core.mlir.attrs import i64
 from tracebridge.core.mlir.types import is_static
 
 if TYPE_CHECKING:
@@ -163,6 +164,25 @@ def lower_roll(ctx: LoweringContext, x: Any, **params: Any) -> Any:
     return (lax.roll_p.lower if plain else emit_written)(ctx, x, **params)
 
 
+def lower_concatenate(ctx: LoweringContext, *operands: Any, **params: Any) -> Any:
+    """Single columns are joined as rows, and turned: XLA uses no vectors along the last axis.
+
+    ``stack((x, y, z), -1)`` of float32, two cores: 26 and 8 us for 10000 elements each, 1020 and
+    155 us for a million.
+    """
+    out, axis = ctx.aval_out, params["dimension"]
+    is_plain = axis != out.ndim - 1 or out.ndim == 1 or out.split is not None
+    if is_plain or is_small(out) or not is_static(out):
+        return lax.concatenate_p.lower(ctx, *operands, **params)
+    if any([a.shape[axis] != 1 for a in ctx.avals_in]):
+        return lax.concatenate_p.lower(ctx, *operands, **params)
+    row = ctx.avals_in[0].update(shape=(1, *out.shape[:-1]))
+    whole = out.update(shape=(len(operands), *out.shape[:-1]))
+    rows = [ctx.reshape(x, row) for x in operands]
+    joined = ctx.op1("stablehlo.concatenate", rows, whole, {"dimension": i64(0)})
+    return ctx.transpose(joined, out, (*range(1, out.ndim), 0))
+
+
 def lower_true_positions(ctx: LoweringContext, mask: Any, **params: Any) -> Any:
     """By blocks, where rows are long."""
     (aval,) = ctx.avals_in
@@ -237,6 +257,7 @@ def _register() -> None:
     register_platform_lowering(lax.reduce_sum_p, "cpu", cpu_sums.lower_sum, optional=True)
     register_platform_lowering(lax.stored_p, "cpu", lower_stored, optional=True)
     register_platform_lowering(lax.roll_p, "cpu", lower_roll, optional=True)
+    register_platform_lowering(lax.concatenate_p, "cpu", lower_concatenate, optional=True)
     register_platform_lowering(
         positions.true_positions_p, "cpu", lower_true_positions, optional=True
     )

@@ -34,22 +34,25 @@ _ENDS = (2.0**-126, 2.0**127)
 _HALVES = {24: 2.0**12 + 1.0, 53: 2.0**27 + 1.0}
 
 
-def log_beta(a: Expression, b: Expression) -> Expression:
-    """``log(beta(a, b))`` of positive numbers, without cancellation where one is large."""
+def log_beta(a: Expression, b: Expression, total: Expression) -> Expression:
+    """``log(beta(a, b))`` of positive numbers, without cancellation where one is large.
+
+    ``total`` is ``a + b``, which may be a number where ``a`` and ``b`` are arrays.
+    """
     small, large = a.of(lax.min, b), a.of(lax.max, b)
     # Both below the bound: the sum of three numbers of modest size.
-    low, high = (where(v < STIRLING_FROM, v, 1.0) for v in (small, large))
-    plain = low.of(lax.lgamma) + (high.of(lax.lgamma) - (low + high).of(lax.lgamma))
-    top = where(large < STIRLING_FROM, STIRLING_FROM, large)
-    whole = top + small
-    shift = (top - 0.5) * -((small / top).of(lax.log1p)) - small * whole.of(lax.log) + small
-    shift = shift + (stirling_rest(top) - stirling_rest(whole))
-    one_large = low.of(lax.lgamma) + shift
-    big = where(small < STIRLING_FROM, STIRLING_FROM, small)
-    share = big / (big + top)
-    logs = (big - 0.5) * share.of(lax.log) - top * (big / top).of(lax.log1p)
-    rests = stirling_rest(big) + stirling_rest(top) - stirling_rest(big + top)
-    both_large = logs - top.of(lax.log) * 0.5 + 0.5 * math.log(2.0 * math.pi) + rests
+    low, high = (v.of(lax.min, STIRLING_FROM) for v in (small, large))
+    gamma_of_low = low.of(lax.lgamma)
+    plain = gamma_of_low + (
+        high.of(lax.lgamma) - total.of(lax.min, 2 * STIRLING_FROM).of(lax.lgamma)
+    )
+    top, whole = large.of(lax.max, STIRLING_FROM), total.of(lax.max, STIRLING_FROM)
+    shift = (stirling_rest(top) - stirling_rest(whole)) - (top - 0.5) * (small / top).of(lax.log1p)
+    scale = whole.of(lax.log)
+    one_large = gamma_of_low + ((shift - small * scale) + small)
+    big = small.of(lax.max, STIRLING_FROM)
+    power = (big - 0.5) * (big / whole).of(lax.log)
+    both_large = power + shift - scale * 0.5 + (stirling_rest(big) + 0.5 * math.log(2.0 * math.pi))
     return first_of(
         [(small >= STIRLING_FROM, both_large), (large >= STIRLING_FROM, one_large)], plain
     )

@@ -330,20 +330,27 @@ def _ends_of_slope(a: Value, b: Value, x: Value, ans: Value) -> Any:
 
 @final
 class LogBeta(Smooth):
-    """The logarithm of the beta function of numbers that are not negative."""
+    """The logarithm of the beta function of numbers that are not negative, and of their sum.
+
+    The sum has no slope of its own: it is an operand because it may be one number for all elements.
+    """
 
     name = "log_beta"
 
     def formula(self, *xs: Expression) -> Expression:
-        a, b = xs
+        a, b, total = xs
         some_0 = a.is_equal(0.0) | b.is_equal(0.0)
         some_inf = a.is_equal(_INF) | b.is_equal(_INF)
         nowhere = ~((a >= 0.0) & (b >= 0.0)) | (some_0 & some_inf)
         edge = nowhere | some_0 | some_inf
-        inner = log_beta(*[where(edge, 1.0, v) for v in (a, b)])
+        # Of numbers a choice by the arrays' edges would be an array.
+        total = where(total.is_nan() | total.is_equal(_INF) | (total <= 0.0), 1.0, total)
+        inner = log_beta(*[where(edge, 1.0, v) for v in (a, b)], total)
         return first_of([(nowhere, math.nan), (some_0, _INF), (some_inf, -_INF)], inner)
 
     def slope(self, i: int, ans: Value, *xs: Value) -> Any:
+        if i == 2:
+            return full_of(ans.aval, 0.0)
         return lax.neg(digamma_gap_p.bind(xs[i], xs[1 - i]))
 
 

@@ -52,6 +52,18 @@ def gammasgn(x: Array) -> Any:
     return tnp.where(tnp.isnan(x), x, sign)
 
 
+def log_beta_of_positive(a: Array, b: Array, total: Array | None = None) -> Any:
+    """Logarithm of the beta function of numbers that are not negative, without the reflection.
+
+    ``total`` is ``a + b``: one number where that is known to be the same for all elements.
+    """
+    # Level there: no product of the other's infinite slope and 0.
+    end = ((a > 0) & (b == math.inf)) | ((b > 0) & (a == math.inf))
+    first, second = tnp.where(end, 1, a), tnp.where(end, 1, b)
+    total = first + second if total is None else total
+    return tnp.where(end, -math.inf, log_beta_p.bind(first, second, lax.stop_gradient(total)))
+
+
 def log_beta(a: Array, b: Array) -> Any:
     """Logarithm of the size of the beta function.
 
@@ -66,10 +78,7 @@ def log_beta(a: Array, b: Array) -> Any:
     first, second = tnp.where(mixed | below, 1 - small, a), tnp.where(mixed, total, b)
     first, second = tnp.where(turned, large, first), tnp.where(turned, 1 - total, second)
     second = tnp.where(below, 1 - large, second)
-    # Level there: no product of the other's infinite slope and 0.
-    end = (small > 0) & (large == math.inf)
-    first, second = tnp.where(end, 1, first), tnp.where(end, 1, second)
-    log = tnp.where(end, -math.inf, log_beta_p.bind(first, second))
+    log = log_beta_of_positive(first, second)
     near = tnp.where(mixed | turned | below, small, 0.5)
     far = tnp.where(mixed | below, large, -0.5)
     by_one = math.log(math.pi) - _log_of_wave(near)

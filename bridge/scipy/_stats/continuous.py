@@ -52,10 +52,11 @@ def _cauchy_quantile(q: Array) -> Any:
 
 def _log1p_of_square(y: Array) -> Any:
     """``log1p(y * y)``: the square of a large number overflows, its logarithm does not."""
-    large = tnp.abs(y) > 1e8
-    small = tnp.where(large, 0, y)
-    log = 2 * tnp.log(tnp.abs(tnp.where(large, y, 1)))
-    return tnp.where(large, log, tnp.log1p(small * small))
+    size = tnp.abs(y)
+    large = size > 0.9 * math.sqrt(float(finfo(y.dtype).max))
+    # One logarithm for both: of the number itself where the square has no other digits.
+    inner = tnp.where(large, size - 1, y * tnp.where(large, 0, y))
+    return tnp.where(large, 2, 1) * tnp.log1p(inner)
 
 
 def _slope_of_power(power: Array, y: Array, by: Callable[[Any], Any]) -> Any:
@@ -89,7 +90,7 @@ def _log_gamma_density(y: Array, a: Array) -> Any:
 
 
 def _log_beta_density(y: Array, a: Array, b: Array) -> Any:
-    plain = f.xlogy(a - 1, y) + f.xlog1py(b - 1, -y) - f.log_beta(a, b)
+    plain = f.xlogy(a - 1, y) + f.xlog1py(b - 1, -y) - f.log_beta_of_positive(a, b)
     return tails.log_beta_density(y, a, b, plain)
 
 
@@ -267,7 +268,7 @@ PARETO = Distribution(
 def _log_density_of_t(y: Array, n: Array) -> Any:
     finite = tnp.isfinite(n)
     n = tnp.where(finite, n, 1)
-    rest = -0.5 * tnp.log(n) - f.log_beta(n / 2, 0.5 + 0 * n)
+    rest = -0.5 * tnp.log(n) - f.log_beta_of_positive(n / 2, 0.5 + 0 * n)
     log = -(n + 1) / 2 * _log1p_of_square(y / tnp.sqrt(n)) + rest
     return tnp.where(finite, log, -0.5 * (y * y + _LOG_2_PI))
 
@@ -331,7 +332,8 @@ TRUNCNORM = Distribution(
 )  # fmt: skip
 UNIFORM = Distribution(
     "uniform", "numbers of which none is likelier", (), lambda y: 0 * y, low=_zero,
-    high=lambda *s: 1.0, functions={"cdf": lambda y: y, "ppf": lambda q: q}, closed=True,
+    high=lambda *s: 1.0, closed=True,
+    functions={"pdf": tnp.ones_like, "cdf": lambda y: y, "ppf": lambda q: q},
 )  # fmt: skip
 VONMISES = Distribution(
     "vonmises", "angles around a direction", ("kappa",),

@@ -11,13 +11,15 @@ from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.scipy._special import formulas as f
 from tracebridge.scipy._stats.families import Distribution
 
+_log_beta = f.log_beta_of_positive
+
 
 def _zero(*shapes: Any) -> Any:
     return 0.0
 
 
 def _log_choose(n: Array, k: Array) -> Any:
-    return -tnp.log1p(n) - f.log_beta(n - k + 1, k + 1)
+    return -tnp.log1p(n) - _log_beta(n - k + 1, k + 1, n + 2)
 
 
 def _is_share(p: Array) -> Any:
@@ -63,7 +65,7 @@ def _log_of_geom(k: Array, p: Array) -> Any:
 
 
 def _log_of_nbinom(k: Array, n: Array, p: Array) -> Any:
-    return -tnp.log(n + k) - f.log_beta(n, k + 1) + f.xlogy(n, p) + f.xlog1py(k, -p)
+    return -tnp.log(n + k) - _log_beta(n, k + 1) + f.xlogy(n, p) + f.xlog1py(k, -p)
 
 
 def _log_of_poisson(k: Array, mu: Array) -> Any:
@@ -101,7 +103,7 @@ BINOM = Distribution(
 )  # fmt: skip
 BETABINOM = Distribution(
     "betabinom", "successes at a probability that is a beta number", ("n", "a", "b"),
-    lambda k, n, a, b: _log_choose(n, k) + f.log_beta(k + a, n - k + b) - f.log_beta(a, b),
+    lambda k, n, a, b: _log_choose(n, k) + _log_beta(k + a, n - k + b, a + n + b) - _log_beta(a, b),
     lambda n, a, b: (n >= 0) & (a > 0) & (b > 0) & (n == tnp.floor(n)),
     _zero, lambda n, a, b: n, _zero,
     discrete=True, placed=("loc",), example="4, 2.0, 3.0",
@@ -118,7 +120,7 @@ NBINOM = Distribution(
     lambda n, p: (n > 0) & (p > 0) & (p <= 1), _zero, inner=_zero,
     functions={
         "pmf": _mass(
-            lambda k, n, p: _number(-tnp.log(n + k) - f.log_beta(n, k + 1)) * p**n * (1 - p) ** k,
+            lambda k, n, p: _number(-tnp.log(n + k) - _log_beta(n, k + 1)) * p**n * (1 - p) ** k,
             _log_of_nbinom, (1.0,),
         ),
     },

@@ -94,7 +94,7 @@ class Distribution:
         y = (x - loc) / scale
         low, high = self.low(*shapes), self.high(*shapes)
         if kind in ("pdf", "logpdf", "pmf", "logpmf"):
-            inside = (y >= low) & (y <= high) & ~tnp.isinf(y)
+            inside = _is_between(y, low, high)
             if self.discrete:
                 inside = inside & (y == tnp.floor(y))
             if not kind.startswith("log"):
@@ -148,6 +148,14 @@ class Distribution:
         else:
             y = self.functions["ppf" if kind == "isf" else "isf"](1 - safe, *shapes)
         return tnp.where(inside, y * scale + loc, math.nan)
+
+
+def _is_between(y: Value, low: Any, high: Any) -> Any:
+    """Where a finite number is between two ends; each comparison is a pass over flags."""
+    no_low, no_high = (type(x) is float and math.isinf(x) for x in (low, high))
+    inside = (y > low if no_low else y >= low) & (y < high if no_high else y <= high)
+    # Ends that are arrays may be infinite.
+    return inside if type(low) is type(high) is float else inside & ~tnp.isinf(y)
 
 
 def _log_or_end(share: Value) -> Any:

@@ -12,6 +12,7 @@
 | ``reduce_sum`` | of short chains that others read a part of | the sum of a copy |
 | ``reduce_sum`` | over what ``take_along_axis`` puts back | what it puts back |
 | ``reduce_sum`` | of products that others sum up with other weights | ``shared_products.py`` |
+| ``reduce_sum`` | the only one of a transposed array | ``turned_sums.py`` |
 | ``gather`` | few elements of a chain that others read too | the chain of these elements |
 | ``add`` | of what pads make of the parts of an array | their concatenation |
 | ``transpose`` | the operand is joined along a new axis | a concatenation along another axis |

@@ -42,6 +42,7 @@ from tracebridge.core.lowering.rewrites.frames import (
 from tracebridge.core.lowering.rewrites.groups import Groups, Kernel, WithKernels
 from tracebridge.core.lowering.rewrites.joined import joined_in
 from tracebridge.core.lowering.rewrites.parts import part_of
+from tracebridge.core.lowering.rewrites.turned_sums import with_turned_sums
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -69,7 +70,8 @@ def with_row_kernels(jaxpr: Jaxpr) -> Jaxpr | None:
     """
     if not has_frames(jaxpr) or not is_there():
         return None
-    program, made, frames = with_columns(flat(jaxpr, meaning)), None, Frames()
+    program = with_turned_sums(with_columns(flat(jaxpr, meaning)))
+    made, frames = None, Frames()
     while found := frames.next_ones(program):
         new = _Rows(program, found).result()
         if new is not None:

@@ -81,3 +81,16 @@ def test_clamp_is_that_of_the_plain_form() -> None:
     assert KERNEL in tb.jit(run).lower(low, x, high).as_text()
     expected = lax.clamp(low, x, high)
     np.testing.assert_array_equal(tb.jit(run)(low, x, high), expected)
+
+
+def test_round_goes_to_even_numbers() -> None:
+    """Halves, numbers without places after the point, and what is no number."""
+    x = np.resize(np.array([*np.arange(-9, 9, 0.25), *SPECIAL, *LARGE], np.float32), (4, 25))
+    even = lax.RoundingMethod.TO_NEAREST_EVEN
+
+    def run(xs: Any) -> Any:
+        return lax.scan(lambda c, x: (c, lax.exp(x) + lax.round(x, even)), np.float32(0), xs)[1]
+
+    assert KERNEL in tb.jit(run).lower(x).as_text()
+    expected = np.asarray(lax.exp(x)) + np.rint(x)
+    np.testing.assert_allclose(np.asarray(tb.jit(run)(x)), expected, rtol=3e-7)

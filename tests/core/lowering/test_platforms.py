@@ -338,3 +338,17 @@ with scope("platform_rules", False):
     assert tb.jit(lambda x: tb.lax.sin(x))(x)[0] == 6.0
 """
     )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32", "bool", "complex64", "bfloat16"])
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_single_columns_are_joined_as_rows(dtype: str, count: int) -> None:
+    """XLA uses no vectors for what it joins along the last axis."""
+    arrays = [tnp.arange(600).reshape(20, 30).astype(dtype) * k for k in range(count)]
+
+    def run(*xs: Any) -> Any:
+        return tnp.stack(xs, -1)
+
+    assert "dim = 0" in tb.jit(run).lower(*arrays).as_text()
+    expected = np.stack([np.asarray(x) for x in arrays], -1)
+    np.testing.assert_array_equal(np.asarray(tb.jit(run)(*arrays)), expected)
