@@ -21,7 +21,6 @@ from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.shape.axes import as_shape
 from tracebridge.core.prng.implementations import (
     IMPLEMENTATIONS,
-    IMPLEMENTATIONS,
     Implementation,
     rbg,
     threefry,
