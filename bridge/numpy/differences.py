@@ -340,7 +340,7 @@ def _unwrap(p: Any, *operands_and_statics: Any) -> Any:
     exact = is_inexact(dtype)
     whole, half, unclear = _of_period(period, dtype)
     change = _diff(p, 1, axis, False)
-    low: Any = lax.neg(half) if isinstance(half, EngineValue) else -half
+    low: Any = -half if isinstance(half, int | float) else lax.neg(half)
     shifted = lax.sub(change, low)
     wrapped = lax.rem(shifted, whole)
     negative = lax.lt(wrapped, zeros_of(wrapped.aval.update(shape=())))
@@ -360,15 +360,14 @@ def _unwrap(p: Any, *operands_and_statics: Any) -> Any:
 
 
 def _is_whole(period: Any) -> bool:
-    if isinstance(period, EngineValue):
-        return not is_inexact(period.aval.dtype)
-    return not isinstance(period, float)
+    aval = getattr(period, "aval", None)
+    return not isinstance(period, float) if aval is None else not is_inexact(aval.dtype)
 
 
 def _of_period(period: Any, dtype: DType) -> tuple[Any, Any, Any]:
     """A period, its half, and whether half a period up and down are different multiples of it."""
     exact = is_inexact(dtype)
-    if not isinstance(period, EngineValue):
+    if isinstance(period, int | float):
         whole: Any = period if exact else int(period)
         return whole, whole / 2 if exact else whole // 2, exact or whole % 2 == 0
     whole = lax.convert_dtype(period, dtype)
