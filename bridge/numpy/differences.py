@@ -17,7 +17,7 @@ from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.ad_util import full_of, zeros_of
-from tracebridge.core.runtime.arrays.argument_types import Axis
+from tracebridge.core.runtime.arrays.argument_types import Axis, DType
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.remembered import remembered
@@ -31,7 +31,7 @@ from tracebridge.numpy._promote import (
     promote_dtypes,
     promote_inexact,
 )
-from tracebridge.numpy._staging import value_of
+from tracebridge.numpy._staging import is_traced, value_of
 
 
 def _fit_edge(edge: Value, x: Value, axis: int, name: str) -> Any:
@@ -343,12 +343,14 @@ def gradient(f: Any, *varargs: ArrayLike, axis: Axis = None, edge_order: int | N
 def _unwrap(p: Any, *operands_and_statics: Any) -> Any:
     """Adds multiples of the period so that neighbours differ by at most half of it."""
     *numbers, axis, period, has_discont = operands_and_statics
+    if period is None:
+        period = numbers.pop()
     discont = numbers[0] if has_discont else None
     axis = normalize_axis(axis, p.aval.ndim, "unwrap")
     if p.aval.size == 0:
         return lax.convert_dtype(promote_inexact(p)[0], to_inexact(p.aval.dtype))
     dtype = default_int() if is_bool(p.aval.dtype) else p.aval.dtype
-    if not is_inexact(dtype) and isinstance(period, float):
+    if not is_inexact(dtype) and not _is_whole(period):
         dtype = default_float()
     if is_unsigned(dtype):
         # Differences have signs; the result is right but for multiples of the dtype's range.
@@ -357,18 +359,18 @@ def _unwrap(p: Any, *operands_and_statics: Any) -> Any:
         return lax.convert_dtype(angles, dtype)
     p = lax.convert_dtype(p, dtype)
     exact = is_inexact(dtype)
-    whole: Any = period if exact else int(period)
-    half: Any = period / 2 if exact else int(period) // 2
-    boundary_unclear = exact or int(period) % 2 == 0
+    whole, half, unclear = _of_period(period, dtype)
     change = _diff(p, 1, axis, False)
-    low: Any = -half
+    low: Any = -half if isinstance(half, int | float) else lax.neg(half)
     shifted = lax.sub(change, low)
-    wrapped = lax.rem(shifted, full_of(shifted.aval.update(shape=()), whole))
+    wrapped = lax.rem(shifted, whole)
     negative = lax.lt(wrapped, zeros_of(wrapped.aval.update(shape=())))
     wrapped = lax.add(lax.select_n(negative, wrapped, lax.add(wrapped, whole)), low)
-    if boundary_unclear:
+    if unclear is not False:
         at_low = lax.bitwise_and(lax.eq(wrapped, low), lax.gt(change, 0 if not exact else 0.0))
-        wrapped = lax.select_n(at_low, wrapped, full_of(wrapped.aval, half))
+        if unclear is not True:
+            at_low = lax.bitwise_and(at_low, unclear)
+        wrapped = lax.select_n(at_low, wrapped, lax.add(zeros_of(wrapped.aval), half))
     correction = lax.sub(wrapped, change)
     limit = half if discont is None else lax.convert_dtype(discont, dtype)
     small = lax.lt(lax.abs(change), limit)
@@ -376,6 +378,25 @@ def _unwrap(p: Any, *operands_and_statics: Any) -> Any:
     first = lax.slice_in_dim(p, 0, 1, axis=axis)
     rest_ = lax.slice_in_dim(p, 1, p.aval.shape[axis], axis=axis)
     return lax.concatenate([first, lax.add(rest_, lax.cumsum(correction, axis))], axis)
+
+
+def _is_whole(period: Any) -> bool:
+    aval = getattr(period, "aval", None)
+    return not isinstance(period, float) if aval is None else not is_inexact(aval.dtype)
+
+
+def _of_period(period: Any, dtype: DType) -> tuple[Any, Any, Any]:
+    """A period, its half, and whether half a period up and down are different multiples of it."""
+    exact = is_inexact(dtype)
+    if isinstance(period, int | float):
+        whole: Any = period if exact else int(period)
+        return whole, whole / 2 if exact else whole // 2, exact or whole % 2 == 0
+    whole = lax.convert_dtype(period, dtype)
+    if exact:
+        return whole, lax.mul(whole, 0.5), True
+    rest = lax.bitwise_and(whole, full_of(whole.aval, 1))
+    half = lax.shift_right_arithmetic(whole, full_of(whole.aval, 1))
+    return whole, half, lax.eq(rest, zeros_of(rest.aval))
 
 
 _unwrap_staged = StagedFunction(_unwrap, "unwrap", exact=True)
@@ -390,14 +411,18 @@ def unwrap(
         p: angles.
         discont: largest difference that is left alone (default: half the period).
         axis: axis in ``[-ndim, ndim)``.
-        period: the period, a Python number.
+        period: the period, a number.
 
     >>> import tracebridge.numpy as tnp
     >>> tnp.unwrap(tnp.array([0.0, 3.0, 6.0, 1.0]), period=6.0).tolist()
     [0.0, 3.0, 6.0, 7.0]
     """
     numbers = () if discont is None else (discont,)
-    length = period if isinstance(period, int) else float(period)
+    length: Any = None
+    if is_traced(period):
+        numbers = (*numbers, period)
+    else:
+        length = period if isinstance(period, int) else float(period)
     return _unwrap_staged(
         (p, *numbers), (index_of(axis, "unwrap", "axis"), length, discont is not None)
     )

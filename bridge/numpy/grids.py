@@ -36,7 +36,7 @@ from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.arrays.transfer import put_made
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import broadcast_operands
-from tracebridge.numpy._staging import concrete, shape_of
+from tracebridge.numpy._staging import concrete, is_traced, shape_of
 from tracebridge.numpy.conversion import asarray
 from tracebridge.numpy.creation import arange, canonical_shape
 from tracebridge.numpy.manipulation import reshape
@@ -328,7 +328,33 @@ def _unravel(flat: Value, shape: Shape) -> list[Any]:
     return [lax.convert_dtype(v, dtype, weak) for v in out[::-1]]
 
 
+def _unravel_traced(flat: Value, sizes: Value) -> list[Any]:
+    """Of sizes that are known when the program runs."""
+    if sizes.aval.ndim != 1 or not is_integer(sizes.aval.dtype):
+        msg = f"unravel_index: shape is {sizes.aval.str_short()}, expected a vector of integers"
+        raise UnsupportedDtypeError(msg)
+    if not is_integer(flat.aval.dtype):
+        msg = f"unravel_index: indices must be integers, got {flat.aval.str_short()}"
+        raise UnsupportedDtypeError(msg)
+    dtype = flat.aval.dtype
+    wide = lax.convert_dtype(flat, _INT32) if dtype.itemsize < 4 else flat
+    sizes = lax.convert_dtype(sizes, wide.aval.dtype)
+    total = lax.reduce_prod(sizes, (0,))
+    zero, one = full_of(total.aval, 0), full_of(total.aval, 1)
+    if not is_unsigned(wide.aval.dtype):
+        wide = lax.select_n(lax.lt(wide, 0), wide, lax.add(wide, total))
+        wide = lax.max(wide, zero)
+    wide = lax.min(wide, lax.max(lax.sub(total, one), zero))
+    out: list[Any] = []
+    for k in range(sizes.aval.shape[0])[::-1]:
+        size = lax.max(lax.index_in_dim(sizes, k, 0, False), one)
+        out.append(lax.convert_dtype(lax.rem(wide, size), dtype))
+        wide = lax.div(wide, size)
+    return out[::-1]
+
+
 _unravel_staged = StagedFunction(_unravel, "unravel_index")
+_unravel_traced_staged = StagedFunction(_unravel_traced, "unravel_index")
 
 
 def unravel_index(indices: ArrayLike, shape: ShapeLike) -> tuple[Array, ...]:
@@ -341,6 +367,8 @@ def unravel_index(indices: ArrayLike, shape: ShapeLike) -> tuple[Array, ...]:
     >>> [p.tolist() for p in tnp.unravel_index(tnp.array([5, -1]), (2, 3))]
     [[1, 1], [2, 2]]
     """
+    if is_traced(shape):
+        return tuple(_unravel_traced_staged((indices, shape)))
     sizes = canonical_shape(shape, "unravel_index")
     return tuple(_unravel_staged((indices,), (sizes,))) if sizes else ()
 

@@ -78,8 +78,10 @@ def roots(p: ArrayLike, *, strip_zeros: bool = True) -> Array:
     if values.ndim != 1:
         msg = f"roots: coefficients must be a vector, got shape {values.shape}"
         raise RankError(msg)
+    if values.size <= 1:
+        return _none(values)
     if not strip_zeros:
-        return _all_roots_staged((values,)) if values.size > 1 else _none(values)
+        return _all_roots_staged((values,))
     hint = "pass strip_zeros=False"
     known = concrete(values, "roots: zeros at the ends decide how many roots there are", hint)
     places = np.flatnonzero(known)

@@ -43,7 +43,9 @@ def _var(
     root: bool,
     where: Value | None,
     mean: Value | None,
+    less: Value | None,
 ) -> Any:
+    ddof = ddof if less is None else less
     axes = normalize_axes(axis, x.aval.ndim, "var")
     kind = dtype or x.aval.dtype
     kind = kind if is_inexact(kind) else to_inexact(kind)
@@ -59,7 +61,11 @@ def _var(
         mean = mean_of(x, axes, None, True, None, None)
     center = lax.sub(x, broadcast_to(lax.convert_dtype(mean, x.aval.dtype), x.aval.shape))
     total = sum_of(_squares(center), axes, None, keepdims, None, None)
-    divisor = full_of(total.aval.update(shape=()), count_of(x, axes) - ddof)
+    scalar = total.aval.update(shape=())
+    if less is None:
+        divisor = full_of(scalar, count_of(x, axes) - ddof)
+    else:
+        divisor = _less(full_of(scalar, count_of(x, axes)), less)
     result = lax.div(total, _positive(divisor))
     return lax.convert_dtype(_root(result) if root else result, kind)
 
@@ -68,6 +74,13 @@ def _squares(center: Value) -> Any:
     if not is_complex(center.aval.dtype):
         return lax.square(center)
     return lax.add(lax.square(lax.real(center)), lax.square(lax.imag(center)))
+
+
+def _less(count: Value, ddof: Any) -> Any:
+    """The number of elements less ``ddof``, a number or a scalar that may be traced."""
+    if isinstance(getattr(ddof, "aval", None), ShapedArray):
+        return lax.sub(count, lax.convert_dtype(ddof, count.aval.dtype))
+    return lax.sub(count, full_of(count.aval.update(shape=()), ddof))
 
 
 def _positive(divisor: Value) -> Any:
@@ -95,13 +108,13 @@ def masked_spread(
     squares = _squares(lax.select_n(on, zeros_of(center.aval), center))
     total = keep_axes(lax.reduce_sum(squares, axes), x, axes, True)
     empty = lax.eq(count, 0.0)
-    divisor = _positive(lax.sub(count, full_of(count.aval.update(shape=()), ddof)))
+    divisor = _positive(_less(count, ddof))
     result = lax.div(total, lax.select_n(empty, divisor, full_of(divisor.aval, 1)))
     result = _root(result) if root else result
     return lax.select_n(empty, result, full_of(result.aval, np.nan))
 
 
-_var_staged = OptionalArrays(_var, "var", 2, exact=True)
+_var_staged = OptionalArrays(_var, "var", 3, exact=True)
 
 
 def _variance(
@@ -120,14 +133,15 @@ def _variance(
             msg = f"{name}: ddof={ddof} and correction={correction} are two names of one argument"
             raise ArgumentValueError(msg, hint="give one of them")
         ddof = correction
+    less: Any = None
     if isinstance(getattr(ddof, "aval", None), ShapedArray) and not ddof.aval.ndim:
-        ddof = ddof.item()
+        less, ddof = ddof, 0
     if not isinstance(ddof, int | float | np.number):
         msg = f"{name}: ddof is {kind_of(ddof)}, expected a number"
         raise ArgumentTypeError(msg)
     root = name == "std"
     statics = (hashable_axis(axis, name), static_dtype(name, dtype), bool(keepdims), ddof, root)
-    return _var_staged(a, (where, mean), statics)
+    return _var_staged(a, (where, mean, less), statics)
 
 
 def var(

@@ -6,11 +6,14 @@ __all__ = ["cross", "kron", "matvec", "trace", "vecdot", "vecmat"]
 
 from typing import Any
 
+import numpy as np
+
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_bool, is_complex
 from tracebridge.core.errors.argument_errors import index_of
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.lax.contract.precision import PrecisionLike
 from tracebridge.core.runtime.arrays.argument_types import DType
 from tracebridge.core.runtime.arrays.array import Array
@@ -27,8 +30,8 @@ from tracebridge.numpy._promote import (
     promote_dtypes,
     strong_array,
 )
-from tracebridge.numpy._staging import static_dtype, static_precision
-from tracebridge.numpy.matrices import diagonal_of
+from tracebridge.numpy._staging import is_traced, static_dtype, static_precision
+from tracebridge.numpy.matrices import diagonal_of, traced_offset
 from tracebridge.numpy.reductions import sum_dtype
 
 
@@ -256,7 +259,21 @@ def _trace(x: Any, offset: int, axis1: int, axis2: int, dtype: DType) -> Any:
     return lax.reduce_sum(diagonal, last)
 
 
+def _trace_of(x: Any, offset: Value, axis1: int, axis2: int, dtype: DType) -> Any:
+    """The sum over a diagonal that is known when the program runs."""
+    x = lax.convert_dtype(x, dtype or sum_dtype(x.aval.dtype))
+    first, second = [normalize_axis(k, x.aval.ndim, "trace") for k in (axis1, axis2)]
+    rows, columns = [
+        lax.broadcasted_iota(np.dtype(np.int32), x.aval.shape, k) for k in (first, second)
+    ]
+    here = lax.eq(lax.add(rows, traced_offset("trace", offset)), columns)
+    x = lax.select_n(here, zeros_of(x.aval), x)
+    axes = tuple(sorted((first, second)))
+    return lax.reduce_or(x, axes) if is_bool(x.aval.dtype) else lax.reduce_sum(x, axes)
+
+
 _trace_staged = StagedFunction(_trace, "trace")
+_trace_traced = StagedFunction(_trace_of, "trace")
 
 
 @remembered
@@ -283,6 +300,9 @@ def trace(
     3.0
     """
     check_no_out("trace", out)
+    if is_traced(offset):
+        axes = (index_of(axis1, "trace", "axis1"), index_of(axis2, "trace", "axis2"))
+        return _trace_traced((a, offset), (*axes, static_dtype("trace", dtype)))
     axes = (
         index_of(offset, "trace", "offset"),
         index_of(axis1, "trace", "axis1"),

@@ -11,7 +11,7 @@ import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import default_float
-from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
+from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, index_of
 from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.runtime.arrays.array import Array
@@ -23,9 +23,12 @@ from tracebridge.core.symbolic.dims import Dim
 from tracebridge.numpy._promote import promote_inexact
 
 
-def _window(name: str, M: Dim, formula: Callable[[int], np.ndarray[Any, Any]]) -> Any:
+def _window(name: str, M: Dim | float, formula: Callable[[int], np.ndarray[Any, Any]]) -> Any:
     """A window of ``M`` points, computed in double precision on the host."""
-    count = index_of(M, name, "M")
+    if isinstance(M, float) and not M.is_integer():
+        msg = f"{name}: M is {M}"
+        raise ArgumentTypeError(msg, expected="a whole number of points")
+    count = int(M) if isinstance(M, float) else index_of(M, name, "M")
     if count < 0:
         msg = f"{name}: the number of points must not be negative, got {count}"
         raise ArgumentValueError(msg)

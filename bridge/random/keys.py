@@ -317,5 +317,8 @@ def clone(key: ArrayLike) -> Array:
     True
     """
     value = as_value(key, "clone")
-    generator_and_words("clone", value)
+    # Words say nothing about their generator, of which none is asked for anything.
+    words = [i.key_shape for i in IMPLEMENTATIONS.values()]
+    if value.aval.dtype != uint32 or not any([value.aval.shape[-len(w) :] == w for w in words]):
+        generator_and_words("clone", value)
     return followed(value, "clone", "clone")

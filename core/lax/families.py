@@ -43,6 +43,16 @@ def is_narrow(dtype: np.dtype[Any]) -> bool:
     return is_float(dtype) and itemsize_bits(dtype) < 32
 
 
+def logistic_slope(x: Value) -> Any:
+    """The derivative of the logistic function of floats of 16 bits, computed in float32.
+
+    A result close to 1 that was rounded to so few bits says nothing about its distance to 1.
+    """
+    wide = lax.convert_element_type(x, np.dtype(np.float32))
+    slope = lax.mul(lax.logistic(wide), lax.logistic(lax.neg(wide)))
+    return lax.convert_element_type(slope, x.aval.dtype)
+
+
 def scalar_like(x: Value, value: object) -> Literal:
     """A constant of the dtype of ``x``."""
     aval = x.aval

@@ -19,6 +19,7 @@ from tracebridge.core.linalg.matrices import (
     diagonal,
     eye_of,
     from_diagonal,
+    is_empty,
     matmul,
     part,
     per_matrix,
@@ -27,6 +28,7 @@ from tracebridge.core.linalg.matrices import (
     rows_of,
     scalar,
     scale_columns,
+    size_value,
     unit_scaled,
     upper_part,
 )
@@ -81,7 +83,7 @@ def _of_blocks(form: Value) -> Any:
     n = form.aval.shape[-1]
     middle = diagonal(form)
     imaginary = zeros_of(middle.aval)
-    if n > 1:
+    if type(n) is not int or n > 1:
         below = diagonal(part(form, (1, n), (0, n - 1)))
         beside = diagonal(part(form, (0, n - 1), (1, n)))
         size = lax.mul(lax.sqrt(lax.abs(below)), lax.sqrt(lax.abs(beside)))
@@ -110,7 +112,7 @@ def _of_triangular(t: Value) -> list[Any]:
     rows = rows_of(shape)
 
     def step(i: Any, x: Any) -> Any:
-        row = lax.sub(full_of(i.aval, n - 1), i)
+        row = lax.sub(size_value(n - 1), i)
         zero = full_of(i.aval, 0)
         product = lax.reshape(matmul(lax.dynamic_slice(above, (row, zero), (1, n)), x), (n,))
         here = lax.reshape(lax.dynamic_slice(values, (row,), (1,)), ())
@@ -136,7 +138,7 @@ def _scaled_vectors(v: Value, is_real: Value | None) -> Any:
     """Columns of length 1 whose largest element is real; real ones of real eigenvalues."""
     down = (v.aval.ndim - 2,)
     shape = v.aval.shape
-    if shape[-1] == 0:
+    if is_empty(v.aval):
         return v
     length = lax.sqrt(lax.reduce_sum(absolute_squares(v), down))
     unit = scale_columns(v, lax.div(full_of(length.aval, 1), length))

@@ -30,6 +30,7 @@ from tracebridge.core.linalg.matrices import (
     diagonal,
     hermitian_of,
     lower_part,
+    most,
     part,
     real,
     real_dtype,
@@ -66,7 +67,7 @@ class Hessenberg(Composed):
         check_dtype("hessenberg", a)
         check_square("hessenberg", a)
         *batch, n = a.shape[:-1]
-        return [a, a.update(shape=(*batch, max(n - 1, 0)))]
+        return [a, a.update(shape=(*batch, most(n - 1, 0)))]
 
     def compose(self, *operands: Value, **params: Any) -> Any:
         return _reduced(operands[0])
@@ -81,7 +82,7 @@ hessenberg_p = Hessenberg()
 def _reduced(a: Value) -> list[Any]:
     """``H^H A H`` for one reflector after the other."""
     *batch, n = a.aval.shape[:-1]
-    count = max(n - 1, 0)
+    count = most(n - 1, 0)
     taus = zeros_of(a.aval.update(shape=(*batch, count)))
     if n == 0:
         return [a, taus]

@@ -18,12 +18,14 @@ from tracebridge.core.linalg.matrices import (
     adjoint,
     along_columns,
     as_dtype,
+    columns_of,
     conj,
     diagonal,
     eye,
     from_diagonal,
     joined,
     matmul,
+    most,
     nan_unless_finite,
     padded,
     part,
@@ -33,6 +35,7 @@ from tracebridge.core.linalg.matrices import (
     repeated,
     scalar,
     scale_columns,
+    size_value,
     take_columns,
     unit_scaled,
 )
@@ -42,6 +45,7 @@ from tracebridge.core.linalg.reflectors import absolute_squares
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.values import Value
 
 MAX_SWEEPS = 30
@@ -51,8 +55,8 @@ def eigh_by_rotations(a: Value) -> tuple[Any, Any]:
     """Eigenvectors and ascending eigenvalues of Hermitian matrices, which are given whole."""
     *_, n = a.aval.shape
     scaled, unit = unit_scaled(a)
-    size = n + n % 2
-    half = size // 2
+    half = (n + 1) // 2
+    size = 2 * half
     w = padded(scaled, size, size)
     v = eye(w.aval.shape, w.aval.dtype)
 
@@ -68,7 +72,7 @@ def eigh_by_rotations(a: Value) -> tuple[Any, Any]:
 
     def sweep(state: Any) -> Any:
         w, v, count = state
-        w, v = repeated(max(size - 1, 1), one_round, (w, v))
+        w, v = repeated(most(size - 1, 1), one_round, (w, v))
         return w, v, lax.add(count, full_of(count.aval, 1))
 
     def goes_on(state: Any) -> Any:
@@ -132,8 +136,8 @@ def svd_by_rotations(
 def _orthogonalized(r: Value) -> tuple[Any, Any]:
     """``r V`` with orthogonal columns, and V."""
     n = r.aval.shape[-1]
-    size = n + n % 2
-    half = size // 2
+    half = (n + 1) // 2
+    size = 2 * half
     x = padded(r, n, size)
     v = eye((*r.aval.shape[:-2], size, size), r.aval.dtype)
 
@@ -154,12 +158,13 @@ def _orthogonalized(r: Value) -> tuple[Any, Any]:
 
     def sweep(state: Any) -> Any:
         x, v, _, count = state
-        x, v, worst = repeated(max(size - 1, 1), one_round, (x, v, zero))
+        x, v, worst = repeated(most(size - 1, 1), one_round, (x, v, zero))
         return x, v, worst, lax.add(count, full_of(count.aval, 1))
 
     def goes_on(state: Any) -> Any:
         _, _, worst, count = state
-        some = lax.gt(worst, scalar(worst, _epsilon(r) * n**0.5))
+        root = lax.sqrt(as_dtype(size_value(n), worst.aval.dtype))
+        some = lax.gt(worst, lax.mul(root, scalar(worst, _epsilon(r))))
         return lax.bitwise_and(some, lax.lt(count, full_of(count.aval, MAX_SWEEPS)))
 
     zero = full_of(r.aval.update(shape=(), dtype=real_dtype(r.aval.dtype)), 0)
@@ -202,6 +207,8 @@ def _turned_columns(x: Value, c: Value, s: Value, phase: Value, half: int) -> An
 
 def _next_pairs(x: Value, half: int) -> Any:
     """The columns for the next round: the first stays, the others go round the table."""
+    if type(half) is not int:
+        return take_columns(x, _order_of_next_pairs(x.aval, half))
     if half < 2:
         return x
     axis = x.aval.ndim - 1
@@ -211,6 +218,20 @@ def _next_pairs(x: Value, half: int) -> Any:
 
     parts = [cut(0, 1), cut(half, half + 1), cut(1, half - 1)]
     return joined([*parts, cut(half + 1, 2 * half), cut(half - 1, half)], -1)
+
+
+def _order_of_next_pairs(aval: ShapedArray, half: Any) -> Any:
+    """As numbers of columns, for a symbolic number of them."""
+    place = columns_of((*aval.shape[:-2], aval.shape[-1]))
+    half, last = [
+        lax.broadcast_in_dim(size_value(d), place.aval.shape, ())
+        for d in (half, aval.shape[-1] - 1)
+    ]
+    one = full_of(place.aval, 1)
+    order = lax.select_n(lax.lt(place, half), lax.add(place, one), lax.sub(place, one))
+    order = lax.select_n(lax.eq(place, last), order, lax.sub(half, one))
+    order = lax.select_n(lax.eq(place, one), order, half)
+    return lax.select_n(lax.eq(place, zeros_of(place.aval)), order, place)
 
 
 def _sorted(values: Value, *, descending: bool) -> tuple[Any, Any]:

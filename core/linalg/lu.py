@@ -38,6 +38,7 @@ from tracebridge.core.linalg.matrices import (
     repeated,
     rows_of,
     scalar,
+    size_value,
     take_rows,
     upper_part,
 )
@@ -71,7 +72,9 @@ class Lu(Composed):
 
     def compose(self, *operands: Value, **params: Any) -> Any:
         (a,) = operands
-        return _blocked(a)
+        # How many panels there are must be known.
+        known = all([type(d) is int for d in a.aval.shape[-2:]])
+        return _blocked(a) if known else list(_panel(a))
 
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Any], **params: Any) -> Any:
         """With L^-1 P dA U^-1 = M: dL = L low(M), dU = up(M) U, the diagonal belongs to U."""
@@ -100,11 +103,7 @@ lu_p = Lu()
 
 
 def _last(k: Value) -> Any:
-    return lax.sub(lax.convert_dtype(as_value(k), INT32), _int(1))
-
-
-def _int(n: int) -> Any:
-    return lax.convert_dtype(as_value(n), INT32)
+    return lax.sub(size_value(k), size_value(1))
 
 
 def _blocked(a: Value) -> list[Any]:
@@ -116,7 +115,7 @@ def _blocked(a: Value) -> list[Any]:
     for start in range(0, k, _BLOCK):
         stop = min(start + _BLOCK, k)
         panel, swaps, moved = _panel(part(a, (start, m), (start, stop)))
-        pivots.append(lax.add(swaps, _int(start)))
+        pivots.append(lax.add(swaps, size_value(start)))
         head = part(a, (0, start), (0, n))
         below = take_rows(part(a, (start, m), (0, n)), moved)
         tail = part(below, (0, m - start), (stop, n))

@@ -10,9 +10,9 @@ import tracebridge.core.lax as lax
 from tracebridge.core.control.loops.fori import fori_loop
 from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.ad_util import full_of, zeros_of
-from tracebridge.core.lax.shape.axes import surely_less
-from tracebridge.core.symbolic.dims import min_dim
+from tracebridge.core.symbolic.dims import max_dim, min_dim
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -184,9 +184,21 @@ def least(m: Any, n: Any) -> Any:
     """The smaller of two sizes; they may be symbolic."""
     if type(m) is int and type(n) is int:
         return min(n, m)
-    if surely_less(m, n) or m == n:
-        return m
-    return n if surely_less(n, m) else min_dim(m, n)
+    return min_dim(m, n)
+
+
+def size_value(size: Any) -> Any:
+    """A size as an int32, of which a symbolic one is known when the program runs."""
+    if type(size) is int:
+        return _int(size)
+    return lax.convert_dtype(as_value(size), INT32)
+
+
+def most(m: Any, n: Any) -> Any:
+    """The larger of two sizes; they may be symbolic."""
+    if type(m) is int and type(n) is int:
+        return max(n, m)
+    return max_dim(m, n)
 
 
 def symmetrized(a: Value) -> Any:

@@ -28,6 +28,7 @@ from tracebridge.core.linalg.matrices import (
     diagonal,
     eye_of,
     lower_part,
+    most,
     nan_unless_finite,
     padded,
     part,
@@ -35,6 +36,7 @@ from tracebridge.core.linalg.matrices import (
     real_dtype,
     repeated,
     scalar,
+    size_value,
     unit_scaled,
     upper_part,
 )
@@ -66,6 +68,16 @@ def for_each_matrix(fun: Callable[..., list[Any]], *xs: Value, ranks: tuple[int,
 def schur_by_sweeps(a: Value, *, vectors: bool) -> list[Any]:
     """``[T, Q]`` or ``[T]``: for real matrices with blocks of two rows for complex eigenvalues."""
     shape = a.aval.shape
+    n = shape[-1]
+    if type(n) is not int:
+        # Of a symbolic size: with two rows of zeros it is known to be large enough for a sweep.
+        forms = _schur(padded(a, n + 2, n + 2), vectors=vectors)
+        return [part(x, (0, n), (0, n)) for x in forms]
+    return _schur(a, vectors=vectors)
+
+
+def _schur(a: Value, *, vectors: bool) -> list[Any]:
+    shape = a.aval.shape
     finite = per_matrix(all_finite(a), shape)
     scaled, unit = unit_scaled(lax.select_n(finite, zeros_of(a.aval), a))
     h, taus = hessenberg_p.bind(scaled)
@@ -92,7 +104,8 @@ def _of_hessenberg(h: Value, *q: Value) -> list[Any]:
     start = [_cleaned(padded(h, size, size)), *[padded(x, n, size) for x in q]]
     lo, hi = _active(start[0], width)
     zero = _index(0)
-    limit = _index(SWEEPS_PER_ROW * max(n, 10))
+    rows = size_value(most(n, 10))
+    limit = lax.mul(rows, _index(SWEEPS_PER_ROW))
 
     def goes_on(state: Any) -> Any:
         _, lo, hi, _, count = state
@@ -149,8 +162,9 @@ def _cleaned(h: Value) -> Any:
     config = [(-1, 1, 0)]
     near = lax.add(size, lax.pad(size, scalar(size, 0), config))
     near = lax.select_n(lax.eq(near, zeros_of(near.aval)), near, full_of(near.aval, 1))
-    tiny = float(kind.tiny) / float(kind.eps) * h.aval.shape[-1]
-    bound = lax.max(lax.mul(near, scalar(near, float(kind.eps))), full_of(near.aval, tiny))
+    tiny = scalar(near, float(kind.tiny) / float(kind.eps))
+    tiny = lax.mul(tiny, as_dtype(size_value(h.aval.shape[-1]), near.aval.dtype))
+    bound = lax.max(lax.mul(near, scalar(near, float(kind.eps))), _spread(tiny, near))
     small = lax.le(lax.abs(_below(h)), bound)
     shape = h.aval.shape
     rows, columns = [lax.broadcasted_iota(INT32, shape, k) for k in (0, 1)]

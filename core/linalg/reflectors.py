@@ -23,6 +23,7 @@ from tracebridge.core.linalg.matrices import (
     repeated,
     rows_of,
     scalar,
+    size_value,
     take_columns,
 )
 
@@ -191,7 +192,7 @@ def multiplied(
         return c
 
     def step(i: Any, c: Any) -> Any:
-        j = i if left == transpose else lax.sub(full_of(i.aval, k - 1), i)
+        j = i if left == transpose else lax.sub(size_value(k - 1), i)
         v, tau = stored(a, j, shift), element(taus, j)
         tau = conj_if(tau, conjugate=transpose)
         return apply_left(c, v, tau) if left else apply_right(c, v, tau)

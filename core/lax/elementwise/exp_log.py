@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, final
 import tracebridge.core.lax as lax
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.elementwise.accuracy import accuracy_params
-from tracebridge.core.lax.families import InexactUnary
+from tracebridge.core.lax.families import InexactUnary, is_narrow, logistic_slope
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,6 +93,8 @@ class Logistic(InexactUnary):
     by_float32 = True
 
     def derivative(self, x: Value, ans: Value, **params: object) -> Any:
+        if is_narrow(x.aval.dtype):
+            return logistic_slope(x)
         return lax.mul(ans, lax.sub(1.0, ans))
 
 

@@ -15,7 +15,14 @@ from tracebridge.core.dtypes.finfo import finfo
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.elementwise.accuracy import accuracy_params
 from tracebridge.core.lax.elementwise.trig import asin_slope
-from tracebridge.core.lax.families import InexactUnary, one_less_square, scalar_like, shifted
+from tracebridge.core.lax.families import (
+    InexactUnary,
+    is_narrow,
+    logistic_slope,
+    one_less_square,
+    scalar_like,
+    shifted,
+)
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.value import Operand, Value
@@ -45,6 +52,8 @@ class Tanh(InexactUnary):
     hlo = "stablehlo.tanh"
 
     def derivative(self, x: Value, ans: Value, **params: object) -> Any:
+        if is_narrow(x.aval.dtype):
+            return lax.mul(logistic_slope(lax.add(x, x)), 4.0)
         # Keeps more digits near 1 than 1 - ans * ans.
         return lax.mul(lax.add(ans, 1.0), lax.sub(1.0, ans))
 

@@ -96,7 +96,7 @@ def _slope_in_exponent(x: Value, ans: Value) -> Any:
 
 def _slope_in_base(x: Value, y: Value) -> Any:
     """``y * x**(y - 1)``, without ``0 * inf`` at ``0**0`` and ``0.5**inf``: 0 there."""
-    lost = None
+    lost, factor = None, y
     if not is_complex(y.aval.dtype):
         lost = _lost_below(y)
         limit = float(finfo(y.aval.dtype).max)
@@ -104,7 +104,11 @@ def _slope_in_base(x: Value, y: Value) -> Any:
     constant = lax.bitwise_and(lax.eq(x, 0.0), lax.eq(y, 0.0))
     like = y if y.aval.ndim else x
     less = lax.sub(lax.select_n(constant, y, scalar_like(like, 1)), 1.0)
-    slope = lax.mul(y, lax.pow(x, less))
+    power = lax.pow(x, less)
+    if lost is not None:
+        # An infinite exponent counts as one but where the power has vanished.
+        factor = lax.select_n(lax.eq(power, 0.0), factor, y)
+    slope = lax.mul(factor, power)
     return slope if lost is None else lax.mul(slope, _power_of_lost(x, lost))
 
 

@@ -95,3 +95,28 @@ def test_every_number_of_16_bits(dtype: Any) -> None:
             errors = _errors(np.asarray(found), value, info)[~np.isnan(value)]
 
             assert errors.max() <= bound, name
+
+
+def _bell(x: Host) -> Host:
+    return special.expit(x) * special.expit(-x)
+
+
+SLOPES: dict[str, tuple[Callable[[Any], Any], Callable[[Host], Host]]] = {
+    "sigmoid": (nn.sigmoid, _bell),
+    "tanh": (tnp.tanh, lambda x: 4 * _bell(2 * x)),
+    "slope of sigmoid": (tb.grad(nn.sigmoid), lambda x: -np.tanh(x / 2) * _bell(x)),
+    "slope of tanh": (tb.grad(tnp.tanh), lambda x: -8 * np.tanh(x) * _bell(2 * x)),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16], ids=["float16", "bfloat16"])
+def test_slopes_beside_1(dtype: Any) -> None:
+    """Slopes vanish where the distance to 1 does, not where 1 is the nearest number."""
+    x = np.linspace(-30, 30, 481).astype(dtype)
+    info = ml_dtypes.finfo(dtype)
+    run = tb.jit(lambda x: {name: tb.vmap(tb.grad(row[0]))(x) for name, row in SLOPES.items()})
+    for name, found in run(tnp.asarray(x)).items():
+        value = SLOPES[name][1](x.astype(np.float64))
+
+        assert dtype == found.dtype
+        assert _errors(np.asarray(found), value, info).max() <= 2, name

@@ -121,6 +121,11 @@ def test_bare_words_are_keys() -> None:
     assert random.uniform(key, (3,)).tolist() == random.uniform(words, (3,)).tolist()
     assert words.tolist() == random.key_data(words).tolist()
     assert words.tolist() == random.clone(words).tolist()
+    for name in ("rbg", "unsafe_rbg"):
+        words = random.PRNGKey(5, impl=name)
+        assert words.tolist() == random.clone(words).tolist()
+    with pytest.raises(TypeError, match="expected a key"):
+        random.clone(words[:3])
 
 
 def test_mapped_keys_draw_as_single_keys_do() -> None:

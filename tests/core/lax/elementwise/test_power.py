@@ -114,3 +114,12 @@ def test_slope_in_the_base_when_the_lower_exponent_is_rounded(dtype: type) -> No
 
     assert [-np.inf, 0.0] == ends
     assert all(abs(s - e) <= 2 * eps * abs(e) for s, e in zip(slopes.tolist(), exact, strict=True))
+
+
+def test_slope_in_the_base_of_an_infinite_exponent() -> None:
+    """Infinite where the power is a number, 0 where it has vanished."""
+    inf = np.inf
+    cases = [(1.0, inf, inf), (1.0, -inf, -inf), (2.0, inf, inf), (2.0, -inf, 0.0), (0.5, inf, 0.0)]
+    x, y, expected = np.array(cases, np.float32).T
+
+    np.testing.assert_array_equal(tb.vmap(tb.grad(lax.pow))(x, y), expected)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mpmath
 import numpy as np
 from scipy import special
 
@@ -40,3 +41,28 @@ def test_second_derivatives_at_infinity() -> None:
         curve = tb.vmap(tb.grad(tb.grad(fun)))(np.array([-np.inf, np.inf, 40, np.nan], np.float32))
 
         np.testing.assert_array_equal(np.abs(curve), [0.0, 0.0, 0.0, np.nan])
+
+
+def test_slopes_keep_their_digits_far_out() -> None:
+    """The square in their exponential is not rounded: 2.5 units in the last place, of any order."""
+    x = np.linspace(-26, 26, 131)
+    with tb.enable_x64():
+        for fun, sign in ((lax.erf, 1), (lax.erfc, -1)):
+            first = np.asarray(tb.jit(tb.vmap(tb.grad(fun)))(x))
+            second = np.asarray(tb.jit(tb.vmap(tb.grad(tb.grad(fun))))(x))
+            with mpmath.workdps(50):
+                bells = [
+                    sign * 2 / mpmath.sqrt(mpmath.pi) * mpmath.exp(-(mpmath.mpf(v) ** 2)) for v in x
+                ]
+                slopes = [-2 * v * b for v, b in zip(x, bells, strict=True)]
+                for found, exact, bound in ((first, bells, 2.5), (second, slopes, 4)):
+                    for value, e in zip(found, exact, strict=True):
+                        assert abs(value - e) <= bound * np.spacing(abs(float(e)))
+
+
+def test_slopes_at_infinity_vanish() -> None:
+    """And those of NaN are NaN."""
+    with tb.enable_x64():
+        slopes = tb.vmap(tb.grad(lax.erf))(np.array([-np.inf, np.inf, 1e300, np.nan]))
+
+    np.testing.assert_array_equal(slopes, [0, 0, 0, np.nan])
