@@ -9,6 +9,7 @@ depends on the kept values alone, element by element, each piece makes for itsel
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate
@@ -38,13 +39,14 @@ LEAST_FREED = 1 << 20
 # A cut costs some 30 us, and the compiler another program.
 _LEAST_GAIN = 3 << 20  # bytes that one more cut has to save
 _LEAST_BYTES = 4 << 20  # of arguments: below, nothing is worth it
-_LEAST_PART = 0.08  # of the peak with fewer cuts
+_LEAST_PART = 0.07  # of the peak with fewer cuts
 _MOST_PIECES = 8
-_MOST_PLACES = 16  # that are tried as cuts
+# That are tried as cuts: the model looks at each way to get from one to another.
+_MOST_PLACES, _FEWEST_PLACES, _MOST_STEPS = 32, 16, 8000
 _MOST_EQUATIONS = 2000  # of a program: to model a longer one takes seconds
-# The compiler makes copies for loops and orders of axes, and runs kernels of long programs in an
-# order that holds more than ours.
-_COPIES, _COPIES_OF_WHOLE = 1.5, 2.0
+# The compiler makes copies for loops and orders of axes, and runs kernels in an order that holds
+# more than ours: of pieces, too (a decoder layer took 2.2 of what one has between, not 1.5).
+_COPIES = 2.0
 _EXPENSIVE = frozenset({Cost.EXPENSIVE, Cost.COMPOSED})
 _ELEMENTWISE = frozenset({Cost.FREE, Cost.MOVES_DATA, Cost.CHEAP, *_EXPENSIVE})
 
@@ -358,18 +360,32 @@ class _Memory:
         return cuts
 
     def _candidates(self) -> list[int]:
-        """Where little has to be there: the least of all places with something large between."""
+        """Where little has to be there: the least of each part of the program.
+
+        Parts have as many bytes come and go as each other, so that what a long program frees at
+        its end leaves no cut out at its beginning.
+        """
         places = [p for p in range(1, len(self.reads)) if not self.stuck[p]]
         there = [self.there[p] for p in places]
         # Of places with as much, the first one and the last one: the others are like these.
         found = [
-            (n, p)
+            p
             for n, p, before, after in zip(
                 there, places, [-1, *there], [*there[1:], -1], strict=False
             )
             if n not in (before, after) or before != after
         ]
-        return sorted([p for _, p in sorted(found)[:_MOST_PLACES]])
+        n_most = min(_MOST_PLACES, max(_FEWEST_PLACES, _MOST_STEPS // (len(self.reads) + 1)))
+        if len(found) <= n_most:
+            return found
+        moved = list(accumulate([abs(b - a) for a, b in itertools.pairwise(self.there)], initial=0))
+        part_of = {p: n_most * moved[p] // (moved[-1] + 1) for p in found}
+        least: dict[int, int] = {}
+        for p in found:
+            best = least.setdefault(part_of[p], p)
+            if self.there[p] < self.there[best]:
+                least[part_of[p]] = p
+        return list(least.values())
 
     def _between_equations(self, freed: Collection[int]) -> tuple[list[int], list[int]]:
         """Before each equation: bytes of what is there, and how many values no result can be.
@@ -395,10 +411,7 @@ class _Memory:
         """The most memory while a piece runs from ``start`` to ``end``."""
         leaving = [v for i in range(start, end) for v in self.makes[i] if self.until[v] >= end]
         fixed = self.there[start] + sum([self.sizes[v] for v in leaving])
-        is_whole = not start and end == len(self.reads)
-        copies = 1.0
-        if self.is_copied:
-            copies = _COPIES_OF_WHOLE if is_whole else _COPIES
+        copies = _COPIES if self.is_copied else 1.0
         return fixed + int(copies * self._between(start, end, set(leaving)))
 
     def _between(self, start: int, end: int, leaving: Collection[int]) -> int:

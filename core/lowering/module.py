@@ -5,22 +5,25 @@ from __future__ import annotations
 import contextlib
 import importlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
 from tracebridge.core._jaxlib import mlir
-from tracebridge.core.config.values import option
 from tracebridge.core.dtypes.dtypes import itemsize_bits
 from tracebridge.core.errors.user_warnings import warn_user
 from tracebridge.core.interpreters.dce import dce_jaxpr, wants_dce
 from tracebridge.core.interpreters.low import low_jaxpr
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.effects import Effects, no_effects, ordered_effects
-from tracebridge.core.ir.traverse import all_jaxprs, distinct_applications
+from tracebridge.core.ir.jaxpr import jaxprs_in_params
+from tracebridge.core.ir.traverse import distinct_applications
 from tracebridge.core.ir.values import Literal
+from tracebridge.core.kernels.rows.row_kernel import row_kernel_p
+from tracebridge.core.kernels.steps.batch_kernel import batch_kernel_p
+from tracebridge.core.kernels.steps.scan_kernel import scan_kernel_p
 from tracebridge.core.lowering.context import PLATFORM_INDEX, LoweringContext
 from tracebridge.core.lowering.locations import Locations
 from tracebridge.core.lowering.symbolic import define_dims, has_symbolic_dims
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
 # because dense attributes are copied several times on their way through the compiler.
 MAX_EMBEDDED_BYTES = 1024
 _PLATFORM_INDEX = ShapedArray((), np.int32)
+_KERNELS = frozenset({row_kernel_p, batch_kernel_p, scan_kernel_p})
 
 
 @final
@@ -164,7 +168,7 @@ def lower_module(
     if not located:
         _warn_of_waste(jaxpr, name, [i for i in donated if i in kept and i not in aliases])
     held = ctx.callbacks, jaxpr.effects, ctx.inspections, ctx.keepalives
-    return LoweredModule(module, name, kept, hoisted, *held, *_about(jaxpr, platform))
+    return LoweredModule(module, name, kept, hoisted, *held, *_about(jaxpr, ctx))
 
 
 def _over(ctx: LoweringContext, mesh: Mesh | None, manual: bool) -> None:
@@ -177,21 +181,31 @@ def _over(ctx: LoweringContext, mesh: Mesh | None, manual: bool) -> None:
         define_mesh(ctx.module, mesh)
 
 
-def _about(jaxpr: Jaxpr, platform: str) -> tuple[bool, float]:
+def _about(jaxpr: Jaxpr, ctx: LoweringContext) -> tuple[bool, float]:
     """What a compiler wants to know: whether tiles are left out, and the largest value."""
-    if platform != "cpu" or not option("platform_rules"):
+    rewrite = ctx.rewrites.get("cpu")
+    if ctx.platform != "cpu" or rewrite is None:
         return False, math.inf
-    return is_faster_without_tiles(jaxpr), _largest(jaxpr)
+    return is_faster_without_tiles(jaxpr), _largest(jaxpr, rewrite)
 
 
-def _largest(jaxpr: Jaxpr) -> float:
-    """Bytes of the largest value that an equation gives; infinite if a size has a name only."""
-    avals = {
-        aval
-        for program in all_jaxprs(jaxpr)
-        for app in distinct_applications(program)
-        for aval in app.outs
-    }
+def _largest(jaxpr: Jaxpr, rewrite: Callable[[Jaxpr], Jaxpr]) -> float:
+    """Bytes of the largest value in memory; infinite if a size has a name only.
+
+    What kernels have between their operands and results is in no memory: programs are looked at as
+    they are lowered, which ``rewrite`` remembers.
+    """
+    avals = set[ShapedArray]()
+    todo, seen = [jaxpr], dict[int, Jaxpr]()  # by their numbers, which are theirs while they live
+    while todo:
+        program = todo.pop()
+        if id(program) in seen:
+            continue
+        seen[id(program)] = program
+        for app in distinct_applications(rewrite(program)):
+            avals.update(app.outs)
+            if app.primitive not in _KERNELS:
+                todo.extend(jaxprs_in_params(app.params))
     largest = 0
     for aval in avals:
         if not all([type(n) is int for n in aval.shape]):

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.value import Value
     from tracebridge.core.lowering.rewrites.factors import Producers
 
-_LEAST_ELEMENTS = 1 << 15  # what is smaller stays in a cache, and is fused
+_LEAST_ELEMENTS = 1 << 15
+"""Elements: what is smaller stays in a cache, and is fused."""
 
 
 Plan = tuple[Callable[..., Any], Sequence[int]]
@@ -114,20 +115,37 @@ def _with_added(axis: int, start: int, size: int, whole: Value, part: Value) -> 
 
 
 def moved_join(app: Application, args: Sequence[int], made_by: Producers) -> Plan | None:
-    """Arrays joined along a new axis, which is then moved, are joined where it goes."""
-    made = made_by.get(args[0])
+    """Arrays joined along a new axis, which is then moved, are joined where it goes.
+
+    Axes of one element may come and go before, and move as they like.
+    """
+    number = args[0]
+    while (made := made_by.get(number)) is not None and _is_of_ones(made[0]):
+        number = made[1][0]
     if made is None or made[0].primitive is not lax.concatenate_p:
         return None
     join, operands = made
     dimension, permutation = join.params["dimension"], app.params["permutation"]
-    others = [p for p in permutation if p != dimension]
-    if others != sorted(others) or any([a.shape[dimension] != 1 for a in join.avals]):
+    if len(operands) < 2 or any([a.shape[dimension] != 1 for a in join.avals]):
         return None
-    place = permutation.index(dimension)
+    long = [i for i, n in enumerate(app.avals[0].shape) if n != 1]
+    moved = long[[i for i, n in enumerate(join.out.shape) if n != 1].index(dimension)]
+    others = [p for p in permutation if p in long and p != moved]
+    if others != sorted(others):
+        return None
+    place = permutation.index(moved)
     shape = (*app.out.shape[:place], 1, *app.out.shape[place + 1 :])
 
     def run(*parts: Value) -> Any:
-        moved = [lax.reshape(x, shape) for x in parts]
-        return lax.concatenate_p.bind(*moved, dimension=place)
+        there = [lax.reshape(x, shape) for x in parts]
+        return lax.concatenate_p.bind(*there, dimension=place)
 
     return run, operands
+
+
+def _is_of_ones(app: Application) -> bool:
+    """Whether a reshape only makes or takes away axes of one element."""
+    if app.primitive is not lax.reshape_p:
+        return False
+    before, after = [[n for n in a.shape if n != 1] for a in (app.avals[0], app.out)]
+    return before == after

@@ -220,3 +220,18 @@ def test_names_of_sizes_stay_whole():
     jaxpr = tb.make_jaxpr(lambda x, w: (x @ x.T @ x, w @ w @ w))(*shapes).jaxpr
 
     assert split_pieces(jaxpr, 1, range(1)) is None
+
+
+def test_the_beginning_of_a_long_program_may_be_cut(monkeypatch):
+    """Where little has to be there at its end, the places that are tried are not all there."""
+    monkeypatch.setattr(pieces, "_MOST_PLACES", 6)
+    ws = [normal(WIDTH, WIDTH, seed=i) / 16 for i in range(12)]
+    jaxpr, _, n_saved = pullback(layers, normal(ROWS, WIDTH), *ws)
+    program = pieces.inline_calls(jaxpr)
+    memory = pieces._Memory(pieces._Order(program, n_saved), range(n_saved))
+    tried, n = memory._candidates(), len(memory.reads)
+
+    assert len(tried) <= 6
+    assert tried == sorted(tried)
+    assert min(tried) < n // 3
+    assert max(tried) > 2 * n // 3

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tracebridge as tb
+import tracebridge.lax as lax
 import tracebridge.numpy as tnp
 from tests.equations import primitives_in
 from tracebridge.core.config.scopes import scope
@@ -90,3 +91,23 @@ def test_a_part_of_what_is_computed_is_no_such_sum() -> None:
 
     names = primitives_in(rewritten(tb.make_jaxpr(summed)(X, X[:30]).jaxpr))
     assert "dynamic_update_slice" not in names
+
+
+@pytest.mark.parametrize(
+    ("order", "follows"),
+    [((3, 1, 2, 0, 4), True), ((1, 0, 2, 3, 4), True), ((1, 3, 2, 4, 0), True),
+     ((0, 2, 1, 3, 4), False), ((4, 1, 2, 3, 0), False)],
+)  # fmt: skip
+def test_a_join_goes_where_its_axis_goes(order: tuple[int, ...], follows: bool) -> None:
+    """Across axes of one element that were made behind it; not where other axes change places."""
+
+    def joined(*parts: Any) -> Any:
+        both = lax.concatenate([x[None] for x in parts], 0)
+        return lax.transpose(both.reshape(3, 32, 24, 1, 16), order)
+
+    parts = [np.full((32, 24, 16), i, np.float32) + X[:32, :24, :16] for i in range(3)]
+    names = primitives_in(rewritten(tb.make_jaxpr(joined)(*parts).jaxpr))
+
+    assert follows == ("transpose" not in names)
+    wanted = np.stack(parts).reshape(3, 32, 24, 1, 16).transpose(order)
+    np.testing.assert_array_equal(np.asarray(tb.jit(joined)(*parts)), wanted)

@@ -10,6 +10,7 @@ import pytest
 import tracebridge as tb
 import tracebridge.numpy as tnp
 from tracebridge.core.config.scopes import scope
+from tracebridge.core.lowering.module import lower_module
 from tracebridge.core.runtime.programs import schedule
 from tracebridge.core.runtime.programs.schedule import with_schedule
 
@@ -82,3 +83,18 @@ def test_large_programs_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> No
     lowered = tb.jit(gradients_of_layers).lower([tnp.eye(500)] * 4, [x] * 5, x)
 
     assert lowered.compile().memory_analysis().temp_size_in_bytes > 3 * x.nbytes
+
+
+def test_what_kernels_hold_is_no_large_value() -> None:
+    """Scores of attention are in no memory, and keep no program from a second compilation."""
+    q = tnp.ones((8, 256, 32))
+
+    def attention(q: tb.Array, k: tb.Array, v: tb.Array) -> tb.Array:
+        return tb.nn.softmax(q @ k.swapaxes(1, 2)) @ v
+
+    program = tb.make_jaxpr(attention)(q, q, q).jaxpr
+    scores = 8 * 256 * 256 * 4
+    with scope("platform_rules", True):
+        assert lower_module(program, "attention", "cpu").largest < scores
+    with scope("platform_rules", False):
+        assert lower_module(program, "attention", "cpu").largest > scores
