@@ -196,7 +196,8 @@ def _largest(jaxpr: Jaxpr, rewrite: Callable[[Jaxpr], Jaxpr]) -> float:
     they are lowered, which ``rewrite`` remembers.
     """
     avals = set[ShapedArray]()
-    todo, seen = [jaxpr], dict[int, Jaxpr]()  # by their numbers, which are theirs while they live
+    todo = [jaxpr]
+    seen: dict[int, Jaxpr] = {}  # by their numbers, which are theirs while they live
     while todo:
         program = todo.pop()
         if id(program) in seen:
