@@ -345,7 +345,7 @@ class LogBeta(Smooth):
         edge = nowhere | some_0 | some_inf
         # Of numbers a choice by the arrays' edges would be an array.
         total = where(total.is_nan() | total.is_equal(_INF) | (total <= 0.0), 1.0, total)
-        inner = log_beta(*[where(edge, 1.0, v) for v in (a, b)], total)
+        inner = log_beta(where(edge, 1.0, a), where(edge, 1.0, b), total)
         return first_of([(nowhere, math.nan), (some_0, _INF), (some_inf, -_INF)], inner)
 
     def slope(self, i: int, ans: Value, *xs: Value) -> Any:

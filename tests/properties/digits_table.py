@@ -78,7 +78,7 @@ SPECIAL = (
     ),
     Row(
         "special.kl_div", sp.kl_div, lambda p, q: p * mp.log(p / q) - p + q,
-        pairs(4, _WIDE, _WIDE) + _BESIDE, (1.5, 1.5, 1.5),
+        pairs(4, _WIDE, _WIDE) + _BESIDE, (1.6, 1.5, 1.5),
     ),
     Row(
         "special.boxcox", sp.boxcox, _power_less_one,
