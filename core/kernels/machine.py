@@ -101,8 +101,8 @@ def _run_passes(binding: Any, module: Any, text: str) -> None:
     passes.add_always_inliner_pass()
     passes.add_sroa_pass()
     if TWICE in text:
+        passes.add_new_gvn_pass()  # first: the next one puts values where only one branch has them
         passes.add_instruction_combine_pass()
-        passes.add_new_gvn_pass()
         passes.add_simplify_cfg_pass()
     passes.run(module, builder)
 
