@@ -2,15 +2,13 @@
 
     python tests/benchmarks/torch_kernels_memory.py [--modules] [--rows WORD] [--record FILE]
 
-The peak of one step above what the process holds before it: residuals, results, gradients and what
-the programs need between. Arrays of 64 KB and more are mapped by themselves, so that memory which
-was given back does not count.
+The peak of what one step has allocated at a time: residuals, results, gradients, what the programs
+need between, and the nodes of graphs. Allocations are counted (``allocations.py``), not pages.
 """
 
 from __future__ import annotations
 
 import argparse
-import ctypes
 import gc
 import sys
 from pathlib import Path
@@ -18,29 +16,24 @@ from typing import Any
 
 import torch
 
+from tests.benchmarks.allocations import most_allocated, start_again
 from tests.benchmarks.kernels import Kernel, kernels
 from tests.benchmarks.modules import modules
 from tests.benchmarks.torch_kernels import as_table, record, step
-from tests.benchmarks.torch_memory import memory_of_process
 
-STEPS = 3
-LEAST = 0.5  # MB, below which a kernel is not listed
-_TRIM_THRESHOLD, _MAP_THRESHOLD = -1, -3  # of mallopt
+WARM, STEPS = 3, 5
+LEAST = 0.25  # MB, below which a kernel is not listed
 
 
 def peak(run: Any, kernel: Kernel, cotangent: torch.Tensor | None) -> float:
     """MB of the best of some steps."""
-    step(run, kernel, cotangent)
-    step(run, kernel, cotangent)
-    found: list[float] = []
+    for _ in range(WARM):
+        step(run, kernel, cotangent)
+    found: list[int] = []
     for _ in range(STEPS):
         gc.collect()
-        ctypes.CDLL(None).malloc_trim(0)
-        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-        base = memory_of_process("VmRSS")
-        step(run, kernel, cotangent)
-        found.append(memory_of_process("VmHWM") - base)
-    return min(found)
+        found.append(most_allocated(lambda: step(run, kernel, cotangent)))
+    return min(found) / (1 << 20)
 
 
 def row(kernel: Kernel) -> list[str]:
@@ -49,7 +42,7 @@ def row(kernel: Kernel) -> list[str]:
     ours, eager = [peak(run, kernel, cotangent) for run in (kernel.ours, kernel.torch)]
     if max(ours, eager) < LEAST:
         return []
-    return [kernel.name, f"{ours:.1f} MB", f"{eager:.1f} MB", f"{ours / eager:.2f}"]
+    return [kernel.name, f"{ours:.2f} MB", f"{eager:.2f} MB", f"{ours / eager:.2f}"]
 
 
 def main(argv: list[str]) -> None:
@@ -59,8 +52,7 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--modules", action="store_true", help="translated modules of torch")
     parser.add_argument("--record", type=Path, help="the page with the tables: docs/kernels.md")
     options = parser.parse_args(argv)
-    for option in (_TRIM_THRESHOLD, _MAP_THRESHOLD):
-        ctypes.CDLL(None).mallopt(option, 1 << 16)
+    start_again()
     title = "memory of modules" if options.modules else "memory of kernels"
     every = modules() if options.modules else kernels()
     rows = [found for kernel in every if options.rows in kernel.name if (found := row(kernel))]
