@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 
 import pytest
 
 from tests.benchmarks.allocations import with_counter
 
-pytestmark = pytest.mark.torch
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.skipif(
+        not sys.platform.startswith("linux") or shutil.which("cc") is None,
+        reason="a library that counts allocations of glibc is compiled",
+    ),
+]
 
 PROGRAM = """
 import gc, json, sys
