@@ -278,9 +278,10 @@ def _is_open(placement: MeshPlacement, aval: Any) -> bool:
 
 def _open(placement: MeshPlacement, aval: Any, rank: int) -> Any:
     """The attributes of a result that XLA may split over axes of which its type says nothing."""
-    if not _is_open(placement, aval):
+    typed = _of_type(placement, aval)
+    if typed is None or not _is_open(placement, aval):
         return mlir.ir.DictAttr.get({})
-    attribute = sharding_attribute(_of_type(placement, aval), rank, is_open=True)
+    attribute = sharding_attribute(typed, rank, is_open=True)
     return mlir.ir.DictAttr.get({"sdy.sharding": attribute})
 
 
