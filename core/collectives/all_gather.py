@@ -58,6 +58,10 @@ class AllGather(Collective):
             shape = (*x.shape[:axis], size, *x.shape[axis:])
         return x.update(shape=shape, weak_type=False)
 
+    def entries(self, given: list[Any], **params: Any) -> list[Any]:
+        axis = params["axis"]
+        return given if params["tiled"] else [*given[:axis], None, *given[axis:]]
+
     def resolve(self, x: Any, d: int | None, ctx: BatchContext, **params: Any) -> tuple[Any, Any]:
         axis, groups = params["axis"], params["axis_index_groups"]
         if groups is not None:
@@ -112,6 +116,10 @@ class ReduceScatter(Collective):
             raise ShapeMismatchError(msg)
         part = (whole // size,) if params["tiled"] else ()
         return x.update(shape=(*x.shape[:axis], *part, *x.shape[axis + 1 :]), weak_type=False)
+
+    def entries(self, given: list[Any], **params: Any) -> list[Any]:
+        axis = params["axis"]
+        return given if params["tiled"] else [*given[:axis], *given[axis + 1 :]]
 
     def resolve(self, x: Any, d: int | None, ctx: BatchContext, **params: Any) -> tuple[Any, Any]:
         axis, groups = params["axis"], params["axis_index_groups"]

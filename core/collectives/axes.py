@@ -15,6 +15,7 @@ from tracebridge.core.errors.shown import shown
 from tracebridge.core.errors.transform_errors import AxisSpecError, UnboundAxisNameError
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
+from tracebridge.core.ir.splits import entries_of, even_split, split_of
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import literal
 from tracebridge.core.ir.varied import joined, typed_axes, varied
@@ -120,6 +121,20 @@ class Collective(Primitive):
         if self.unites_types and params.get("axis_index_groups") is None:
             found = found.difference(params["axes"])
         return [found] * len(outs)
+
+    def split_results(
+        self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: Any
+    ) -> Any:
+        """As the operand over axes that are none of the collective's, along equal parts."""
+        (out,) = outs
+        entries = self.entries(list(entries_of(avals[0])), **params)
+        split = split_of(self.name, avals, tuple(entries))
+        return [None if split is None else even_split(out.with_split(split), out.shape)]
+
+    def entries(self, given: list[Any], **params: Any) -> list[Any]:
+        """For each axis of the result the names that split it, from those of the operand."""
+        del params
+        return given
 
     def varying(self, app: Application, ins: Sequence[Any], walk: Any) -> Sequence[Any]:
         own = walk.names.intersection(app.params["axes"])

@@ -93,6 +93,11 @@ class AllToAll(Collective):
         shape.insert(concat, size)
         return x.update(shape=tuple(shape), weak_type=False)
 
+    def entries(self, given: list[Any], **params: Any) -> list[Any]:
+        rest = [entry for i, entry in enumerate(given) if i != params["split_axis"]]
+        rest.insert(params["concat_axis"], None)
+        return rest
+
     def resolve(self, x: Any, d: int | None, ctx: BatchContext, **params: Any) -> tuple[Any, Any]:
         """The batch axis and the split axis change places."""
         split, concat = params["split_axis"], params["concat_axis"]

@@ -274,17 +274,17 @@ def complex_of(dtype: Any) -> Any:
     return found
 
 
-def tangent_dtype(dtype: object) -> Any:
-    """The dtype of tangents of values of ``dtype``: itself if inexact, else float0.
+def tangent_dtype(primal_dtype: object) -> Any:
+    """The dtype of tangents of values of ``primal_dtype``: itself if inexact, else float0.
 
     >>> import numpy as np
     >>> from tracebridge.extend import core
     >>> core.primal_dtype_to_tangent_dtype(np.dtype("float32"))
     dtype('float32')
     """
-    if isinstance(dtype, ExtendedDType):
-        return dtype.tangent_dtype or float0
-    return dtype if dtype in inexact else float0
+    if isinstance(primal_dtype, ExtendedDType):
+        return primal_dtype.tangent_dtype or float0
+    return primal_dtype if primal_dtype in inexact else float0
 
 
 def _abstract_class(x: Any) -> type:

@@ -37,11 +37,11 @@ def finfo(dtype: DTypeLike) -> Any:
     return ml_dtypes.finfo(kind) if _is_ml_dtype(kind) else np.finfo(kind)
 
 
-def iinfo(dtype: DTypeLike | int) -> Any:
+def iinfo(int_type: DTypeLike | int) -> Any:
     """Limits of an integer dtype: an object with ``bits``, ``min``, ``max`` and ``dtype``.
 
     Args:
-        dtype: an integer dtype, its name or scalar class, an array, or an int (of 64 bits).
+        int_type: an integer dtype, its name or scalar class, an array, or an int (of 64 bits).
 
     Raises:
         ValueError: the dtype is not an integer dtype.
@@ -50,7 +50,7 @@ def iinfo(dtype: DTypeLike | int) -> Any:
     >>> int(dtypes.iinfo('int8').max)
     127
     """
-    kind = dtypes.as_dtype(np.int64 if type(dtype) is int else cast("DTypeLike", dtype))
+    kind = dtypes.as_dtype(np.int64 if type(int_type) is int else cast("DTypeLike", int_type))
     if kind not in dtypes.integers:
         msg = f"iinfo: got {kind}, expected an integer dtype; for floating dtypes call finfo"
         raise ValueError(msg)

@@ -19,10 +19,13 @@ from tracebridge.core.export.spread import Spread
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
+from tracebridge.core.ir.splits import mesh_of_types
 from tracebridge.core.mlir.attrs import string
 from tracebridge.core.mlir.builders import Builder
 from tracebridge.core.mlir.context import mlir_context
 from tracebridge.core.mlir.types import is_static, tensor_type
+from tracebridge.core.sharding.named import NamedSharding
+from tracebridge.core.sharding.splits import explicit_split
 from tracebridge.core.symbolic.evaluate import DimOps, dims_evaluate
 from tracebridge.core.symbolic.solve import Solution, size_name, solve_dim_variables
 
@@ -273,6 +276,19 @@ class ExportedCall(Primitive):
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
         artifact: Artifact = params["artifact"]
         return artifact.results(avals)
+
+    def split_results(
+        self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: Any
+    ) -> Any:
+        """As the program splits them, over a mesh with its axes."""
+        spread = params["artifact"].spread
+        mesh = mesh_of_types(self.name, avals)
+        if spread is None or mesh.shape_tuple != spread.axes:
+            return [None] * len(outs)
+        return [
+            None if spec is None else explicit_split(NamedSharding(mesh, spec), out.ndim)
+            for spec, out in zip(spread.outs, outs, strict=True)
+        ]
 
     def lower(
         self, ctx: LoweringContext, *operands: IrValue, artifact: Artifact

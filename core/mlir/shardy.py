@@ -11,6 +11,7 @@ from tracebridge.core._jaxlib import mlir
 from tracebridge.core.errors.runtime_errors import DevicePlacementError
 from tracebridge.core.errors.transform_errors import AxisSpecError
 from tracebridge.core.mlir.attrs import string
+from tracebridge.core.sharding.axis_types import AxisType
 from tracebridge.core.sharding.equivalent import over_mesh
 from tracebridge.core.sharding.partition_spec import PartitionSpec, entry_names
 
@@ -66,22 +67,32 @@ def on_first_device(ctx: LoweringContext, n_results: int) -> dict[str, Any]:
     return {"sdy.sharding": ir.Attribute.parse(f"#sdy.sharding_per_value<[{each}]>")}
 
 
-def sharding_attribute(sharding: NamedSharding, ndim: int) -> Any:
-    """How an array with ``ndim`` axes is split; unconstrained axes are left to XLA."""
+def sharding_attribute(sharding: NamedSharding, ndim: int, *, is_open: bool = False) -> Any:
+    """How an array with ``ndim`` axes is split; unconstrained axes are left to XLA.
+
+    If ``is_open``, XLA may split it further, over axes of the mesh that have the type Auto.
+    """
     rows = (*sharding.axes, *[()] * ndim)[:ndim]
     entries = (*sharding.spec, *[None] * ndim)[:ndim]
     labels = _labels(sharding.mesh)
     dims = ", ".join(
         [
-            "{?}" if entry is PartitionSpec.UNCONSTRAINED else _names(labels, axes)
+            "{?}" if entry is PartitionSpec.UNCONSTRAINED else _names(labels, axes, is_open=is_open)
             for axes, entry in zip(rows, entries, strict=True)
         ]
     )
-    return mlir.ir.Attribute.parse(f"#sdy.sharding<@mesh, [{dims}]>")
+    rest = ""
+    if is_open:
+        taken = {a for axes in rows for a in axes}
+        pairs = enumerate(zip(labels, sharding.mesh.axis_types, strict=True))
+        whole = [f'"{n}"' for a, (n, t) in pairs if t is not AxisType.Auto and a not in taken]
+        rest = f", replicated={{{', '.join(whole)}}}" if whole else ""
+    return mlir.ir.Attribute.parse(f"#sdy.sharding<@mesh, [{dims}]{rest}>")
 
 
-def _names(labels: list[str], axes: tuple[int, ...]) -> str:
-    return "{" + ", ".join([f'"{labels[a]}"' for a in axes]) + "}"
+def _names(labels: list[str], axes: tuple[int, ...], *, is_open: bool) -> str:
+    parts = [f'"{labels[a]}"' for a in axes] + (["?"] if is_open else [])
+    return "{" + ", ".join(parts) + "}"
 
 
 def manual_computation(

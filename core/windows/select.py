@@ -18,6 +18,7 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.higher_order import HigherOrderPrimitive
 from tracebridge.core.ir.primitive import Primitive
+from tracebridge.core.ir.splits import even_split
 from tracebridge.core.lax.batch_util import to_front, to_one_axis
 from tracebridge.core.lowering.context import register_platform_lowering
 from tracebridge.core.windows import cpu_rules, winners
@@ -47,6 +48,14 @@ class _Selecting(Primitive):
         moved, dim = to_one_axis(args, dims, ctx.size)
         windows = with_axis(windows_of(params), dim)
         return self.bind(*moved, select_prim=params["select_prim"], **windows._asdict()), dim
+
+    def split_results(
+        self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: Any
+    ) -> Any:
+        """As the operand, along axes whose parts have as many windows each."""
+        del params
+        first, x = avals
+        return [even_split(first if x.split is None else x, outs[0].shape)]
 
 
 def _written_out(ctx: LoweringContext, windows: Windows) -> bool:
@@ -165,6 +174,13 @@ class SelectAndScatter(HigherOrderPrimitive):
             msg = f"{self.name}: operand, source and initial value need one dtype, got {got}"
             raise DtypeMismatchError(msg)
         return x.strong
+
+    def split_results(
+        self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **params: Any
+    ) -> Any:
+        """As the operand."""
+        del params
+        return [even_split(avals[0], out.shape) for out in outs]
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         def emit(name: str) -> Any:

@@ -25,6 +25,7 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.lowering.symbolic import has_symbolic_dims
 from tracebridge.core.runtime.backends.clients import default_placement
+from tracebridge.core.sharding.named import NamedSharding
 from tracebridge.core.tree.tree import PyTreeDef, flatten
 
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
@@ -139,9 +140,20 @@ def _export(
     trees = traced.in_tree, traced.out_tree
     spread = None
     if placement is not None:
-        outs = placement.out_shardings or (None,) * len(jaxpr.outs)
+        wished = placement.out_shardings or (None,) * len(jaxpr.outs)
+        outs = [
+            _of_type(a, placement.mesh) if w is None else w
+            for w, a in zip(wished, jaxpr.out_avals, strict=True)
+        ]
         spread = spread_of(placement.mesh, placement.in_shardings, outs)
     return _exported(name, jaxpr, trees, (in_avals, out_avals), platforms, checks, spread)
+
+
+def _of_type(aval: Any, mesh: Any) -> NamedSharding | None:
+    """How the type of a result says that it is split, where all axes of the mesh are Explicit."""
+    split = aval.split
+    said = split is not None and split.mesh.are_all_axes_explicit
+    return split if said and split.mesh.shape_tuple == mesh.shape_tuple else None
 
 
 def _types(tree: Any) -> tuple[ShapedArray, ...]:

@@ -38,7 +38,7 @@ from tracebridge.core.runtime.programs.flags import with_flags
 from tracebridge.core.runtime.programs.program import Program
 from tracebridge.core.sharding.equivalent import over_mesh, sharding_at, stood_for
 from tracebridge.core.sharding.named import NamedSharding
-from tracebridge.core.sharding.partition_spec import PartitionSpec
+from tracebridge.core.sharding.partition_spec import PartitionSpec, entry_names
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def compile_spmd(
         executable, key = _partitioned(lowered, placement, avals, whole, options)
         chosen = _chosen(placement, avals, whole)
         result_shardings = [
-            _usable(inferred, a) if wished is None else wished
+            _beside_type(placement, _usable(inferred, a), a) if wished is None else wished
             for inferred, wished, a in zip(
                 _result_shardings(executable, placement, lowered, avals), chosen, avals, strict=True
             )
@@ -227,8 +227,8 @@ def _annotate(
     chosen = _chosen(placement, out_avals, whole)
     main.attributes["res_attrs"] = ir.ArrayAttr.get(
         [
-            ir.DictAttr.get({}) if s is None else _sdy(s, rank)
-            for s, rank in zip(chosen, out_ranks, strict=False)
+            _open(placement, a, rank) if s is None else _sdy(s, rank)
+            for s, a, rank in zip(chosen, out_avals, out_ranks, strict=False)
         ]
         # The last results are the tokens of ordered effects.
         + [_sdy(placement.replicated, 1)] * len(ordered_effects(lowered.effects))
@@ -251,19 +251,57 @@ def _chosen(
     """The shardings of results that are not left to XLA: those wished for, and those of types."""
     wished = placement.out_shardings or (None,) * len(out_avals)
     return [
-        placement.replicated if i in whole else _of_type(placement, a) if w is None else w
+        _of_type(placement, a) or placement.replicated
+        if i in whole
+        else (None if _is_open(placement, a) else _of_type(placement, a))
+        if w is None
+        else w
         for i, (w, a) in enumerate(zip(wished, out_avals, strict=True))
     ]
 
 
 def _of_type(placement: MeshPlacement, aval: Any) -> NamedSharding | None:
-    """How the type of a result says that it is split; None where XLA chooses."""
+    """How the type of a result says that it is split, whole along others; None: it does not."""
     mesh, split = placement.mesh, aval.split
     if split is not None and split.mesh.shape_tuple == mesh.shape_tuple:
         return split.update(mesh=mesh.update(axis_types=split.mesh.axis_types))
-    if mesh.are_all_axes_explicit and mesh.size > 1 and not placement.untyped:
+    if mesh.explicit_axes and mesh.size > 1 and not placement.untyped:
         return NamedSharding(mesh, PartitionSpec(*[None] * aval.ndim))
     return None
+
+
+def _is_open(placement: MeshPlacement, aval: Any) -> bool:
+    """Whether a type says something of Explicit axes, and XLA chooses along those of type Auto."""
+    typed = _of_type(placement, aval)
+    return typed is not None and any([typed.mesh.shape[n] > 1 for n in typed.mesh.auto_axes])
+
+
+def _open(placement: MeshPlacement, aval: Any, rank: int) -> Any:
+    """The attributes of a result that XLA may split over axes of which its type says nothing."""
+    typed = _of_type(placement, aval)
+    if typed is None or not _is_open(placement, aval):
+        return mlir.ir.DictAttr.get({})
+    attribute = sharding_attribute(typed, rank, is_open=True)
+    return mlir.ir.DictAttr.get({"sdy.sharding": attribute})
+
+
+def _beside_type(
+    placement: MeshPlacement, inferred: NamedSharding | None, aval: Any
+) -> NamedSharding | None:
+    """``inferred`` in the words of the type; None if that says something else."""
+    typed = _of_type(placement, aval)
+    if inferred is None or typed is None or not _is_open(placement, aval):
+        return inferred
+    free = typed.mesh.auto_axes
+    found = (*inferred.spec, *[None] * aval.ndim)
+    entries = [
+        (*entry_names(own), *[name for name in entry_names(entry) if name in free])
+        for own, entry in zip(typed.spec, found, strict=False)
+    ]
+    sharding = typed.with_spec(PartitionSpec(*entries))
+    ndim = aval.ndim
+    same = list(sharding.positions(ndim)) == list(inferred.positions(ndim))
+    return sharding if same and sharding.parts_of(ndim) == inferred.parts_of(ndim) else None
 
 
 def _sdy(sharding: NamedSharding, ndim: int) -> Any:

@@ -62,6 +62,13 @@ DECIDED: dict[str, tuple[Callable[..., Any], tuple[Any, ...], Any]] = {
         (array((8, 8), "x", "y"),),
         P("x", "y"),
     ),
+    "tangents of windows": (
+        lambda x: tb.jvp(
+            lambda x: lax.reduce_window(x, -tnp.inf, lax.max, (1, 2), (1, 2), "SAME"), (x,), (x,)
+        )[1],
+        (array((8, 8), "x", "y"),),
+        P("x", "y"),
+    ),
     "numbers added to whole rows": (
         lambda x: x.at[:, tnp.array([0, 2])].add(1.0),
         (ROWS,),

@@ -221,3 +221,62 @@ def test_results_that_are_not_split_say_so_for_each_axis() -> None:
     with tb.set_mesh(mesh()):
         for outs in (made(), tb.jit(made)()):
             assert [P(None, None)] * 3 == [out.sharding.spec for out in outs]
+
+
+@eight
+def test_xla_splits_results_over_the_axes_that_types_leave_free() -> None:
+    """Of a mesh with both kinds of axes, beside what types say; whole where nothing is split."""
+    mixed = mesh((AxisType.Explicit, AxisType.Auto))
+    with tb.set_mesh(mixed):
+        x = tb.device_put(X, P("x", "y"))
+        assert P("x", None) == tb.typeof(x).sharding.spec
+        for run in (lambda f: f, tb.jit):
+            turned, same, made = run(lambda x: (x.T, x * 2, tb.numpy.ones((4, 4))))(x)
+            specs = [out.sharding.spec for out in (turned, same, made)]
+            assert [P("y", "x"), P("x", "y"), P(None, None)] == specs
+            assert_allclose(turned, X.T)
+            last, all_steps = run(lambda x: lax.scan(lambda c, _: (c * 2, c), x, None, length=3))(x)
+            assert P("x", "y") == last.sharding.spec
+            assert P(None, "x", "y") == all_steps.sharding.spec
+            assert P("x", "y") == run(tb.grad(lambda x: (x * x).sum()))(x).sharding.spec
+        fixed = tb.jit(lambda x: x * 2, out_shardings=P("x"))(x)
+        assert P("x") == fixed.sharding.spec
+        free = tb.device_put(X, P(None, "y"))
+        assert P(None, "y") == (free + 1).sharding.spec
+        summed = tb.jit(lambda x: x.sum(0))(x)
+        assert P("y") == summed.sharding.spec
+        keys = tb.jit(lambda k: tb.random.split(k, 4))(tb.random.key(0))
+        assert keys.is_fully_replicated
+
+
+@eight
+def test_types_stay_where_xla_would_join_axes() -> None:
+    """A program that moves what is split: the type says which axis the names stand at."""
+    mixed = mesh((AxisType.Explicit, AxisType.Auto))
+    with tb.set_mesh(mixed):
+        x = tb.device_put(np.arange(64.0, dtype="f4").reshape(8, 8), P(("x", "y"), None))
+        both = tb.jit(lambda x: reshard(x, P(None, "x")) + 1)(x)
+        assert P(None, "x") == tb.typeof(both).sharding.spec
+        assert_allclose(both, np.arange(64.0).reshape(8, 8) + 1)
+        y = tb.device_put(np.arange(64.0, dtype="f4").reshape(8, 8), P(("y", "x"), None))
+        same = tb.jit(lambda y: y * 1)(y)
+        assert P("x", None) == tb.typeof(same).sharding.spec
+        assert_allclose(same, y)
+        three = tb.jit(lambda x: x.reshape(2, 4, 8), out_shardings=P())(both)
+        assert_allclose(three, both.reshape(2, 4, 8))
+
+
+@eight
+def test_results_of_exported_programs_have_their_types() -> None:
+    """Saved and loaded too, at once and in programs; with derivatives."""
+    with tb.set_mesh(mesh()):
+        x = tb.device_put(X, P("x", "y"))
+        made = tb.export.export(tb.jit(lambda x: (x * 2, x.sum(0))))(x)
+        for program in (made, tb.export.deserialize(made.serialize(vjp_order=1))):
+            for call in (program.call, tb.jit(program.call)):
+                doubled, summed = call(x)
+                assert (P("x", "y"), P("y")) == (doubled.sharding.spec, summed.sharding.spec)
+                assert_allclose(doubled, 2 * X)
+            gradient = tb.grad(lambda x, p=program: (p.call(x)[0] ** 2).sum())(x)
+            assert P("x", "y") == gradient.sharding.spec
+            assert_allclose(gradient, 8 * X)

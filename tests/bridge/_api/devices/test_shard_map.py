@@ -322,3 +322,34 @@ def test_smap_needs_in_axes() -> None:
         out = tb.smap(lambda x: x * 2, out_axes=0, axis_name="x")(x)
 
     assert_allclose(out, 2 * X)
+
+
+def test_collectives_keep_the_splits_of_other_axes() -> None:
+    """Over one axis of a mesh, of blocks that the other one, of type Explicit, splits."""
+    mesh = tb.make_mesh((4, 2), ("x", "y"), AxisType.Explicit)
+    x = np.arange(64.0, dtype="f4").reshape(8, 8)
+
+    def f(x: Any) -> Any:
+        every = lax.all_gather(x, "x")
+        rows = lax.all_gather(x, "x", axis=0, tiled=True)
+        swapped = lax.all_to_all(every, "x", 0, 2)
+        scattered = lax.psum_scatter(every, "x", scatter_dimension=0)
+        return lax.psum(x, "x"), lax.pmax(x, "x"), every, rows, swapped, scattered
+
+    with tb.set_mesh(mesh):
+        mapped = tb.shard_map(
+            f, in_specs=P("x", None), out_specs=P("x"), axis_names={"x"}, check_vma=False
+        )
+        outs = tb.jit(mapped)(tb.device_put(x, P("x", "y")))
+    whole = P("x", "y")
+    middle = P("x", None, "y")
+    assert [whole, whole, middle, whole, P("x", "y", None), whole] == [
+        out.sharding.spec for out in outs
+    ]
+    blocks = x.reshape(4, 2, 8)
+    assert_allclose(outs[0], np.tile(blocks.sum(0), (4, 1)))
+    assert_allclose(outs[1], np.tile(blocks.max(0), (4, 1)))
+    assert_allclose(outs[2], np.tile(blocks, (4, 1, 1)))
+    assert_allclose(outs[3], np.tile(x, (4, 1)))
+    assert_allclose(outs[4], np.concatenate([np.stack([b] * 4, -1) for b in blocks]))
+    assert_allclose(outs[5], 4 * x)
