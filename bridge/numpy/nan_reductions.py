@@ -224,7 +224,7 @@ def _nanvar(
         x, wide_of(kind) if is_complex(kind) or not is_complex(source) else source
     )
     result = masked_spread(x, on, axes, ddof, root, mean)
-    result = lax.convert_dtype(result, real_of(kind))
+    result = lax.convert_dtype(result, kind if dtype is not None else real_of(kind))
     return result if keepdims else drop_axes(result, axes)
 
 

@@ -49,14 +49,14 @@ def _var(
     axes = normalize_axes(axis, x.aval.ndim, "var")
     kind = dtype or x.aval.dtype
     kind = kind if is_inexact(kind) else to_inexact(kind)
-    # The dtype of the result is real; complex numbers are not made real for it.
+    # A variance is real unless a complex dtype is asked for; complex numbers are not made real.
+    given = kind if dtype is not None else real_of(kind)
     if is_complex(kind) or not is_complex(x.aval.dtype):
         x = lax.convert_dtype(x, wide_of(kind))
-    kind = real_of(kind)
     if where is not None:
         on = broadcast_to(mask_of(where, "var"), x.aval.shape)
         result = masked_spread(x, on, axes, ddof, root, mean)
-        return lax.convert_dtype(result if keepdims else drop_axes(result, axes), kind)
+        return lax.convert_dtype(result if keepdims else drop_axes(result, axes), given)
     if mean is None:
         mean = mean_of(x, axes, None, True, None, None)
     center = lax.sub(x, broadcast_to(lax.convert_dtype(mean, x.aval.dtype), x.aval.shape))
@@ -67,7 +67,7 @@ def _var(
     else:
         divisor = _less(full_of(scalar, count_of(x, axes)), less)
     result = lax.div(total, _positive(divisor))
-    return lax.convert_dtype(_root(result) if root else result, kind)
+    return lax.convert_dtype(_root(result) if root else result, given)
 
 
 def _squares(center: Value) -> Any:
