@@ -117,6 +117,16 @@ def masked_spread(
 _var_staged = OptionalArrays(_var, "var", 3, exact=True)
 
 
+def static_or_traced(name: str, ddof: Any) -> tuple[Any, Any]:
+    """``ddof`` as a number and None, or 0 and the scalar, which may be traced."""
+    if isinstance(getattr(ddof, "aval", None), ShapedArray) and not ddof.aval.ndim:
+        return 0, ddof
+    if not isinstance(ddof, int | float | np.number):
+        msg = f"{name}: ddof is {kind_of(ddof)}, expected a number"
+        raise ArgumentTypeError(msg)
+    return ddof, None
+
+
 def _variance(
     name: str,
     a: ArrayLike,
@@ -133,12 +143,7 @@ def _variance(
             msg = f"{name}: ddof={ddof} and correction={correction} are two names of one argument"
             raise ArgumentValueError(msg, hint="give one of them")
         ddof = correction
-    less: Any = None
-    if isinstance(getattr(ddof, "aval", None), ShapedArray) and not ddof.aval.ndim:
-        less, ddof = ddof, 0
-    if not isinstance(ddof, int | float | np.number):
-        msg = f"{name}: ddof is {kind_of(ddof)}, expected a number"
-        raise ArgumentTypeError(msg)
+    ddof, less = static_or_traced(name, ddof)
     root = name == "std"
     statics = (hashable_axis(axis, name), static_dtype(name, dtype), bool(keepdims), ddof, root)
     return _var_staged(a, (where, mean, less), statics)
