@@ -34,6 +34,7 @@ from tracebridge.core.runtime.arrays.array_like import DTypeLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import check_no_out, promote_dtypes
 from tracebridge.numpy._staging import shape_of, static_precision, value_of
+from tracebridge.numpy.conversion import asarray
 
 _INT32 = np.dtype(np.int32)
 ELLIPSIS = "..."
@@ -426,10 +427,12 @@ def einsum_path(
         form = _parse(subscripts)
     else:
         form, xs = _interleaved((subscripts, *operands))
-    shapes = [shape_of(value_of(x)) for x in xs]
+    shapes = [shape_of(asarray(x) if isinstance(x, list | tuple) else value_of(x)) for x in xs]
     inputs, output = _expand(form, shapes)
     sizes = _sizes(inputs, shapes)
-    symbols = {n: opt_einsum.get_symbol(i) for i, n in enumerate(sizes)}
+    # Letters are shown as they were given; numbers, and axes of an ellipsis, have none.
+    letters = all([isinstance(n, str) for n in sizes])
+    symbols = {n: n if letters else opt_einsum.get_symbol(i) for i, n in enumerate(sizes)}
     text = ",".join(["".join([symbols[n] for n in labels]) for labels in inputs])
     text += "->" + "".join([symbols[n] for n in output])
     how: Any = "optimal" if optimize is True else optimize

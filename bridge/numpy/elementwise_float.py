@@ -59,7 +59,7 @@ def _signbit(x: Value) -> Any:
     if is_float(dtype):
         return lax.lt(_bits(x), 0)
     if is_integer(dtype) and not is_unsigned(dtype):
-        return lax.lt(x, 0)
+        return lax.lt(as_strong(x), 0)
     return full_of(x.aval.strong.update(dtype=_BOOL), False)
 
 

@@ -43,7 +43,7 @@ from tracebridge.numpy.reductions import (
     sum,
     wide_of,
 )
-from tracebridge.numpy.variances import masked_spread
+from tracebridge.numpy.variances import masked_spread, static_or_traced
 
 
 def _fill(x: Value, value: Value) -> Any:
@@ -214,7 +214,9 @@ def _nanvar(
     root: bool,
     mask: Value | None,
     mean: Value | None,
+    less: Value | None,
 ) -> Any:
+    ddof = ddof if less is None else less
     axes = normalize_axes(axis, x.aval.ndim, "nanvar")
     source = x.aval.dtype
     kind = dtype or source
@@ -224,11 +226,11 @@ def _nanvar(
         x, wide_of(kind) if is_complex(kind) or not is_complex(source) else source
     )
     result = masked_spread(x, on, axes, ddof, root, mean)
-    result = lax.convert_dtype(result, real_of(kind))
+    result = lax.convert_dtype(result, kind if dtype is not None else real_of(kind))
     return result if keepdims else drop_axes(result, axes)
 
 
-_nanvar_staged = OptionalArrays(_nanvar, "nanvar", 2, exact=True)
+_nanvar_staged = OptionalArrays(_nanvar, "nanvar", 3, exact=True)
 
 
 def _variance(
@@ -241,6 +243,7 @@ def _variance(
     where: ArrayLike | None,
     mean: ArrayLike | None,
 ) -> Any:
+    ddof, less = static_or_traced(name, ddof)
     statics = (
         hashable_axis(axis, name),
         static_dtype(name, dtype),
@@ -248,7 +251,7 @@ def _variance(
         bool(keepdims),
         name == "nanstd",
     )
-    return _nanvar_staged(a, (where, mean), statics)
+    return _nanvar_staged(a, (where, mean, less), statics)
 
 
 @remembered

@@ -141,7 +141,9 @@ def sum_of(
     """The sum, as the staged function computes it."""
     axes = normalize_axes(axis, x.aval.ndim, "sum")
     kind = dtype or sum_dtype(x.aval.dtype)
-    x = masked(truth(x) if is_bool(kind) else lax.convert_dtype(x, kind), where, 0, "sum")
+    x = masked(
+        as_strong(truth(x)) if is_bool(kind) else lax.convert_dtype(x, kind), where, 0, "sum"
+    )
     # Booleans are added as in NumPy: 1 + 1 is true.
     total = lax.reduce_or(x, axes) if is_bool(kind) else lax.reduce_sum(x, axes)
     add = lax.bitwise_or if is_bool(kind) else lax.add
@@ -158,7 +160,9 @@ def _prod(
 ) -> Any:
     axes = normalize_axes(axis, x.aval.ndim, "prod")
     kind = dtype or sum_dtype(x.aval.dtype)
-    x = masked(truth(x) if is_bool(kind) else lax.convert_dtype(x, kind), where, 1, "prod")
+    x = masked(
+        as_strong(truth(x)) if is_bool(kind) else lax.convert_dtype(x, kind), where, 1, "prod"
+    )
     product = lax.reduce_and(x, axes) if is_bool(kind) else lax.reduce_prod(x, axes)
     multiply = lax.bitwise_and if is_bool(kind) else lax.mul
     return _with_initial("prod", multiply, keep_axes(product, x, axes, keepdims), initial)

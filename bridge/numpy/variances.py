@@ -49,14 +49,14 @@ def _var(
     axes = normalize_axes(axis, x.aval.ndim, "var")
     kind = dtype or x.aval.dtype
     kind = kind if is_inexact(kind) else to_inexact(kind)
-    # The dtype of the result is real; complex numbers are not made real for it.
+    # A variance is real unless a complex dtype is asked for; complex numbers are not made real.
+    given = kind if dtype is not None else real_of(kind)
     if is_complex(kind) or not is_complex(x.aval.dtype):
         x = lax.convert_dtype(x, wide_of(kind))
-    kind = real_of(kind)
     if where is not None:
         on = broadcast_to(mask_of(where, "var"), x.aval.shape)
         result = masked_spread(x, on, axes, ddof, root, mean)
-        return lax.convert_dtype(result if keepdims else drop_axes(result, axes), kind)
+        return lax.convert_dtype(result if keepdims else drop_axes(result, axes), given)
     if mean is None:
         mean = mean_of(x, axes, None, True, None, None)
     center = lax.sub(x, broadcast_to(lax.convert_dtype(mean, x.aval.dtype), x.aval.shape))
@@ -67,7 +67,7 @@ def _var(
     else:
         divisor = _less(full_of(scalar, count_of(x, axes)), less)
     result = lax.div(total, _positive(divisor))
-    return lax.convert_dtype(_root(result) if root else result, kind)
+    return lax.convert_dtype(_root(result) if root else result, given)
 
 
 def _squares(center: Value) -> Any:
@@ -117,6 +117,16 @@ def masked_spread(
 _var_staged = OptionalArrays(_var, "var", 3, exact=True)
 
 
+def static_or_traced(name: str, ddof: Any) -> tuple[Any, Any]:
+    """``ddof`` as a number and None, or 0 and the scalar, which may be traced."""
+    if isinstance(getattr(ddof, "aval", None), ShapedArray) and not ddof.aval.ndim:
+        return 0, ddof
+    if not isinstance(ddof, int | float | np.number):
+        msg = f"{name}: ddof is {kind_of(ddof)}, expected a number"
+        raise ArgumentTypeError(msg)
+    return ddof, None
+
+
 def _variance(
     name: str,
     a: ArrayLike,
@@ -133,12 +143,7 @@ def _variance(
             msg = f"{name}: ddof={ddof} and correction={correction} are two names of one argument"
             raise ArgumentValueError(msg, hint="give one of them")
         ddof = correction
-    less: Any = None
-    if isinstance(getattr(ddof, "aval", None), ShapedArray) and not ddof.aval.ndim:
-        less, ddof = ddof, 0
-    if not isinstance(ddof, int | float | np.number):
-        msg = f"{name}: ddof is {kind_of(ddof)}, expected a number"
-        raise ArgumentTypeError(msg)
+    ddof, less = static_or_traced(name, ddof)
     root = name == "std"
     statics = (hashable_axis(axis, name), static_dtype(name, dtype), bool(keepdims), ddof, root)
     return _var_staged(a, (where, mean, less), statics)

@@ -184,7 +184,9 @@ class BesselGap(ByProgram, FloatUnary):
         near, small, safe = _apart(size)
         share = lax.mul(lax.exp(lax.neg(small)), _series(small, _SHARE))
         share = lax.select(near, share, lax.div(bessel_i1e(safe), safe))
-        return lax.mul(lax.sign(x), lax.sub(share, lax.mul(ans, 2.0)))
+        far = lax.gt(size, _FALL_BEYOND)
+        slope = lax.select(far, _fall_of_gap(size, far, ans), lax.sub(share, lax.mul(ans, 2.0)))
+        return lax.mul(lax.sign(x), slope)
 
 
 @final
@@ -233,10 +235,29 @@ def _apart(x: Value) -> tuple[Any, Any, Any]:
 
 def _series(x: Value, coefficients: tuple[float, ...]) -> Any:
     """A polynomial of ``x**2``."""
-    square, total = lax.square(x), full_of(x.aval, coefficients[-1])
+    return _horner(lax.square(x), coefficients)
+
+
+def _horner(x: Value, coefficients: tuple[float, ...]) -> Any:
+    total = full_of(x.aval, coefficients[-1])
     for c in coefficients[-2::-1]:
-        total = lax.add(lax.mul(total, square), c)
+        total = lax.add(lax.mul(total, x), c)
     return total
+
+
+# There the slope of the gap as a difference loses as many digits as ``x`` has.
+_FALL_BEYOND = 8.5
+
+
+def _fall_of_gap(size: Value, far: Value, gap: Value) -> Any:
+    """The derivative of the gap where ``far``, by that of the sum of which it is made there."""
+    x = lax.select(far, size, full_of(size.aval, _FALL_BEYOND))
+    least = float(finfo(size.aval.dtype).eps) * 1e-3
+    kept = tuple([c for i, c in enumerate(_GAP_FAR) if i < 2 or abs(c) > least])
+    slopes = tuple([k * c for k, c in enumerate(powers_of_chebyshev(kept))][1:])
+    inverse = lax.div(16.0, x)
+    own = lax.div(lax.mul(inverse, _horner(lax.sub(inverse, 1.0), slopes)), lax.sqrt(x))
+    return lax.neg(lax.div(lax.add(lax.mul(gap, 1.5), lax.div(own, x)), x))
 
 
 def _scaled(x: Expression, scaled: Expression) -> Expression:

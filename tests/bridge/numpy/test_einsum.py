@@ -76,6 +76,15 @@ def test_einsum_path():
     assert_allclose(tnp.einsum("ij,jk,kl->il", *xs, optimize=path), xs[0] @ xs[1] @ xs[2])
 
 
+def test_einsum_path_takes_lists_and_shows_the_letters_given():
+    """Only shapes matter: lists have some."""
+    path, info = tnp.einsum_path("pq,q", [[2.0, 1.0, 0.0], [1.0, 3.0, 4.0]], [1.0, 2.0, 3.0])
+    numbered, _ = tnp.einsum_path([[2.0, 1.0]], [0, 1], [1.0, 2.0], [1])
+
+    assert [(0, 1)] == path == numbered
+    assert "pq,q->p" in str(info)
+
+
 @pytest.mark.parametrize(
     ("args", "text"),
     [

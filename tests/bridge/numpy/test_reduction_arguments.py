@@ -116,3 +116,20 @@ def test_comparisons_of_whole_arrays_take_lists() -> None:
     assert bool(tnp.array_equal([1, 2], (1, 2)))
     assert not bool(tnp.array_equal([1, 2], [1, 2, 3]))
     assert bool(tnp.array_equiv([1, 2], [[1, 2], [1, 2]]))
+
+
+@pytest.mark.parametrize("name", ["var", "std", "nanvar", "nanstd"])
+@pytest.mark.parametrize("masked", [False, True])
+def test_variances_are_complex_if_that_is_asked_for(name: str, masked: bool) -> None:
+    """As in NumPy; without ``dtype`` the variance of complex numbers is real."""
+    x = np.array([3.0, 1.0, 2.0], np.float32)
+    more: dict[str, Any] = {"where": np.array([True, True, False])} if masked else {}
+    plain = getattr(np, name.removeprefix("nan"))
+    expected = plain(x, dtype=np.complex64, **more)
+    actual = getattr(tnp, name)(x, dtype=np.complex64, **more)
+    z = x.astype(np.complex64) * (1 + 1j)
+
+    assert np.complex64 == actual.dtype
+    np.testing.assert_allclose(expected, actual, rtol=1e-6)
+    assert np.float32 == getattr(tnp, name)(z, **more).dtype
+    np.testing.assert_allclose(plain(z, **more), getattr(tnp, name)(z, **more), rtol=1e-6)

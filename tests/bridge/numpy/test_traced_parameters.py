@@ -15,12 +15,15 @@ X = np.array([3.0, 1.0, 2.5, 9.0, 4.0], np.float32)
 STEPS = np.array([0, 5, 1, 7, 2, 9], np.int32)
 CUBE = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 WHERE = np.array([True, False, True, True, True])
+HOLES = np.array([3.0, 1.0, np.nan, 9.0, 4.0], np.float32)
 
 # The function of either library and a parameter, and values of that.
 CALLS: dict[str, tuple[Callable[[Any, Any], Any], list[Any]]] = {
     "var": (lambda np, d: np.var(X, ddof=d), [0, 1, 0.5]),
     "std of some": (lambda np, d: np.std(X, ddof=d, where=WHERE), [0, 1, 2.5]),
     "std along an axis": (lambda np, d: np.std(CUBE, 1, ddof=d), [0, 1]),
+    "nanvar": (lambda np, d: np.nanvar(HOLES, ddof=d), [0, 1, 0.5]),
+    "nanstd of some": (lambda np, d: np.nanstd(HOLES, ddof=d, where=WHERE), [0, 1]),
     "trace": (lambda np, k: np.trace(CUBE, k, 2, 1), [-2, -1, 0, 1, 5]),
     "trace of integers": (lambda np, k: np.trace(STEPS.reshape(2, 3), k), [-1, 0, 2]),
     "unwrap": (lambda np, p: np.unwrap(X, period=p), [2.0, 5.0]),

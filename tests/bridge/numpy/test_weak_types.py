@@ -422,3 +422,14 @@ def test_angles_of_unsigned_integers_are_unwrapped():
 
     assert [0, 250, 3] == tnp.unwrap(x, period=256).tolist()
     assert ("float32", False) == type_of(tnp.unwrap(x, period=4.0))
+
+
+@pytest.mark.parametrize("number", [True, 2, 2.0])
+def test_truth_of_signs_and_of_sums_in_booleans_is_no_number_that_yields(number: float) -> None:
+    """Results that are always boolean have a dtype of their own."""
+    found = tb.eval_shape(
+        lambda x: (tnp.signbit(x), tnp.sum(x, dtype=bool), tnp.prod(x, dtype=bool)), number
+    )
+
+    assert [False] * 3 == [s.weak_type for s in found]
+    assert [np.bool_] * 3 == [s.dtype for s in found]

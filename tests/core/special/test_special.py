@@ -320,3 +320,21 @@ def test_numbers_among_the_operands_are_computed_once(dtype: Any) -> None:
     gammas = [line for line in program.splitlines() if "@lgamma(%arg0" in line]
     assert gammas
     assert not [line for line in gammas if "tensor<9x" in line]
+
+
+@pytest.mark.parametrize("order", [0, 1])
+def test_second_derivatives_of_bessel_functions_keep_their_digits_far_out(order: int) -> None:
+    """Both terms of the difference that they are become the same there."""
+    xs = [8.6, 9.5, 16.0, 33.0, 900.0, 1e4]
+    f = (lax.bessel_i0e, lax.bessel_i1e)[order]
+    with mpmath.workdps(60):
+        expected = [
+            float(mpmath.diff(bessel(order), mpmath.mpf(x), 2, h=x * mpmath.mpf("1e-8")))
+            for x in xs
+        ]
+    with tb.enable_x64():
+        actual = tb.jit(tb.vmap(tb.grad(tb.grad(f))))(np.array(xs))
+        ends = tb.vmap(tb.grad(tb.grad(f)))(np.array([np.inf, -np.inf, np.nan]))
+
+    np.testing.assert_allclose(actual, expected, 3e-15)
+    np.testing.assert_array_equal(ends, [0.0, 0.0, np.nan])
