@@ -41,11 +41,12 @@ def log_beta(a: Expression, b: Expression, total: Expression) -> Expression:
     """
     small, large = a.of(lax.min, b), a.of(lax.max, b)
     # Both below the bound: the sum of three numbers of modest size.
-    low, high = (v.of(lax.min, STIRLING_FROM) for v in (small, large))
-    gamma_of_low = low.of(lax.lgamma)
-    plain = gamma_of_low + (
-        high.of(lax.lgamma) - total.of(lax.min, 2 * STIRLING_FROM).of(lax.lgamma)
-    )
+    # Of each operand, not of the smaller and the larger one: one may be a number.
+    gammas = [v.of(lax.min, STIRLING_FROM).of(lax.lgamma) for v in (a, b)]
+    ordered = a <= b
+    gamma_of_low = where(ordered, gammas[0], gammas[1])
+    gamma_of_high = where(ordered, gammas[1], gammas[0])
+    plain = gamma_of_low + (gamma_of_high - total.of(lax.min, 2 * STIRLING_FROM).of(lax.lgamma))
     top, whole = large.of(lax.max, STIRLING_FROM), total.of(lax.max, STIRLING_FROM)
     shift = (stirling_rest(top) - stirling_rest(whole)) - (top - 0.5) * (small / top).of(lax.log1p)
     scale = whole.of(lax.log)

@@ -338,14 +338,13 @@ class LogBeta(Smooth):
     name = "log_beta"
 
     def formula(self, *xs: Expression) -> Expression:
-        a, b, total = xs
+        a, b, *_ = xs
         some_0 = a.is_equal(0.0) | b.is_equal(0.0)
         some_inf = a.is_equal(_INF) | b.is_equal(_INF)
         nowhere = ~((a >= 0.0) & (b >= 0.0)) | (some_0 & some_inf)
-        edge = nowhere | some_0 | some_inf
         # Of numbers a choice by the arrays' edges would be an array.
-        total = where(total.is_nan() | total.is_equal(_INF) | (total <= 0.0), 1.0, total)
-        inner = log_beta(where(edge, 1.0, a), where(edge, 1.0, b), total)
+        first, second, total = [where((v > 0.0) & (v < _INF), v, 1.0) for v in xs]
+        inner = log_beta(first, second, total)
         return first_of([(nowhere, math.nan), (some_0, _INF), (some_inf, -_INF)], inner)
 
     def slope(self, i: int, ans: Value, *xs: Value) -> Any:

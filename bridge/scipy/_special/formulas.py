@@ -58,10 +58,17 @@ def log_beta_of_positive(a: Array, b: Array, total: Array | None = None) -> Any:
     ``total`` is ``a + b``: one number where that is known to be the same for all elements.
     """
     # Level there: no product of the other's infinite slope and 0.
-    end = ((a > 0) & (b == math.inf)) | ((b > 0) & (a == math.inf))
-    first, second = tnp.where(end, 1, a), tnp.where(end, 1, b)
+    ends = [a == math.inf, b == math.inf]
+    end = ((a > 0) & ends[1]) | ((b > 0) & ends[0])
+    # A number beside an array stays one: its gamma function is computed once.
+    has_number = a.ndim != b.ndim
+    which = ends if has_number else [end, end]
+    first, second = (tnp.where(e, 1, v) for e, v in zip(which, (a, b), strict=True))
     total = first + second if total is None else total
-    return tnp.where(end, -math.inf, log_beta_p.bind(first, second, lax.stop_gradient(total)))
+    log = log_beta_p.bind(first, second, lax.stop_gradient(total))
+    if has_number:
+        log = tnp.where(ends[0] | ends[1], math.nan, log)
+    return tnp.where(end, -math.inf, log)
 
 
 def log_beta(a: Array, b: Array) -> Any:

@@ -21,6 +21,7 @@
 | ``cumsum`` and its kin | float32, along the last axis of large arrays | a kernel |
 | ``broadcast_in_dim`` | of random bits or sines | ``repeated.py`` |
 | ``eq`` | of an array with its own maximum | ``compared.py`` |
+| ``select_n`` | numbers of the program decide it | ``known_choices.py`` |
 | ``sin``, ``cos``, ``tan`` | of large arrays, with what is elementwise round them | ``waves.py`` |
 
 Picks come first, in a pass of their own: what is picked from is read by one less then.
@@ -43,6 +44,7 @@ from tracebridge.core.lowering.rewrites.batches import with_batch_kernels
 from tracebridge.core.lowering.rewrites.compared import with_compared
 from tracebridge.core.lowering.rewrites.flat import computed_by, flat
 from tracebridge.core.lowering.rewrites.joins import moved_join
+from tracebridge.core.lowering.rewrites.known_choices import with_known_choices
 from tracebridge.core.lowering.rewrites.moves_inside import with_moves_inside
 from tracebridge.core.lowering.rewrites.one_pass import Pass, Rewrites
 from tracebridge.core.lowering.rewrites.picks import Pick, may_be_pick
@@ -61,8 +63,10 @@ def rewritten(jaxpr: Jaxpr) -> Jaxpr:
     """``jaxpr`` with the faster forms of what is in the table above."""
     # None stands for the Jaxpr itself, which must not refer to itself.
     if "rewritten" not in jaxpr.cache:
-        found = primitives_of(jaxpr)
-        new = with_stored(jaxpr) if any([is_costly(p) for p in found]) else None
+        new = with_known_choices(jaxpr)
+        found = primitives_of(new or jaxpr)
+        if any([is_costly(p) for p in found]):
+            new = with_stored(new or jaxpr) or new
         if lax.gather_p in found:
             new = _with_picks(new or jaxpr) or new
         if lax.pad_p in found and lax.add_p in found:
