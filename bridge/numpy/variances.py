@@ -37,7 +37,7 @@ from tracebridge.numpy.reductions import (
 def _var(
     x: Value,
     axis: Axis,
-    dtype: DType,
+    dtype: DType | None,
     keepdims: bool,
     ddof: Any,
     root: bool,

@@ -152,8 +152,9 @@ def _export(
 def _of_type(aval: Any, mesh: Any) -> NamedSharding | None:
     """How the type of a result says that it is split, where all axes of the mesh are Explicit."""
     split = aval.split
-    said = split is not None and split.mesh.are_all_axes_explicit
-    return split if said and split.mesh.shape_tuple == mesh.shape_tuple else None
+    if split is None or not split.mesh.are_all_axes_explicit:
+        return None
+    return split if split.mesh.shape_tuple == mesh.shape_tuple else None
 
 
 def _types(tree: Any) -> tuple[ShapedArray, ...]:

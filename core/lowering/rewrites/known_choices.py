@@ -42,9 +42,9 @@ _RULES: Mapping[Primitive, Evaluate] = {
     lax.select_n_p: lambda which, *cases: cases[int(which)],
 }  # fmt: skip
 # The number that decides the result of two flags, whatever the other one is.
-_DECIDES = {lax.and_p: False, lax.or_p: True}
+_DECIDES: Mapping[Primitive, bool] = {lax.and_p: False, lax.or_p: True}
 # The number that leaves the first operand as it is; a sum with 0 loses the sign of -0.
-_LEAVES = {lax.sub_p: 0.0, lax.mul_p: 1.0, lax.div_p: 1.0}
+_LEAVES: Mapping[Primitive, float] = {lax.sub_p: 0.0, lax.mul_p: 1.0, lax.div_p: 1.0}
 _KINDS = frozenset([np.dtype(t) for t in (np.bool_, np.int32, np.float32, np.float64)])
 _DEEPEST = 32
 _ASKED = object()
@@ -201,6 +201,12 @@ def _number(value: Any) -> Any:
 
 
 def _evaluated(app: Application, given: Sequence[Any]) -> Any:
+    """The result of an equation of numbers; None where a device may have another one."""
+    if app.out.dtype.kind == "i":
+        if app.primitive is lax.div_p:
+            return None  # by 0, and of the least number by -1
+        if not all([abs(float(v)) < 1 << 31 for v in given]):
+            return None  # infinities, NaN and large numbers, which a device brings to the ends
     with np.errstate(all="ignore"):
         return _normal(app.out.dtype.type(_RULES[app.primitive](*given)))
 

@@ -132,3 +132,19 @@ def test_programs_that_choose_nothing_stay() -> None:
     """Where a condition is an array's, or no number is computed with."""
     assert with_known_choices(traced(lambda x: tnp.where(x > 0.3, x, 2.0), X)) is None
     assert with_known_choices(traced(lambda x: tb.nn.relu(x) * 2.3, X)) is None
+
+
+def test_integers_of_numbers_that_have_none() -> None:
+    """Infinities and large numbers are brought to the ends by devices, not by NumPy."""
+
+    @_called
+    def chosen(a: Any, x: Any) -> Any:
+        whole = lax.convert_element_type(a * 1.0, np.int32)
+        return tnp.where((whole > 3) & (x >= 0), x, 0.0), tnp.where((whole < -3) & (x >= 0), x, 0.0)
+
+    x = np.arange(3, dtype=np.float32)
+    for a in (np.inf, -np.inf, np.nan, 1e20, -1e20, 2.0**31, 5.5, -5.5):
+        got = tb.jit(lambda x, a=a: chosen(a, x))(x)
+        with scope("platform_rules", False):
+            plain = tb.jit(lambda x, a=a: chosen(a, x))(x)
+        np.testing.assert_array_equal(got, plain, str(a))
