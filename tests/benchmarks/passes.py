@@ -34,6 +34,7 @@ BUDGET = 0.10
 PASSES: list[tuple[Any, str, str]] = [
     (platforms, "by_content", "key"),
     (platforms, "rewritten", "one walk"),
+    (programs, "with_known_choices", "known choices"),
     (programs, "with_stored", "stored"),
     (programs, "_with_picks", "picks"),
     (programs, "with_batch_kernels", "batches"),
