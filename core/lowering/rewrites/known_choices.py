@@ -19,10 +19,9 @@ import numpy as np
 from tracebridge.core import lax
 from tracebridge.core.interpreters.graph import Graph
 from tracebridge.core.ir.open_numbers import is_open
-from tracebridge.core.ir.traverse import primitives_of
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lax.families import Elementwise
-from tracebridge.core.lowering.rewrites.flat import computed_by, flat, is_call
+from tracebridge.core.lowering.rewrites.flat import computed_by, flat
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Application
@@ -58,20 +57,48 @@ def with_known_choices(jaxpr: Jaxpr) -> Jaxpr | None:
     return _Known(flat(jaxpr, computed_by)).result()
 
 
-def _may_choose(jaxpr: Jaxpr) -> bool:
-    """Whether something is computed of numbers alone, or a function is called with one."""
-    first, end = jaxpr.n_in, jaxpr.n_in + len(jaxpr.consts)
-    found = primitives_of(jaxpr)
-    calls = {p for p in found if is_call(p)}
-    if first == end or not (calls or lax.select_n_p in found):
+def _may_choose(jaxpr: Jaxpr, given: frozenset[int] = frozenset()) -> bool:
+    """Whether numbers may decide something, or an array's elements are computed of numbers alone.
+
+    ``given``: the inputs that are numbers of the program that calls this one.
+    """
+    asked: dict[frozenset[int], bool] = jaxpr.cache.setdefault("choices by numbers", {})
+    if given not in asked:
+        asked[given] = _finds_choices(jaxpr, given)
+    return asked[given]
+
+
+def _finds_choices(jaxpr: Jaxpr, given: frozenset[int]) -> bool:
+    n = jaxpr.n_in
+    known = {*given, *[n + i for i, c in enumerate(jaxpr.consts) if type(c) is Literal]}
+    if not known:
         return False
+    n += len(jaxpr.consts)
     for app, args in jaxpr.equations:
-        is_call_of = app.primitive in calls
-        if is_call_of or (isinstance(app.primitive, Elementwise) and not app.out.ndim):
-            are_numbers = [first <= a < end for a in args]
-            if any(are_numbers) if is_call_of else all(are_numbers):
+        are_known = [a in known for a in args]
+        if any(are_known):
+            if _decides(app, are_known):
                 return True
+            is_number = app.primitive is lax.broadcast_in_dim_p or not any(
+                [a.ndim for a in app.outs]
+            )
+            if is_number and all(are_known):
+                known.update(range(n, n + len(app.outs)))
+        n += len(app.outs)
     return False
+
+
+def _decides(app: Application, are_known: Sequence[bool]) -> bool:
+    """Whether known operands may decide an equation, or what it calls."""
+    primitive = app.primitive
+    if primitive is lax.select_n_p:
+        return are_known[0]
+    if isinstance(primitive, Elementwise):
+        return primitive in _DECIDES or (all(are_known) and bool(app.out.ndim))
+    called = computed_by(app)
+    if called is None:
+        return False
+    return _may_choose(called, frozenset([i for i, known in enumerate(are_known) if known]))
 
 
 @final
