@@ -250,14 +250,16 @@ def _chosen(
 ) -> list[NamedSharding | None]:
     """The shardings of results that are not left to XLA: those wished for, and those of types."""
     wished = placement.out_shardings or (None,) * len(out_avals)
-    return [
-        _of_type(placement, a) or placement.replicated
-        if i in whole
-        else (None if _is_open(placement, a) else _of_type(placement, a))
-        if w is None
-        else w
-        for i, (w, a) in enumerate(zip(wished, out_avals, strict=True))
-    ]
+    found: list[NamedSharding | None] = []
+    for i, (w, a) in enumerate(zip(wished, out_avals, strict=True)):
+        typed = _of_type(placement, a)
+        if i in whole:
+            found.append(typed or placement.replicated)
+        elif w is None and _is_open(placement, a):
+            found.append(None)
+        else:
+            found.append(typed if w is None else w)
+    return found
 
 
 def _of_type(placement: MeshPlacement, aval: Any) -> NamedSharding | None:
