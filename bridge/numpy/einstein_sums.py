@@ -316,14 +316,14 @@ def _path(
 _einsum_staged = StagedFunction(_einsum, "einsum")
 
 
-def _optimize_static(optimize: object) -> Any:
+def _optimize_static(optimize: object, call: str = "einsum") -> Any:
     if isinstance(optimize, str | bool):
         return optimize
     if not isinstance(optimize, Sequence):
-        msg = f"einsum: optimize is {kind_of(optimize)}, expected a name, a bool or a path"
+        msg = f"{call}: optimize is {kind_of(optimize)}, expected a name, a bool or a path"
         raise ArgumentTypeError(msg)
     steps = [s for s in optimize if s != "einsum_path"]
-    return tuple([tuple([index_of(i, "einsum", "an entry of optimize") for i in s]) for s in steps])
+    return tuple([tuple([index_of(i, call, "an entry of optimize") for i in s]) for s in steps])
 
 
 def einsum(
@@ -435,6 +435,7 @@ def einsum_path(
     symbols = {n: n if letters else opt_einsum.get_symbol(i) for i, n in enumerate(sizes)}
     text = ",".join(["".join([symbols[n] for n in labels]) for labels in inputs])
     text += "->" + "".join([symbols[n] for n in output])
-    how: Any = "optimal" if optimize is True else optimize
+    order = _optimize_static(optimize, "einsum_path")
+    how: Any = "optimal" if order is True else order
     path, info = opt_einsum.contract_path(text, *shapes, shapes=True, optimize=how)
     return [tuple(step) for step in path], info

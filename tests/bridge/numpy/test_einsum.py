@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
+from tracebridge.errors import ArgumentTypeError
 from tracebridge.testing import assert_allclose
 
 SIZES = {"a": 2, "b": 3, "c": 1, "d": 2}
@@ -74,6 +75,19 @@ def test_einsum_path():
 
     assert 2 == len([step for step in path if not isinstance(step, str)])
     assert_allclose(tnp.einsum("ij,jk,kl->il", *xs, optimize=path), xs[0] @ xs[1] @ xs[2])
+
+
+def test_einsum_path_takes_paths_of_numpy():
+    """Plans of NumPy begin with a name; what is no plan is refused by name."""
+    xs = [np.ones(s, np.float32) for s in ((2, 3), (3, 4), (4, 2))]
+    plan = np.einsum_path("ij,jk,kl->il", *xs, optimize="greedy")[0]
+    path, _ = tnp.einsum_path("ij,jk,kl->il", *xs, optimize=plan)
+
+    assert path == plan[1:]
+    with pytest.raises(ArgumentTypeError, match="einsum_path: an entry of optimize is"):
+        tnp.einsum_path("ij,jk,kl->il", *xs, optimize=["greedy"])
+    with pytest.raises(ArgumentTypeError, match="einsum_path: optimize is"):
+        tnp.einsum_path("ij,jk,kl->il", *xs, optimize=3)
 
 
 def test_einsum_path_takes_lists_and_shows_the_letters_given():
