@@ -53,7 +53,9 @@ def _cauchy_quantile(q: Array) -> Any:
 def _log1p_of_square(y: Array) -> Any:
     """``log1p(y * y)``: the square of a large number overflows, its logarithm does not."""
     size = tnp.abs(y)
-    large = size > 0.9 * math.sqrt(float(finfo(y.dtype).max))
+    kind = finfo(y.dtype)
+    # Powers of the square are in slopes of the logarithm, of 16 bits few of its digits.
+    large = size > max(0.9 * float(kind.tiny) ** -0.25, float(kind.eps) ** -0.5)
     # One logarithm for both: of the number itself where the square has no other digits.
     inner = tnp.where(large, size - 1, y * tnp.where(large, 0, y))
     return tnp.where(large, 2, 1) * tnp.log1p(inner)

@@ -30,6 +30,12 @@ if TYPE_CHECKING:
 
 Evaluate = Callable[..., Any]
 
+
+def _nth(which: Any, n_cases: int) -> int:
+    """The place of the chosen case: numbers below the first and beyond the last choose these."""
+    return min(max(int(which), 0), n_cases - 1)
+
+
 # What is rounded once, so that it is what a device computes.
 _RULES: Mapping[Primitive, Evaluate] = {
     lax.eq_p: np.equal, lax.ne_p: np.not_equal, lax.lt_p: np.less, lax.le_p: np.less_equal,
@@ -38,11 +44,12 @@ _RULES: Mapping[Primitive, Evaluate] = {
     lax.not_p: np.invert, lax.add_p: np.add, lax.sub_p: np.subtract, lax.mul_p: np.multiply,
     lax.div_p: np.divide, lax.neg_p: np.negative, lax.abs_p: np.absolute, lax.floor_p: np.floor,
     lax.convert_element_type_p: lambda x: x,
-    lax.select_n_p: lambda which, *cases: cases[int(which)],
+    lax.select_n_p: lambda which, *cases: cases[_nth(which, len(cases))],
 }  # fmt: skip
 # The number that decides the result of two flags, whatever the other one is.
 _DECIDES: Mapping[Primitive, bool] = {lax.and_p: False, lax.or_p: True}
-# The number that leaves the first operand as it is; a sum with 0 loses the sign of -0.
+# The number that leaves the first operand as it is; sums with 0 lose the sign of -0, and so do
+# differences with -0.
 _LEAVES: Mapping[Primitive, float] = {lax.sub_p: 0.0, lax.mul_p: 1.0, lax.div_p: 1.0}
 _KINDS = frozenset([np.dtype(t) for t in (np.bool_, np.int32, np.float32, np.float64)])
 _DEEPEST = 32
@@ -176,7 +183,7 @@ class _Known:
             return None
         if primitive is lax.select_n_p:
             which = self.value(args[0])
-            return None if which is None else args[1 + int(which)]
+            return None if which is None else args[1 + _nth(which, len(args) - 1)]
         if primitive in _DECIDES and app.out.dtype == np.bool_:
             for one, other in (args, args[::-1]):
                 flag = self.value(one)
@@ -184,7 +191,8 @@ class _Known:
                     return one if flag == _DECIDES[primitive] else other
         if primitive in _LEAVES and app.out.dtype.kind == "f":
             value = self.values.get(args[1])
-            if value is not None and value is not _ASKED and value == _LEAVES[primitive]:
+            known = value is not None and value is not _ASKED
+            if known and value == _LEAVES[primitive] and not np.signbit(value):
                 return args[0]
         return None
 

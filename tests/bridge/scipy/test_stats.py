@@ -342,3 +342,12 @@ def test_narrow_floats_are_rounded_once(path: str) -> None:
         expected = np.asarray(function(x.astype("float64")))
 
     np.testing.assert_allclose(np.asarray(function(x), np.float64), expected, rtol=6e-4, atol=1e-7)
+
+
+def test_slopes_of_heavy_tails_far_out() -> None:
+    """Also of second order, where powers of the squares have no floats."""
+    x = np.array([1e8, 1e10, 5e18, 9.5e18, 1.6e19, 2e19], np.float32)
+    slope = tb.grad(tb.scipy.stats.cauchy.logpdf)
+    np.testing.assert_allclose(tb.jit(tb.vmap(slope))(x) * x, np.full(6, -2.0), 1e-5)
+    second = tb.jit(tb.vmap(tb.grad(slope)))(x[:4])
+    np.testing.assert_allclose(second * x[:4] * x[:4], np.full(4, 2.0), 1e-5)

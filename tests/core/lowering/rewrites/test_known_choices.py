@@ -13,6 +13,7 @@ from tests.equations import primitives_in
 from tracebridge import lax
 from tracebridge.core.config.scopes import scope
 from tracebridge.core.ir.jaxpr import Jaxpr
+from tracebridge.core.ir.traverse import primitives_of
 from tracebridge.core.lowering.rewrites.known_choices import with_known_choices
 from tracebridge.scipy import stats
 
@@ -126,6 +127,33 @@ def test_signs_of_zeros_and_small_numbers_stay() -> None:
     with scope("platform_rules", False):
         plain = tb.jit(f)(x)
     np.testing.assert_array_equal(plain[1], tb.jit(f)(x)[1])
+
+
+def test_a_difference_with_minus_zero_stays() -> None:
+    """It is a sum with 0, in which -0 loses its sign."""
+
+    @_called
+    def chosen(zero: Any, x: Any) -> Any:
+        return x - zero, tnp.where((zero < 1.0) & (x >= 0), x, 0.0)
+
+    x = np.array([-0.0, 1.0], np.float32)
+    of_arrays = [app.primitive for app, _ in _changed(lambda x: chosen(-0.0, x), x).equations]
+    assert lax.sub_p in of_arrays
+    assert lax.sub_p not in primitives_of(_changed(lambda x: chosen(0.0, x), x))
+
+
+def test_numbers_beyond_the_cases_choose_the_nearest_one() -> None:
+    """As where the number is an argument, of one case too, of integers that could be a case."""
+
+    def chosen(n: int) -> Any:
+        return _called(lambda which, x: lax.select_n(which, *[x * k for k in range(1, n + 1)]))
+
+    for n, numbers in ((1, (-1, 1, True)), (2, (-7, 2, True)), (3, (-1, 0, 2, 3))):
+        for which in numbers:
+            for dtype in (np.int32, np.float32):
+                x = np.array([2, 3], dtype)
+                got = tb.jit(lambda x, n=n, which=which: chosen(n)(which, x))(x)
+                np.testing.assert_array_equal(got, x * (1 + min(max(int(which), 0), n - 1)))
 
 
 def test_programs_that_choose_nothing_stay() -> None:
