@@ -430,8 +430,8 @@ def einsum_path(
     shapes = [shape_of(asarray(x) if isinstance(x, list | tuple) else value_of(x)) for x in xs]
     inputs, output = _expand(form, shapes)
     sizes = _sizes(inputs, shapes)
-    # Letters are shown as they were given; numbers, and axes of an ellipsis, have none.
-    letters = all([isinstance(n, str) for n in sizes])
+    # Letters are shown as they were given; words, numbers, and axes of an ellipsis are none.
+    letters = all([isinstance(n, str) and len(n) == 1 for n in sizes])
     symbols = {n: n if letters else opt_einsum.get_symbol(i) for i, n in enumerate(sizes)}
     text = ",".join(["".join([symbols[n] for n in labels]) for labels in inputs])
     text += "->" + "".join([symbols[n] for n in output])

@@ -94,7 +94,7 @@ SPECIAL = (
     ),
     Row(
         "special.comb", sp.comb, mp.binomial,
-        ((5.3, 2.1), (12.0, 4.0), (9.7, 9.1), (20.5, 0.3)), (6, 9, 40),
+        ((5.3, 2.1), (12.0, 4.0), (9.7, 9.1), (20.5, 0.3)), (6, 9, 70),
     ),
     Row(
         "special.polygamma", sp.polygamma, lambda n, x: mp.psi(int(n), x),

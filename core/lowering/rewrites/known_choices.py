@@ -191,9 +191,9 @@ class _Known:
                     return one if flag == _DECIDES[primitive] else other
         if primitive in _LEAVES and app.out.dtype.kind == "f":
             value = self.values.get(args[1])
-            known = value is not None and value is not _ASKED
-            if known and value == _LEAVES[primitive] and not np.signbit(value):
-                return args[0]
+            if value is None or value is _ASKED or value != _LEAVES[primitive]:
+                return None
+            return None if np.signbit(value) else args[0]
         return None
 
     def _fitted(self, number: int, app: Application, source: object) -> int | None:
