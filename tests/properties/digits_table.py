@@ -78,7 +78,7 @@ SPECIAL = (
     ),
     Row(
         "special.kl_div", sp.kl_div, lambda p, q: p * mp.log(p / q) - p + q,
-        pairs(4, _WIDE, _WIDE) + _BESIDE, (1.6, 1.5, 1.5),
+        pairs(4, _WIDE, _WIDE) + _BESIDE, (1.5, 1.5, 1.5),
     ),
     Row(
         "special.boxcox", sp.boxcox, _power_less_one,
@@ -94,7 +94,7 @@ SPECIAL = (
     ),
     Row(
         "special.comb", sp.comb, mp.binomial,
-        ((5.3, 2.1), (12.0, 4.0), (9.7, 9.1), (20.5, 0.3)), (6, 9, 70),
+        ((5.3, 2.1), (12.0, 4.0), (9.7, 9.1), (20.5, 0.3)), (6, 9, 40),
     ),
     Row(
         "special.polygamma", sp.polygamma, lambda n, x: mp.psi(int(n), x),

@@ -17,7 +17,7 @@ from tracebridge.core._jaxlib.xla import QUICK_COMPILE
 
 # Digits of the reference, and the share of an operand by which it is moved for differences.
 PRECISION, STEP = 360, mpmath.mpf(2) ** -70
-# So many functions are one program.
+# So many functions are one test.
 TOGETHER = 9
 KINDS = ("value", "slope", "second")
 
@@ -46,6 +46,15 @@ def _measured(row: Row) -> dict[tuple[int, int], Any]:
     return found
 
 
+def _computed(row: Row, columns: list[Any]) -> Any:
+    """By a program of its own: beside other functions a compiler may round in other places."""
+
+    def run(*xs: Any) -> Any:
+        return {f"{order} {i}": fun(*xs) for (order, i), fun in _measured(row).items()}
+
+    return tb.jit(run, compiler_options=dict(QUICK_COMPILE))(*columns)
+
+
 def _exact(row: Row, order: int, i: int, point: list[Any]) -> Any:
     def at(moves: int) -> Any:
         return row.exact(*point[:i], point[i] * (1 + moves * STEP), *point[i + 1 :])
@@ -65,14 +74,8 @@ def test_values_slopes_and_second_derivatives(first: int, dtype: type) -> None:
     rows = TABLE[first : first + TOGETHER]
     columns = [[np.array(c, dtype) for c in zip(*row.points, strict=True)] for row in rows]
 
-    def run(operands: Any) -> Any:
-        return [
-            {f"{order} {i}": fun(*xs) for (order, i), fun in _measured(row).items()}
-            for row, xs in zip(rows, operands, strict=True)
-        ]
-
     with tb.enable_x64(True):
-        found = tb.jit(run, compiler_options=dict(QUICK_COMPILE))(columns)
+        found = [_computed(row, xs) for row, xs in zip(rows, columns, strict=True)]
 
     wrong: list[Any] = []
     for row, xs, results in zip(rows, columns, found, strict=True):
