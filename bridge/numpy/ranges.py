@@ -32,6 +32,14 @@ from tracebridge.numpy.conversion import on_device
 from tracebridge.numpy.creation import full
 
 
+def _count(name: str, num: Dim) -> int:
+    count = index_of(num, name, "num")
+    if count < 0:
+        msg = f"{name}: num={count} is negative"
+        raise ArgumentValueError(msg)
+    return count
+
+
 def spread(start: Value, stop: Value, num: int, endpoint: bool, axis: int) -> list[Any]:
     """The numbers, spread along a new axis, and the step."""
     start, stop = broadcast_operands("linspace", *promote_inexact(start, stop))
@@ -132,10 +140,7 @@ def linspace(
     >>> tnp.linspace(0.0, 1.0, 5).tolist()
     [0.0, 0.25, 0.5, 0.75, 1.0]
     """
-    count = index_of(num, "linspace", "num")
-    if count < 0:
-        msg = f"linspace: num={count} is negative"
-        raise ArgumentValueError(msg)
+    count = _count("linspace", num)
     values, step = _linspace_staged(
         (start, stop), (count, bool(endpoint), index_of(axis, "linspace", "axis"))
     )
@@ -160,14 +165,6 @@ def _in_dtype(x: Value, dtype: DType | None) -> Any:
     slack = lax.mul(lax.abs(whole), 16 * float(finfo(x.aval.dtype).eps))
     near = lax.le(lax.abs(lax.sub(x, whole)), slack)
     return lax.convert_dtype(lax.select_n(near, lax.floor(x), whole), dtype)
-
-
-def _count(name: str, num: Dim) -> int:
-    count = index_of(num, name, "num")
-    if count < 0:
-        msg = f"{name}: num={count} is negative"
-        raise ArgumentValueError(msg)
-    return count
 
 
 def _logspace(

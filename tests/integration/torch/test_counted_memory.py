@@ -14,7 +14,7 @@ pytestmark = [
     pytest.mark.torch,
     pytest.mark.skipif(
         not sys.platform.startswith("linux") or shutil.which("cc") is None,
-        reason="a library that counts allocations of glibc is compiled",
+        reason="needs glibc and a C compiler, for the library that counts allocations",
     ),
 ]
 

@@ -245,7 +245,9 @@ def test_masked_arrays_are_refused() -> None:
             call(masked)
 
 
-@pytest.mark.skipif("tb.local_device_count() < 4", reason="needs 4 devices")
+@pytest.mark.skipif(
+    "tb.local_device_count() < 4", reason="needs 4 devices (TRACEBRIDGE_NUM_CPU_DEVICES=8)"
+)
 def test_donated_arrays_over_devices_end_unless_memory_is_shared() -> None:
     """Parts that stay where they are keep the array alive."""
     devices = tb.devices()[:4]
