@@ -23,6 +23,20 @@ def describe_origin(tracer: object) -> str:
     return "" if describe is None else str(describe())
 
 
+def describe_need(tracer: object) -> str:
+    """Return what the value of the tracer depends on, or "" if it does not know."""
+    describe = getattr(tracer, "describe_need", None)
+    return describe_origin(tracer) if describe is None else str(describe())
+
+
+def _or_static(tracer: object, how: str) -> str:
+    """A further way out, where the value comes from an argument, or may come from one."""
+    needs_arguments = getattr(tracer, "needs_arguments", None)
+    if needs_arguments is not None and not needs_arguments():
+        return ""
+    return f", or make the argument static{how}"
+
+
 def describe_trace(tracer: object) -> str:
     """Return what was traced when the tracer was made, e.g. "grad(loss)", or ""."""
     label = getattr(getattr(tracer, "_trace", None), "label", "")
@@ -121,10 +135,10 @@ class ConcretizationTypeError(TracebridgeError, TypeError):
         super().__init__(
             "Abstract tracer value where a concrete value is needed: got "
             f"{describe_tracer(tracer)}.{needed}",
-            where=describe_origin(tracer),
+            where=describe_need(tracer),
             hint=hint
-            or "use operations that work on traced values, or make the argument static "
-            "(static_argnums, static_argnames)",
+            or "use operations that work on traced values"
+            + _or_static(tracer, " (static_argnums, static_argnames)"),
         )
 
 
@@ -160,8 +174,8 @@ class TracerBoolConversionError(ConcretizationTypeError):
         super().__init__(
             tracer,
             "Attempted boolean conversion, as in `if x:` or `x and y`.",
-            hint="use tb.numpy.where, tb.lax.cond, tb.lax.while_loop or tb.numpy.logical_and, "
-            "or make the argument static (static_argnums)",
+            hint="use tb.numpy.where, tb.lax.cond, tb.lax.while_loop or tb.numpy.logical_and"
+            + _or_static(tracer, " (static_argnums)"),
         )
 
 
@@ -204,7 +218,7 @@ class TracerArrayConversionError(TracebridgeError, TypeError):
         library = library or ("PyTorch" if function else "NumPy")
         super().__init__(
             f"{called} {describe_tracer(tracer)}: {library} works on concrete values only",
-            where=describe_origin(tracer),
+            where=describe_need(tracer),
             hint=hint
             or _BY_LIBRARY.get(library, "")
             + "call the function of the same name in tracebridge.numpy, pass tensors that the "
@@ -247,7 +261,7 @@ class TracerIntegerConversionError(ConcretizationTypeError):
             self,
             f"__index__() was called on {describe_tracer(tracer)}: a Python integer is needed, "
             "as in range(x), a_list[x] or a shape",
-            where=describe_origin(tracer),
+            where=describe_need(tracer),
             hint="make the argument static (static_argnums), index an array instead of a list, "
             "or loop with tb.lax.fori_loop",
         )
@@ -282,7 +296,7 @@ class NonConcreteBooleanIndexError(TracebridgeError, IndexError):
         super().__init__(
             f"a boolean index must be concrete, got {describe_tracer(tracer)}: the number of "
             "selected elements, and with it the shape of the result, is not known",
-            where=describe_origin(tracer),
+            where=describe_need(tracer),
             hint="use tb.numpy.where(mask, x, other), or pass where=mask to the reduction",
         )
 

@@ -52,14 +52,29 @@ class StagedTracer(Tracer):
         source = getattr(self, "source", None)
         trace: StagingTrace = self._trace  # type: ignore[assignment]  # no other trace makes these
         if isinstance(source, int):
-            return f"argument {trace.debug.argument(source)} of {trace.debug.name}"
+            return f"argument {trace.debug.argument(source)} of {trace.debug.label}"
         line = "" if source is None else describe_line(source)
-        names = [trace.debug.argument(i) for i in _inputs_of(self, trace)]
-        if not names:
-            return line or None
-        shown = ", ".join(names[:_MAX_NAMES]) + (", ..." if len(names) > _MAX_NAMES else "")
-        depends = f"depends on argument {shown} of {trace.debug.name}"
-        return f"{line}, {depends}" if line else depends
+        inputs, around = _inputs_of(self, trace)
+        facts = [line] if line else []
+        if inputs:
+            names = [trace.debug.argument(i) for i in inputs]
+            facts.append(f"depends on {_values_of(names)} of {trace.debug.label}")
+        facts += [need.removeprefix("it ") for t in around[:1] if (need := t.describe_need())]
+        return ", ".join(facts) or None
+
+    def describe_need(self) -> str:
+        source = getattr(self, "source", None)
+        if not isinstance(source, int):
+            return self.describe_origin()
+        debug = self._trace.debug  # type: ignore[attr-defined]  # no other trace makes these
+        return f"it depends on {_values_of([debug.argument(source)])} of {debug.label}"
+
+    def needs_arguments(self) -> bool:
+        if isinstance(getattr(self, "source", None), int):
+            return True
+        trace: StagingTrace = self._trace  # type: ignore[assignment]  # no other trace makes these
+        inputs, around = _inputs_of(self, trace)
+        return bool(inputs) or any([t.needs_arguments() for t in around])
 
     def known(self) -> Any:
         trace: StagingTrace = self._trace  # type: ignore[assignment]  # no other trace makes these
@@ -83,10 +98,20 @@ class StagedTracer(Tracer):
 _MAX_NAMES = 5
 
 
-def _inputs_of(tracer: StagedTracer, trace: StagingTrace) -> list[int]:
-    """Numbers of the inputs that a staged value was computed from; for messages."""
+def _values_of(names: list[str]) -> str:
+    """The values of arguments, named in a sentence."""
+    if len(names) == 1:
+        return f"the value of the argument {names[0]}"
+    if len(names) > _MAX_NAMES:
+        return f"the values of the arguments {', '.join(names[:_MAX_NAMES])}, ..."
+    return f"the values of the arguments {', '.join(names[:-1])} and {names[-1]}"
+
+
+def _inputs_of(tracer: StagedTracer, trace: StagingTrace) -> tuple[list[int], list[Tracer]]:
+    """What a staged value was computed from: inputs by number, and tracers of traces around."""
     needed = {id(tracer)}
     found: set[int] = set()
+    around: dict[int, Tracer] = {}
     for app, args, outs, _ in reversed(trace.equations):
         if any([id(o) in needed for o in (outs if app.multiple else (outs,))]):
             for a in args:
@@ -94,7 +119,9 @@ def _inputs_of(tracer: StagedTracer, trace: StagingTrace) -> list[int]:
                     needed.add(id(a))
                     if isinstance(a.source, int):
                         found.add(a.source)
-    return sorted(found)
+                elif isinstance(a, Tracer):
+                    around[id(a)] = a
+    return sorted(found), list(around.values())
 
 
 _new = StagedTracer.__new__

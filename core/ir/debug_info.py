@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import Any, cast, final
 
 # Flags of code objects: inspect.CO_VARARGS and CO_VARKEYWORDS, without that import.
 _VARARGS, _VARKEYWORDS = 0x04, 0x08
@@ -37,6 +37,16 @@ class DebugInfo:
         if callable(names):
             names = self._arg_names = names()
         return names
+
+    @property
+    def label(self) -> str:
+        """The name of the function, and what it was given to; for messages."""
+        given_to = self.traced_for
+        if given_to == "jit":
+            return self.name
+        # Both functions of a while_loop have a word of their own.
+        given_to = "while_loop" if given_to.startswith("while_") else given_to
+        return f"{self.name} (given to {given_to})"
 
     @property
     def func_name(self) -> str:
@@ -133,9 +143,13 @@ class Parameters(tuple[str, ...]):  # noqa: SLOT001 - a tuple takes no slots wit
 def parameter_names(fun: Any) -> Parameters:
     """Names of the parameters of a callable; empty where they are not known.
 
-    Read from the code object: ``inspect.signature`` costs more than tracing a small function.
+    A function that binds some arguments of the one that it wraps says by ``free_parameters()``
+    which are left. Others are read from the code object: ``inspect.signature`` costs more than
+    tracing a small function.
     """
     while hasattr(fun, "__wrapped__"):
+        if hasattr(fun, "free_parameters"):
+            return cast("Parameters", fun.free_parameters())
         fun = fun.__wrapped__
     if isinstance(fun, functools.partial):
         return _free_parameters(fun)

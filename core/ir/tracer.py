@@ -100,6 +100,14 @@ class Tracer(ArrayOperators):
             return ""
         return origin if isinstance(origin, str) else describe_line(origin)
 
+    def describe_need(self) -> str:
+        """What its value depends on, for errors of those who need it."""
+        return self.describe_origin()
+
+    def needs_arguments(self) -> bool:
+        """Whether its value depends on arguments, as far as is known."""
+        return True
+
     def known(self) -> Any:
         """The value that is differentiated here, if it is there already; None if it is not.
 

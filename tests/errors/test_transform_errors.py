@@ -134,7 +134,7 @@ jit(step): argument params['a'] is 'text' of type str; expected arrays, numbers,
         """\
 Abstract tracer value where a concrete value is needed: got a traced value of type bool[]. \
 Attempted boolean conversion, as in `if x:` or `x and y`.
-    where: argument flag of branch
+    where: it depends on the value of the argument flag of branch
     way out: use tb.numpy.where, tb.lax.cond, tb.lax.while_loop or tb.numpy.logical_and, or make \
 the argument static (static_argnums)
     see https://tracebridge.readthedocs.io/en/latest/errors/TracerBoolConversionError.html""",

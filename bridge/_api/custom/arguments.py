@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
 from tracebridge._api.args.argnums import check_callable, resolve, signature_of
 from tracebridge.core.errors.transform_errors import ArgumentSpecError
-from tracebridge.core.ir.debug_info import name_of
+from tracebridge.core.ir.debug_info import Parameters, name_of, parameter_names
 from tracebridge.core.util.caching import BoundedCache
 
 _MAX_TRACES = 64  # of one function
@@ -38,7 +39,14 @@ class BoundArguments:
             return fun(*[next(fixed if i in self._positions else free) for i in range(self._n)])
 
         bound.__wrapped__ = fun  # type: ignore[attr-defined]  # names and places come from there
+        free = [i for i in range(self._n) if i not in self._positions]
+        names = functools.partial(_names_at, fun, free)
+        bound.free_parameters = names  # type: ignore[attr-defined]  # as above
         return bound
+
+
+def _names_at(fun: Callable[..., Any], positions: Sequence[int]) -> Parameters:
+    return parameter_names(fun).only(positions)
 
 
 @final

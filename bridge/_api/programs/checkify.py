@@ -9,8 +9,9 @@ from tracebridge._api.args.argnums import check_callable
 from tracebridge._api.args.values import public
 from tracebridge._api.args.wraps import named_like
 from tracebridge.core.config.values import option, tracing_key
-from tracebridge.core.control.calls.bodies import Body, flatten_values, trace_body
+from tracebridge.core.control.calls.bodies import Body, Wrapped, flatten_values, trace_body
 from tracebridge.core.control.calls.closed_call import closed_call_p
+from tracebridge.core.control.calls.traced_call import argument_names
 from tracebridge.core.errors.check_errors import (
     CheckError,
     DivisionByZeroError,
@@ -27,6 +28,7 @@ from tracebridge.core.errors.tracer_errors import (
     TracerIntegerConversionError,
 )
 from tracebridge.core.errors.transform_errors import ArgumentSpecError
+from tracebridge.core.ir.debug_info import Parameters, parameter_names
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.typeof import as_value
@@ -108,6 +110,9 @@ def _apply(f: Callable[..., object], args: tuple[object, ...], kwargs: dict[str,
     return f(*args, **kwargs)
 
 
+_APPLY = Wrapped(_apply, lambda args, kwargs: args)
+
+
 def _traced(f: Callable[..., object], args: object, kwargs: object) -> tuple[Body, list[Any]]:
     """The traced function and the arguments of its program.
 
@@ -133,7 +138,7 @@ def _traced_with(
     values, free_tree = flatten_values("checkify", "the arguments", free)
     avals = tuple([v.aval for v in values])
     if not any(constant):
-        return trace_body("checkify", f, tree, avals, _take_apart, "checkify", _apply), values
+        return trace_body("checkify", f, tree, avals, _take_apart, "checkify", _APPLY), values
 
     def call(*values: object) -> Any:
         free_values = iter(values)
@@ -142,7 +147,12 @@ def _traced_with(
         )
         return f(*args, **kwargs)
 
-    call.__wrapped__ = f  # type: ignore[attr-defined]  # names and places come from there
+    def parameters() -> Parameters:
+        names = argument_names(tree, parameter_names(f))
+        return Parameters([n for n, fixed in zip(names, constant, strict=True) if not fixed])
+
+    call.__wrapped__ = f  # type: ignore[attr-defined]  # places come from there
+    call.free_parameters = parameters  # type: ignore[attr-defined]  # names come from there
     return trace_body("checkify", call, free_tree, avals, _take_apart, "checkify"), values
 
 

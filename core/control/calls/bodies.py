@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import weakref
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
+from tracebridge.core._jaxlib.pytree import PyTreeDef
 from tracebridge.core.config.state import axis_env
 from tracebridge.core.config.values import tracing_key
 from tracebridge.core.control.calls.permute import permute_jaxpr
@@ -31,6 +32,7 @@ from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.traverse import holds_functions
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.runtime.programs.debug import wants_checks
+from tracebridge.core.tree import treedefs
 from tracebridge.core.tree.paths import keystr
 from tracebridge.core.tree.tree import flatten, leaves_with_path
 from tracebridge.core.util.caching import BoundedCache, WeakIdCache
@@ -76,12 +78,21 @@ _BODIES: WeakIdCache[Body] = WeakIdCache("traced bodies", per_function=32)
 _SAME: BoundedCache[Jaxpr] = BoundedCache("bodies by content", 256)
 
 
-def _weakly(fun: Any) -> Callable[[], Any]:
-    """What gives ``fun`` as long as somebody else has it."""
-    try:
-        return weakref.ref(fun)
-    except TypeError:
-        return lambda: None
+@final
+class Wrapped:
+    """How a loop calls the function of the user: ``step(fun, *args)``.
+
+    ``view(*args)`` are the positional arguments that the function gets, whatever ``args`` hold.
+    """
+
+    __slots__ = ("step", "view")
+
+    def __init__(self, step: Callable[..., Any], view: Callable[..., tuple[Any, ...]]) -> None:
+        self.step = step
+        self.view = view
+
+    def __call__(self, fun: Callable[..., Any], *args: Any) -> Any:
+        return self.step(fun, *args)
 
 
 def trace_body(
@@ -94,6 +105,7 @@ def trace_body(
     apply: Callable[..., Any] | None = None,
     *,
     writes: bool = False,
+    role: str = "",
 ) -> Body:
     """Trace ``fun(*args)``, where the tuple ``args`` has structure ``in_tree``.
 
@@ -101,7 +113,7 @@ def trace_body(
     ``apply(fun, *args)`` is called instead of ``fun(*args)`` if given. ``key`` tells apart uses of
     the same function with different ``take_apart`` or ``apply``. ``writes``: the caller handles
     ``Body.writes`` and ``custom``; without it a function that writes to references of the outside
-    is an error.
+    is an error. ``role``: what the function is for, if ``call`` does not say it.
     """
     memo = (key, in_tree, avals, tracing_key(), axis_env())
     cached = _BODIES.get(fun, memo)
@@ -117,18 +129,13 @@ def trace_body(
         structures.append(structure)
         return outs
 
-    reference = _weakly(fun)  # programs outlive functions, and what they close over
-
-    def names() -> tuple[str, ...]:
-        alive = reference() if apply is None else None
-        parameters = Parameters() if alive is None else parameter_names(alive)
-        paths = [path for path, _ in leaves_with_path(_positions(in_tree))]
-        return tuple([f"{parameters.at(path[0].idx)}{keystr(path[1:])}" for path in paths])
-
-    debug = DebugInfo(f"{name_of(fun)} (given to {call})", where_is(fun), names)
+    # Must not refer to the function: programs outlive it, and what it closes over.
+    names = functools.partial(positional_names, parameter_names(fun), in_tree, apply)
+    debug = DebugInfo(name_of(fun), where_is(fun), names, traced_for=role or call)
     captures = Captures()
     hoisted: list[Any] = []
     jaxpr = stage(flat, avals, debug, captures=captures, hoisted=hoisted)
+    debug.name_results(functools.partial(names_of_results, structures[0]))
     if captures.refs:
         body = _with_refs(jaxpr, hoisted, structures[0], captures)
         if body.writes and not writes:
@@ -161,8 +168,26 @@ def _with_refs(jaxpr: Jaxpr, hoisted: list[Any], out: object, captures: Captures
     )
 
 
-def _positions(in_tree: Any) -> Any:
-    return in_tree.unflatten(range(in_tree.num_leaves))
+def positional_names(
+    parameters: Parameters, in_tree: Any, apply: Callable[..., Any] | None = None
+) -> tuple[str, ...]:
+    """What the flat arguments are called, after the parameters of the function of the user."""
+    args = in_tree.unflatten(range(in_tree.num_leaves))
+    names = [f"args{keystr(path)}" for path, _ in leaves_with_path(args)]
+    if apply is None or isinstance(apply, Wrapped):
+        seen = args if apply is None else apply.view(*args)
+        for path, index in leaves_with_path(seen):
+            names[index] = f"{parameters.at(path[0].idx)}{keystr(path[1:])}"
+    return tuple(names)
+
+
+def names_of_results(structure: object) -> tuple[str, ...]:
+    """What the flat results are called, if a tree of them, or trees of a pair, are known."""
+    trees = structure[:2] if isinstance(structure, tuple) else (structure,)
+    if not all([isinstance(tree, PyTreeDef) for tree in trees]):
+        return ()
+    whole = treedefs.treedef_tuple(trees) if isinstance(structure, tuple) else structure
+    return tuple(["result" + keystr(path) for path in treedefs.leaf_paths(whole)])
 
 
 def shared(jaxpr: Jaxpr) -> Jaxpr:
@@ -173,7 +198,8 @@ def shared(jaxpr: Jaxpr) -> Jaxpr:
         # Equal programs come from different lines, which messages are to name.
         return jaxpr
     names = tuple(names_of(jaxpr) or ()) if in_use[0] else ()
-    key = content_of(jaxpr), tracing_key(), names
+    # Of equal functions at other lines messages would give the names of the first one.
+    key = content_of(jaxpr), tracing_key(), names, jaxpr.debug.func_src_info
     return _SAME.get_or_make(key, lambda: jaxpr)
 
 

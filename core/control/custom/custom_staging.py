@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar, final
 
 from tracebridge.core.config.state import axis_env
 from tracebridge.core.config.values import tracing_key
+from tracebridge.core.control.calls.bodies import names_of_results, positional_names
 from tracebridge.core.control.calls.inline_rules import is_being_traced, tracing_rules_of
 from tracebridge.core.control.calls.permute import permute_jaxpr
 from tracebridge.core.control.refs.cells import Captures, note_custom
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray
-from tracebridge.core.ir.debug_info import DebugInfo, where_is
+from tracebridge.core.ir.debug_info import DebugInfo, parameter_names, where_is
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
@@ -94,9 +96,11 @@ def trace_function(
         trees.append(tree)
         return [as_value(o) for o in outs]
 
-    debug = DebugInfo(call.name, where_is(call.fun))
+    names = functools.partial(positional_names, parameter_names(call.fun), call.in_tree)
+    debug = DebugInfo(call.name, where_is(call.fun), names)
     consts: list[Any] = []
     jaxpr = stage(flat, avals, debug, captures=captures, hoisted=consts)
+    debug.name_results(functools.partial(names_of_results, trees[0]))
     return jaxpr, consts, trees[0]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import tracebridge.core.lax as lax
 from tracebridge.core.config.values import option
-from tracebridge.core.control.calls.bodies import flatten_values
+from tracebridge.core.control.calls.bodies import Wrapped, flatten_values
 from tracebridge.core.control.calls.carry import unchanged
 from tracebridge.core.control.loops.while_loop import run_while
 from tracebridge.core.control.scan.forward import run_scan
@@ -60,13 +60,13 @@ def fori_loop(
             msg = f"fori_loop: unroll={unroll} needs known bounds"
             raise ArgumentSpecError(msg)
         state = (first, last, init_val)
-        return run_while("fori_loop", _goes_on, body_fun, _while_step, state)[2]
+        return run_while("fori_loop", _goes_on, body_fun, _WHILE_STEP, state)[2]
     if option("disable_jit"):
         return _python_loop(body_fun, range(start, stop), init_val)
     steps = max(stop - start, 0)
     rounds = 1 if unroll is None else unroll
     state = (start, init_val)
-    return run_scan("fori_loop", body_fun, _scan_step, state, None, steps, unroll=rounds)[0][1]
+    return run_scan("fori_loop", body_fun, _SCAN_STEP, state, None, steps, unroll=rounds)[0][1]
 
 
 def _python_loop(body_fun: Callable[[Any, Any], Any], steps: range, init_val: object) -> Any:
@@ -131,3 +131,7 @@ def _scan_step(
 ) -> tuple[tuple[Any, Any], None]:
     i, value = state
     return (lax.add(i, 1), body_fun(i, value)), None
+
+
+_WHILE_STEP = Wrapped(_while_step, lambda state: (state[0], state[2]))
+_SCAN_STEP = Wrapped(_scan_step, lambda state, _: state)

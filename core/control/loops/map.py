@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import tracebridge.core.lax as lax
-from tracebridge.core.control.calls.bodies import flatten_values
+from tracebridge.core.control.calls.bodies import Wrapped, flatten_values
 from tracebridge.core.control.scan.forward import number_of_steps, run_scan
 from tracebridge.core.errors.transform_errors import ArgumentSpecError
 from tracebridge.core.interpreters.batching import batch_flat
@@ -43,7 +43,7 @@ def map(f: Callable[[Any], Any], xs: object, *, batch_size: int | None = None) -
     [0, 1, 4, 9]
     """
     if batch_size is None:
-        return run_scan("map", f, _one, (), xs, None)[1]
+        return run_scan("map", f, _ONE, (), xs, None)[1]
     size = _checked_batch_size(batch_size)
     if not callable(f):
         msg = f"map: f is {f!r} of type {type(f).__name__}, expected a function"
@@ -57,7 +57,7 @@ def map(f: Callable[[Any], Any], xs: object, *, batch_size: int | None = None) -
     if rounds or not n_left:
         blocks = [_leading(v, 0, rounds * size) for v in values]
         blocks = [lax.reshape(b, (rounds, size, *b.aval.shape[1:])) for b in blocks]
-        apply = functools.partial(_many, size)
+        apply = Wrapped(functools.partial(_many, size), _slice_of)
         _, ys = run_scan("map", f, apply, (), tree.unflatten(blocks), rounds)
         leaves, out_tree = flatten_values("map", "the results", ys)
         parts.append([lax.reshape(y, (rounds * size, *y.aval.shape[2:])) for y in leaves])
@@ -83,6 +83,13 @@ def _checked_batch_size(batch_size: Any) -> int:
 
 def _one(f: Callable[[Any], Any], carry: object, x: object) -> tuple[Any, Any]:
     return carry, f(x)
+
+
+def _slice_of(carry: object, x: object) -> tuple[object]:
+    return (x,)
+
+
+_ONE = Wrapped(_one, _slice_of)
 
 
 def _many(size: int, f: Callable[[Any], Any], carry: object, x: object) -> tuple[Any, Any]:

@@ -76,9 +76,10 @@ def run_while(
     avals = tuple([v.aval for v in init])
 
     def test(result: object) -> tuple[list[Any], Any]:
-        return [_checked_test(call, cond_fun, result)], None
+        return [_checked_test(call, cond_fun, result)], leaf_treedef
 
-    cond = trace_body(call, cond_fun, in_tree, avals, test, f"{call} cond_fun")
+    role = "while_cond" if call == "while_loop" else call
+    cond = trace_body(call, cond_fun, in_tree, avals, test, f"{call} cond_fun", role=role)
     if not body.writes:
         return tree.unflatten(bind_while(cond.jaxpr, cond.hoisted, body.jaxpr, body.hoisted, init))
     # The contents of references that the body writes are carries too.
@@ -173,9 +174,13 @@ def _traced_body(
         check_structure(call, tree, returned)
         return values, returned
 
+    role = "while_body" if call == "while_loop" else call
+
     def trace() -> Body:
         avals = tuple([v.aval for v in init])
-        return trace_body(call, body_fun, in_tree, avals, take_apart, call, apply, writes=True)
+        return trace_body(
+            call, body_fun, in_tree, avals, take_apart, call, apply, writes=True, role=role
+        )
 
     body = trace()
     n = len(init)
