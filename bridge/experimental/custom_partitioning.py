@@ -12,6 +12,7 @@ from tracebridge.core.control.custom.partitioned_call import (
     PartitionedFunction,
     partitioned_call_p,
 )
+from tracebridge.core.errors.argument_errors import UnsupportedArgumentError
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.filtering import shield as _shield
 from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
@@ -153,8 +154,8 @@ class custom_partitioning:
             raise UndefinedRuleError(msg, hint=f"give it one with {name}.def_partition(...)")
         if self.sharding_rule is None and self._needs_rule:
             msg = f"{name}: functions of shardings are given without a sharding_rule"
-            raise UndefinedRuleError(
-                msg, hint="give def_partition a sharding_rule, such as 'i j -> i j'"
+            raise UnsupportedArgumentError(
+                msg, hint="let def_partition have a sharding_rule, such as 'i j -> i j'"
             )
         bound = self._arguments.bind(args, kwargs)
         if any([isinstance(leaf, Tracer) for leaf in flatten(bound.constants)[0]]):

@@ -149,8 +149,8 @@ def split_operand(call: str, ctx: LoweringContext, x: Any, sharding: NamedShardi
         taken = [n for n in named if n in ctx.manual]
         if taken and len(ctx.manual) < len(mesh.axis_names):
             raise AxisSpecError(
-                f"{call}: {sharding.spec} names the axis {taken[0]!r}, of which each device has "
-                "its own part inside this shard_map",
+                f"{call}: {sharding.spec} names the axis {taken[0]!r}, which is manual inside this "
+                "shard_map: each device has its own part",
                 hint="name only axes that the shard_map leaves to the compiler",
             )
         if len(ctx.manual) == len(mesh.axis_names):

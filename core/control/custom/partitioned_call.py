@@ -139,7 +139,7 @@ class _Splitting:
             found = [(a.shape, a.dtype) for a in jaxpr.out_avals]
             if found != [(a.shape, a.dtype) for a in expected]:
                 texts = [[a.str_short() for a in avals] for avals in (jaxpr.out_avals, expected)]
-                msg = f"custom_partitioning({call.name}): mismatch in result shapes"
+                msg = f"custom_partitioning({call.name}): Mismatch in result shapes"
                 raise ShapeMismatchError(
                     msg,
                     got=f"{texts[0]} from the function for one device",

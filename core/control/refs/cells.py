@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from tracebridge.core.config.state import settled_state
+from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.ref_errors import RefError
 from tracebridge.core.interpreters.batching import BatchTrace
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.trace import Trace
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.ir.user_type import UserType
 from tracebridge.core.util.public_path import public_path
 
 if TYPE_CHECKING:
     from tracebridge.core.control.refs.ref import Ref
+    from tracebridge.core.ir.value import Operand
 
 
 class HasContent(abc.ABC):
@@ -90,7 +94,16 @@ class AbstractRef(HasContent):
         """The form of messages, such as ``Ref{f32[3]}``."""
         return f"Ref{{{self.inner_aval.str_short()}}}"
 
+    def with_content(self, value: object) -> str:
+        """The form of a reference with this content."""
+        text = repr(value)
+        if isinstance(self.inner_aval, UserType):
+            return f"Ref({text})"
+        return f"Ref({text[len('Array(') : -1]})" if text.startswith("Array(") else f"{self}"
+
     def __repr__(self) -> str:
+        if isinstance(self.inner_aval, UserType):
+            return self.str_short()
         dtype, shape = self.inner_aval.dtype.name, self.inner_aval.shape
         return f"Ref{{{dtype}[{','.join(map(str, shape))}]}}"
 
@@ -216,3 +229,21 @@ def refuse_captures(name: str) -> RefError:
         "pure function here",
         hint="call the function of jit itself, or pass arrays and return the new ones",
     )
+
+
+def content_of_user(call: str, aval: UserType, value: Operand, *, whole: bool) -> Any:
+    """``value`` as the content of a reference of a type of users; parts of it can't be written."""
+    x = as_value(value, call)
+    if not whole:
+        raise RefError(
+            call=call,
+            got="a part of the content, or an addition",
+            expected=f"ref[...] = value: the content is one value of type {aval.str_short()}",
+        )
+    if x.aval != aval:
+        raise DtypeMismatchError(
+            call=call,
+            got=f"a value of type {x.aval.str_short()}",
+            expected=f"{aval.str_short()}, the type of the reference",
+        )
+    return x

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 import tracebridge.core.lax as lax
 from tracebridge.core.control.refs.ref import Ref, RefView, end_ref, make_ref
 from tracebridge.core.dtypes.canonicalize import canonicalize
@@ -11,6 +13,8 @@ from tracebridge.core.errors.ref_errors import RefError
 from tracebridge.core.errors.transform_errors import ArgumentSpecError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.ir.user_type import UserType, high_values, low_avals
+from tracebridge.core.runtime.calls.dispatch import to_array
 
 
 def new_ref(init_val: object, *, memory_space: object = None, kind: str | None = None) -> Ref:
@@ -49,7 +53,8 @@ def empty_ref(ty: Any, memory_space: object = None) -> Ref:
     """Make a reference of a shape and dtype whose content is not meant to be read before a write.
 
     Args:
-        ty: anything with ``shape`` and ``dtype``. The content is zero.
+        ty: anything with ``shape`` and ``dtype``, or a ``HiType``. The content is zero, or consists
+            of zeros.
         memory_space: ``None``, as for ``new_ref``.
 
     Raises:
@@ -60,6 +65,12 @@ def empty_ref(ty: Any, memory_space: object = None) -> Ref:
     >>> ref.shape
     (2,)
     """
+    if isinstance(ty, UserType):
+        # Arrays: traced values in an object would be none that the trace knows of.
+        zeros = [
+            to_array(as_value(np.zeros(aval.shape, aval.dtype))) for aval in low_avals(ty.lo_ty())
+        ]
+        return new_ref(high_values(zeros, [ty])[0], memory_space=memory_space)
     if not (hasattr(ty, "shape") and hasattr(ty, "dtype")):
         msg = f"empty_ref: ty is {ty!r}, expected a type with shape and dtype"
         raise ArgumentSpecError(msg, hint="pass tracebridge.ShapeDtypeStruct(shape, dtype)")

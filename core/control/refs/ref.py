@@ -18,6 +18,7 @@ from tracebridge.core.control.refs.cells import (
     Cell,
     HasContent,
     active_trace,
+    content_of_user,
     frame_of,
     trace_below,
 )
@@ -30,6 +31,7 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.debug_info import DebugInfo
 from tracebridge.core.ir.trace import Trace, is_eager
 from tracebridge.core.ir.typeof import as_value, register_value_type
+from tracebridge.core.ir.user_type import UserType
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lax.elementwise.convert import convert_dtype
 from tracebridge.core.runtime.calls.dispatch import to_array
@@ -185,6 +187,10 @@ class Ref(_Access):
     def _update(self, call: str, index: Any, value: Any, *, add: bool) -> None:
         cell = self._here(call)
         aval = self._type.inner_aval
+        if isinstance(aval, UserType):
+            whole = _is_whole(index) and not add
+            _store(call, self, cell, content_of_user(call, aval, value, whole=whole))
+            return
         new = _fitting(call, value, aval)
         if not _is_whole(index):
             place = cell.value.at[_checked(index, aval.shape)]
@@ -197,9 +203,7 @@ class Ref(_Access):
     def __repr__(self) -> str:
         if self._closed:
             return f"{self._type!r} that {self._closed}"
-        value = self._cell.value
-        text = repr(value)
-        return f"Ref({text[len('Array(') : -1]})" if text.startswith("Array(") else f"{self._type}"
+        return self._type.with_content(self._cell.value)
 
     def __copy__(self) -> Ref:
         return self

@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from high_types import Along, Pair, PairType, dequantize, pair, part, quantize
 
-from tracebridge.errors import AxisSpecError, DtypeMismatchError
+from tracebridge.errors import AxisSpecError, DtypeMismatchError, RefError
 from tracebridge.experimental.hijax import aval_method, aval_property, register_hitype
 
 X = np.arange(3.0, dtype=np.float32)
@@ -58,6 +58,32 @@ def same(expected, got):
 def test_swap(fun):
     """A value goes in and comes out as an object of its class."""
     same((Y, X), fun(given()))
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, tb.jit], ids=["eager", "jit"])
+def test_references_that_begin_empty(wrap):
+    """Their content consists of zeros until something is written."""
+    ty = tb.typeof(given())
+
+    def begin():
+        ref = tb.empty_ref(ty)
+        before = ref[...]
+        ref[...] = swap(given())
+        return before, tb.freeze(ref)
+
+    before, after = wrap(begin)()
+    same((0 * X, 0 * Y), before)
+    same((Y, X), after)
+
+
+def test_references_hold_one_value():
+    """Their text shows it; parts of it and values of other types can't be written."""
+    ref = tb.new_ref(given())
+    assert f"Ref({given()!r})" == repr(ref)
+    with pytest.raises(RefError, match="a part of the content"):
+        ref[0] = given()
+    with pytest.raises(DtypeMismatchError, match="the type of the reference"):
+        ref[...] = 1.0
 
 
 @pytest.mark.parametrize("fun", [dot, tb.jit(dot), tb.checkpoint(dot)])
