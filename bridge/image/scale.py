@@ -13,7 +13,11 @@ import tracebridge.lax as lax
 import tracebridge.numpy as tnp
 from tracebridge.core.dtypes.canonicalize import to_inexact
 from tracebridge.core.dtypes.dtypes import is_inexact
-from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
+from tracebridge.core.errors.argument_errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    UnsupportedArgumentError,
+)
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.lax.contract.precision import Precision
 from tracebridge.core.runtime.arrays.array import Array
@@ -241,10 +245,10 @@ def scale_and_translate(
     kernel = _method_of(call, method)
     if kernel is ResizeMethod.NEAREST:
         msg = f"{call}: method is {method!r}, expected a method that weighs elements"
-        raise ArgumentValueError(msg, hint="resize has the method 'nearest'")
+        raise UnsupportedArgumentError(msg, hint="resize has the method 'nearest'")
     if kernel is ResizeMethod.CUBIC_PYTORCH:
         msg = f"{call}: method is {method!r}, which repeats the edges of an image"
-        raise ArgumentValueError(msg, hint="resize has that method; 'cubic' is the one here")
+        raise UnsupportedArgumentError(msg, hint="resize has that method; 'cubic' is the one here")
     scales, shifts = _inexact(tnp.asarray(scale)), _inexact(tnp.asarray(translation))
     axes = [normalize_axis(a, x.ndim, call) for a in spatial_dims]
     if scales.shape != (len(axes),) or shifts.shape != (len(axes),):
