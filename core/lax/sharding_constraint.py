@@ -19,6 +19,7 @@ from tracebridge.core.mlir.shardy import split_operand
 from tracebridge.core.sharding.abstract_mesh import AbstractMesh
 from tracebridge.core.sharding.axis_types import AxisType
 from tracebridge.core.sharding.context import get_abstract_mesh, get_mesh, named_sharding
+from tracebridge.core.sharding.layout import Format, Layout
 from tracebridge.core.sharding.named import NamedSharding
 from tracebridge.core.sharding.partition_spec import PartitionSpec, entry_names
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
@@ -118,9 +119,9 @@ def with_sharding_constraint(x: object, shardings: object) -> Any:
 
     Args:
         x: tree of arrays.
-        shardings: shardings, or ``PartitionSpec`` for the mesh that is in force (``set_mesh``);
-            a tree prefix of ``x``. Entries ``PartitionSpec.UNCONSTRAINED`` leave an axis to XLA,
-            entries None keep it whole.
+        shardings: shardings, or ``PartitionSpec`` for the mesh that is in force (``set_mesh``), or
+            a ``Format`` of a layout and a sharding; a tree prefix of ``x``. Entries
+            ``PartitionSpec.UNCONSTRAINED`` leave an axis to XLA, entries None keep it whole.
 
     Returns:
         A tree like ``x``.
@@ -156,6 +157,10 @@ def _checked(value: Value, wanted: object) -> Any:
     Raises:
         ShardingAssertionError: they say something else.
     """
+    if isinstance(wanted, Format):
+        if isinstance(wanted.layout, Layout):
+            value = lax.with_layout_constraint(value, wanted.layout)
+        wanted = wanted.sharding
     sharding = named_sharding("with_sharding_constraint", wanted)
     if not isinstance(sharding, NamedSharding):
         return _constrained(value, sharding)

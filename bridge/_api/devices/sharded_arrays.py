@@ -11,6 +11,7 @@ import numpy as np
 from tracebridge._api.args.values import value_of
 from tracebridge.core.dtypes.canonicalize import canonicalize
 from tracebridge.core.dtypes.dtypes import is_extended
+from tracebridge.core.errors.argument_errors import ArgumentTypeError
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.runtime_errors import DevicePlacementError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
@@ -23,6 +24,7 @@ from tracebridge.core.runtime.arrays.transfer import assemble, move, put_parts
 from tracebridge.core.runtime.backends.clients import get_backend
 from tracebridge.core.runtime.calls.dispatch import to_array
 from tracebridge.core.sharding.axis_types import AxisType
+from tracebridge.core.sharding.layout import Format, Layout, sharding_of_format
 from tracebridge.core.sharding.mesh import Mesh
 from tracebridge.core.sharding.named import NamedSharding
 from tracebridge.core.sharding.partition_spec import PartitionSpec
@@ -186,7 +188,7 @@ def device_put_replicated(x: object, devices: Any) -> Any:
 @api_boundary
 def make_array_from_callback(
     shape: Sequence[int],
-    sharding: Sharding,
+    sharding: Sharding | Format,
     data_callback: Callable[[Any], Any],
     dtype: Any = None,
 ) -> Array:
@@ -194,7 +196,7 @@ def make_array_from_callback(
 
     Args:
         shape: the shape of the whole array.
-        sharding: how it is spread over devices.
+        sharding: how it is spread over devices; a ``Format`` too.
         data_callback: ``data_callback(index)`` gives the part at a tuple of slices of the whole
             array. Each different part that this process holds is asked for once.
         dtype: the dtype; needed only if this process holds no part.
@@ -209,7 +211,7 @@ def make_array_from_callback(
     >>> tb.make_array_from_callback((2, 3), here, lambda index: whole[index]).shape
     (2, 3)
     """
-    _check_sharding("make_array_from_callback", sharding)
+    sharding = _checked_sharding("make_array_from_callback", sharding)
     whole = tuple([int(n) for n in shape])
     part_shape = sharding.shard_shape(whole)
     known: dict[str, Any] = {}
@@ -264,13 +266,13 @@ def _of_dtype(part: Callable[[Any], Any], dtype: Any) -> Callable[[Any], Any]:
 
 @api_boundary
 def make_array_from_single_device_arrays(
-    shape: Sequence[int], sharding: Sharding, arrays: Sequence[Array], *, dtype: Any = None
+    shape: Sequence[int], sharding: Sharding | Format, arrays: Sequence[Array], *, dtype: Any = None
 ) -> Array:
     """One array over the arrays that its devices hold, without copies.
 
     Args:
         shape: the shape of the whole array.
-        sharding: how it is spread over devices.
+        sharding: how it is spread over devices; a ``Format`` too.
         arrays: the parts, each on its device, in any order.
         dtype: the dtype; needed only if this process holds no part.
 
@@ -285,7 +287,7 @@ def make_array_from_single_device_arrays(
     [0, 1, 2]
     """
     call = "make_array_from_single_device_arrays"
-    _check_sharding(call, sharding)
+    sharding = _checked_sharding(call, sharding)
     whole = tuple([int(n) for n in shape])
     part = sharding.shard_shape(whole)
     by_device: dict[Any, Array] = {}
@@ -314,12 +316,12 @@ def make_array_from_single_device_arrays(
 
 @api_boundary
 def make_array_from_process_local_data(
-    sharding: Sharding, local_data: Any, global_shape: Any = None
+    sharding: Sharding | Format, local_data: Any, global_shape: Any = None
 ) -> Any:
     """An array from the part of its elements that this process has.
 
     Args:
-        sharding: how the whole array is spread over devices.
+        sharding: how the whole array is spread over devices; a ``Format`` too.
         local_data: tree of ndarrays: the elements that the devices of this process hold, or along
             some axes all elements.
         global_shape: the shape of the whole array, or a tree of shapes. Where it, or an entry, is
@@ -337,7 +339,7 @@ def make_array_from_process_local_data(
     (2, 2)
     """
     call = "make_array_from_process_local_data"
-    _check_sharding(call, sharding)
+    sharding = _checked_sharding(call, sharding)
     flat, tree = flatten(local_data)
     shapes: list[Any] = [None] * len(flat)
     if global_shape is not None:
@@ -393,7 +395,16 @@ def _moved(span: slice, by: int) -> slice:
     return span if span.start is None else slice(span.start + by, span.stop + by)
 
 
-def _check_sharding(call: str, sharding: object) -> None:
+def _checked_sharding(call: str, place: object) -> Sharding:
+    """The sharding, also that of a ``Format``."""
+    if isinstance(place, Format) and place.layout is Layout.AUTO:
+        raise ArgumentTypeError(
+            call=call,
+            got="a Format with Layout.AUTO",
+            expected="a layout, or None for the usual one",
+        )
+    sharding = sharding_of_format(call, place)
     if not isinstance(sharding, Sharding):
         msg = f"{call}: sharding is {sharding!r} of type {type(sharding).__name__}"
         raise DevicePlacementError(msg, expected="a sharding, such as NamedSharding(mesh, spec)")
+    return sharding

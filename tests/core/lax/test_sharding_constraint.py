@@ -14,6 +14,7 @@ from tracebridge import lax
 from tracebridge.core.errors.runtime_errors import DevicePlacementError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.errors.transform_errors import EffectError, TreeMismatchError
+from tracebridge.experimental.layout import Format, Layout
 from tracebridge.sharding import NamedSharding
 from tracebridge.testing import assert_allclose
 
@@ -108,6 +109,18 @@ def test_eager_constraints_move() -> None:
     assert ns(None, "y") is lax.with_sharding_constraint(X, ns(P.UNCONSTRAINED, "y")).sharding
     one = tb.sharding.SingleDeviceSharding(tb.devices()[3])
     assert {tb.devices()[3]} == lax.with_sharding_constraint(X, one).devices()
+
+
+def test_constraints_of_layout_and_sharding() -> None:
+    """A format constrains both; its values and derivatives are the same."""
+    by_columns = Format(Layout((1, 0)), ns("y", "x"))
+    f = tb.jit(lambda x: lax.with_sharding_constraint(2 * x, by_columns))
+
+    assert_allclose(f(X), 2 * X)
+    assert ns("y", "x") == f(X).sharding
+    assert "LayoutConstraint" in f.lower(X).as_text()
+    assert_allclose(tb.grad(lambda x: (f(x) * X).sum())(X), 2 * X)
+    assert ns("y", "x") == lax.with_sharding_constraint(tnp.asarray(X), by_columns).sharding
 
 
 def test_eager_constraints_over_abstract_meshes() -> None:

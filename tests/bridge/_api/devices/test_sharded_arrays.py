@@ -16,6 +16,7 @@ from tracebridge.core.errors.runtime_errors import DeletedArrayError, DevicePlac
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.errors.tracer_errors import ConcretizationTypeError
 from tracebridge.core.errors.transform_errors import ArgumentSpecError, AxisSpecError
+from tracebridge.experimental.layout import Format, Layout
 from tracebridge.sharding import AxisType, Mesh, NamedSharding, SingleDeviceSharding
 from tracebridge.sharding import PartitionSpec as P
 from tracebridge.testing import assert_allclose
@@ -222,6 +223,24 @@ def test_make_array_from_callback() -> None:
         tb.make_array_from_callback((6, 8), sharding, lambda i: X)
     with pytest.raises(DevicePlacementError, match="sharding is None"):
         tb.make_array_from_callback((6, 8), None, lambda i: X)  # type: ignore[arg-type]  # wrong on purpose
+
+
+def test_arrays_of_parts_in_a_format() -> None:
+    """A format is a sharding, where its layout is that of arrays."""
+    spread = NamedSharding(tb.make_mesh((2,), ("x",), AxisType.Auto), P("x"))
+    given = tb.device_put(X, spread)
+    parts = [s.data for s in given.addressable_shards]
+
+    for array in (
+        tb.make_array_from_callback(X.shape, given.format, lambda index: X[index]),
+        tb.make_array_from_single_device_arrays(X.shape, given.format, parts),
+        tb.make_array_from_process_local_data(given.format, X),
+    ):
+        assert given.format == array.format
+        assert_allclose(array, X)
+    for layout, error in ((Layout.AUTO, TypeError), (Layout((1, 0)), ValueError)):
+        with pytest.raises(error, match="make_array_from_callback"):
+            tb.make_array_from_callback(X.shape, Format(layout, spread), lambda index: X[index])
 
 
 def test_make_array_from_single_device_arrays() -> None:
