@@ -174,7 +174,7 @@ class UnboundAxisNameError(TracebridgeError, NameError):
     def __init__(self, axis_name: Any = "", *, call: str = "", bound: Sequence[Any] = ()) -> None:
         names = ", ".join(map(repr, bound)) if bound else "none"
         super().__init__(
-            f"{call + ': ' if call else ''}unbound axis name {axis_name!r}; "
+            f"{call + ': ' if call else ''}unbound axis name: {axis_name}; "
             f"axis names bound here: {names}",
             hint="call it inside vmap, pmap or shard_map with that axis_name",
         )

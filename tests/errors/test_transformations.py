@@ -82,7 +82,7 @@ CASES: dict[str, Case] = {
     "unbound axis name": (
         lambda: lax.psum(v(), "i"),
         errors.UnboundAxisNameError,
-        ("psum", "'i'", "axis_name"),
+        ("psum", "unbound axis name: i", "axis_name"),
     ),
     # grad and friends
     "grad of an array": (

@@ -233,7 +233,7 @@ def test_unbound_axis_name_lists_those_that_are_bound() -> None:
     """A misspelt name is found by comparing."""
     text = str(UnboundAxisNameError("i", call="psum", bound=("batch", "model")))
 
-    assert text.startswith("psum: unbound axis name 'i'; axis names bound here: 'batch', 'model'\n")
+    assert text.startswith("psum: unbound axis name: i; axis names bound here: 'batch', 'model'\n")
     assert "bound here: none" in str(UnboundAxisNameError("i"))
 
 
