@@ -183,10 +183,13 @@ def positional_names(
 
 def names_of_results(structure: object) -> tuple[str, ...]:
     """What the flat results are called, if a tree of them, or trees of a pair, are known."""
-    trees = structure[:2] if isinstance(structure, tuple) else (structure,)
-    if not all([isinstance(tree, PyTreeDef) for tree in trees]):
+    pair: tuple[Any, ...] = structure[:2] if isinstance(structure, tuple) else ()
+    if pair and all([isinstance(tree, PyTreeDef) for tree in pair]):
+        whole = treedefs.treedef_tuple(pair)
+    elif isinstance(structure, PyTreeDef):
+        whole = structure
+    else:
         return ()
-    whole = treedefs.treedef_tuple(trees) if isinstance(structure, tuple) else structure
     return tuple(["result" + keystr(path) for path in treedefs.leaf_paths(whole)])
 
 

@@ -15,7 +15,7 @@ from tracebridge.core.interpreters.batching import BatchTrace
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.trace import Trace
 from tracebridge.core.ir.typeof import as_value
-from tracebridge.core.ir.user_type import UserType
+from tracebridge.core.ir.user_type import different_types, is_user_type
 from tracebridge.core.util.public_path import public_path
 
 if TYPE_CHECKING:
@@ -97,12 +97,12 @@ class AbstractRef(HasContent):
     def with_content(self, value: object) -> str:
         """The form of a reference with this content."""
         text = repr(value)
-        if isinstance(self.inner_aval, UserType):
+        if is_user_type(self.inner_aval):
             return f"Ref({text})"
         return f"Ref({text[len('Array(') : -1]})" if text.startswith("Array(") else f"{self}"
 
     def __repr__(self) -> str:
-        if isinstance(self.inner_aval, UserType):
+        if is_user_type(self.inner_aval):
             return self.str_short()
         dtype, shape = self.inner_aval.dtype.name, self.inner_aval.shape
         return f"Ref{{{dtype}[{','.join(map(str, shape))}]}}"
@@ -231,7 +231,7 @@ def refuse_captures(name: str) -> RefError:
     )
 
 
-def content_of_user(call: str, aval: UserType, value: Operand, *, whole: bool) -> Any:
+def content_of_user(call: str, aval: ShapedArray, value: Operand, *, whole: bool) -> Any:
     """``value`` as the content of a reference of a type of users; parts of it can't be written."""
     x = as_value(value, call)
     if not whole:
@@ -240,7 +240,7 @@ def content_of_user(call: str, aval: UserType, value: Operand, *, whole: bool) -
             got="a part of the content, or an addition",
             expected=f"ref[...] = value: the content is one value of type {aval.str_short()}",
         )
-    if x.aval != aval:
+    if different_types(x.aval, aval):
         raise DtypeMismatchError(
             call=call,
             got=f"a value of type {x.aval.str_short()}",

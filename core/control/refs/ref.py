@@ -31,7 +31,7 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.debug_info import DebugInfo
 from tracebridge.core.ir.trace import Trace, is_eager
 from tracebridge.core.ir.typeof import as_value, register_value_type
-from tracebridge.core.ir.user_type import UserType
+from tracebridge.core.ir.user_type import is_user_type
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lax.elementwise.convert import convert_dtype
 from tracebridge.core.runtime.calls.dispatch import to_array
@@ -187,7 +187,7 @@ class Ref(_Access):
     def _update(self, call: str, index: Any, value: Any, *, add: bool) -> None:
         cell = self._here(call)
         aval = self._type.inner_aval
-        if isinstance(aval, UserType):
+        if is_user_type(aval):
             whole = _is_whole(index) and not add
             _store(call, self, cell, content_of_user(call, aval, value, whole=whole))
             return
