@@ -354,7 +354,7 @@ def test_constraints_inside() -> None:
 
     assert_allclose(over(f, GRID, GRID)(X), 2 * X)
     assert_allclose(over(f, P("x"), P("x"), axis_names={"x"})(X), 2 * X)
-    with pytest.raises(AxisSpecError, match=r"names the axis 'y', of which each device has"):
+    with pytest.raises(AxisSpecError, match=r"names the axis 'y', which is manual inside"):
         over(f, P(None, "y"), P(None, "y"), axis_names={"y"})(X)
 
 
