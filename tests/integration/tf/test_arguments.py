@@ -13,6 +13,7 @@ import tensorflow as tf
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
+from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.exchange_errors import ExchangeError
 from tracebridge.core.errors.tracer_errors import (
@@ -223,3 +224,22 @@ def test_tensors_of_other_kinds(x: Any, way_out: str) -> None:
     """The error says how they become dense."""
     with pytest.raises(UnsupportedDtypeError, match=way_out):
         tb.tf.to_tf(lambda x: x)(x)
+
+
+MASKED = np.ma.array(np.ones(3, np.float32), mask=[0, 1, 0])
+
+
+@pytest.mark.parametrize("place", ["argument", "parameter of save", "weight of a layer"])
+def test_masks_are_not_dropped(place: str, tmp_path: Path) -> None:
+    """The elements that a mask hides would come to light."""
+
+    def fun(params: Any, x: Any) -> Any:
+        return params * x
+
+    with pytest.raises(ArgumentValueError, match="masked array"):
+        if place == "argument":
+            tb.tf.to_tf(fun)(MASKED, X)
+        elif place == "parameter of save":
+            tb.tf.save(fun, tmp_path, [tf.TensorSpec((3,))], params=MASKED)
+        else:
+            tb.tf.Layer(fun, MASKED)
