@@ -229,17 +229,21 @@ def test_tensors_of_other_kinds(x: Any, way_out: str) -> None:
 MASKED = np.ma.array(np.ones(3, np.float32), mask=[0, 1, 0])
 
 
-@pytest.mark.parametrize("place", ["argument", "parameter of save", "weight of a layer"])
+def _scaled(params: Any, x: Any) -> Any:
+    return params * x
+
+
+MASKED_PLACES: dict[str, Any] = {
+    "argument": lambda _: tb.tf.to_tf(_scaled)(MASKED, X),
+    "parameter of save": lambda folder: tb.tf.save(
+        _scaled, folder, [tf.TensorSpec((3,))], params=MASKED
+    ),
+    "weight of a layer": lambda _: tb.tf.Layer(_scaled, MASKED),
+}
+
+
+@pytest.mark.parametrize("place", MASKED_PLACES)
 def test_masks_are_not_dropped(place: str, tmp_path: Path) -> None:
     """The elements that a mask hides would come to light."""
-
-    def fun(params: Any, x: Any) -> Any:
-        return params * x
-
     with pytest.raises(ArgumentValueError, match="masked array"):
-        if place == "argument":
-            tb.tf.to_tf(fun)(MASKED, X)
-        elif place == "parameter of save":
-            tb.tf.save(fun, tmp_path, [tf.TensorSpec((3,))], params=MASKED)
-        else:
-            tb.tf.Layer(fun, MASKED)
+        MASKED_PLACES[place](tmp_path)
