@@ -19,6 +19,7 @@ from tracebridge.core.mlir.shardy import split_operand
 from tracebridge.core.sharding.abstract_mesh import AbstractMesh
 from tracebridge.core.sharding.axis_types import AxisType
 from tracebridge.core.sharding.context import get_abstract_mesh, get_mesh, named_sharding
+from tracebridge.core.sharding.layout import Format, Layout
 from tracebridge.core.sharding.named import NamedSharding
 from tracebridge.core.sharding.partition_spec import PartitionSpec, entry_names
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
@@ -120,7 +121,8 @@ def with_sharding_constraint(x: object, shardings: object) -> Any:
         x: tree of arrays.
         shardings: shardings, or ``PartitionSpec`` for the mesh that is in force (``set_mesh``);
             a tree prefix of ``x``. Entries ``PartitionSpec.UNCONSTRAINED`` leave an axis to XLA,
-            entries None keep it whole.
+            entries None keep it whole. The layout of a ``Format`` is a constraint as well, see
+            ``with_layout_constraint``.
 
     Returns:
         A tree like ``x``.
@@ -129,6 +131,7 @@ def with_sharding_constraint(x: object, shardings: object) -> Any:
         NoMeshError: a ``PartitionSpec`` is given and no mesh is in force.
         DevicePlacementError: something is no sharding.
         ShapeMismatchError: a sharding splits more axes than an array has.
+        ArgumentValueError: the layout of a format has other axes than its array.
 
     >>> import tracebridge as tb
     >>> import tracebridge.numpy as tnp
@@ -144,10 +147,19 @@ def with_sharding_constraint(x: object, shardings: object) -> Any:
     )
     return tree.unflatten(
         [
-            leaf if w is None else _checked(as_value(leaf), w)
+            leaf if w is None else _placed(as_value(leaf), w)
             for leaf, w in zip(flat, wanted, strict=True)
         ]
     )
+
+
+def _placed(value: Value, wanted: object) -> Any:
+    """``value`` under what one leaf of the constraints says."""
+    if not isinstance(wanted, Format):
+        return _checked(value, wanted)
+    placed = value if wanted.sharding is None else _checked(value, wanted.sharding)
+    layout = wanted.layout
+    return lax.with_layout_constraint(placed, layout) if isinstance(layout, Layout) else placed
 
 
 def _checked(value: Value, wanted: object) -> Any:
