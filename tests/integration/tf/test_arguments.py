@@ -226,7 +226,7 @@ def test_tensors_of_other_kinds(x: Any, way_out: str) -> None:
         tb.tf.to_tf(lambda x: x)(x)
 
 
-MASKED = np.ma.array(np.ones(3, np.float32), mask=[0, 1, 0])
+MASKED = np.ma.array(np.ones(3, np.float32), mask=[False, True, False])
 
 
 def _scaled(params: Any, x: Any) -> Any:

@@ -158,7 +158,7 @@ def test_numbers_that_32_bits_do_not_hold_are_infinite_everywhere():
         assert torch.isinf(gradient).all() or torch.isnan(gradient).all()
 
 
-MASKED = np.ma.array(np.ones(3, np.float32), mask=[0, 1, 0])
+MASKED = np.ma.array(np.ones(3, np.float32), mask=[False, True, False])
 
 
 @pytest.mark.parametrize(
