@@ -119,6 +119,9 @@ def test_default_devices_in_graphs(device: str) -> None:
 # Functions that have been called before ---------------------------------------------------------
 
 
+used_before: Any = wrap(lambda x: tnp.sum(x**3))
+
+
 def _decorated(x: Any) -> Any:
     @functools.wraps(used_before)
     def call(x: Any) -> Any:
@@ -133,7 +136,6 @@ AFTER_CALLS: dict[str, Callable[[Any], Any]] = {
     "jacrev": lambda x: torch.func.jacrev(used_before)(x),
     "functools.wraps": _decorated,
 }
-used_before = wrap(lambda x: tnp.sum(x**3))
 
 
 @pytest.mark.parametrize("name", AFTER_CALLS)
