@@ -69,7 +69,7 @@ def main() -> None:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        losses.append(float(loss))
+        losses.append(loss.item())
     net.eval()
 
     model = from_module(net, (x[:3],), dynamic_shapes=({0: torch.export.Dim("batch")},))

@@ -26,6 +26,7 @@ from tracebridge.core.ir.trace import is_eager
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.transfer import check_unmasked
 from tracebridge.core.runtime.backends.clients import end_thread
 from tracebridge.core.tree.tree import PyTreeDef, flatten
 from tracebridge.core.tree.tree import map as tree_map
@@ -314,6 +315,7 @@ class _Converted:
         if isinstance(leaf, tf.Variable | np.ndarray | np.generic) or hasattr(
             type(leaf), "__tf_tensor__"
         ):
+            check_unmasked(leaf)
             known = not isinstance(leaf, np.ndarray | np.generic)
             # TensorFlow says no more than that it does not have the dtype of a NumPy array.
             with contextlib.nullcontext() if known else contextlib.suppress(ValueError):

@@ -136,7 +136,6 @@ def _gradient_of_all(
     program: Program, inputs: Sequence[Any], outs: Sequence[Any], pull: Pull
 ) -> Gradient:
     """Gradients by all inputs, for whoever asks for whichever."""
-    diff_in = frozenset(program.diff_in)
 
     @api_boundary
     def gradient(*cotangents: object) -> list[Any]:
@@ -144,8 +143,8 @@ def _gradient_of_all(
             # Without this gradient tapes would ask for one of the operation, and raise.
             return [None] * len(inputs)
         given = [_conjugate(_or_zeros(cotangents[i], outs[i])) for i in program.diff_out]
-        grads = iter(pull(program, [*inputs, *given]))
-        return [_conjugate(next(grads)) if i in diff_in else None for i in range(len(inputs))]
+        pulled = [_conjugate(g) for g in pull(program, [*inputs, *given])]
+        return program.by_input(dict(zip(program.diff_in, pulled, strict=True)))
 
     return gradient
 
@@ -157,8 +156,7 @@ def _gradient_of_kept(program: Program, kept: Kept, inputs: list[Any], outs: lis
     def gradient(*cotangents: object) -> list[Any]:
         given = [_or_zeros(cotangents[i], outs[i]) for i in kept.cotangents]
         pulled = pull_kept(program, kept, inputs, outs, given)
-        grads = dict(zip(kept.active, pulled, strict=True))
-        return [grads.get(i) for i in range(len(inputs))]
+        return program.by_input(dict(zip(kept.active, pulled, strict=True)))
 
     return gradient
 
@@ -182,8 +180,7 @@ def run_keeping(
     @api_boundary
     def gradient(*cotangents: object) -> list[Any]:
         by_result = [_or_zeros(cotangents[i], results[i]) for i in kept.cotangents]
-        grads = dict(zip(kept.active, pull(inputs, read, by_result), strict=True))
-        return [grads.get(i) for i in range(len(inputs))]
+        return program.by_input(dict(zip(kept.active, pull(inputs, read, by_result), strict=True)))
 
     return _known_to_graphs(program, results, inputs, gradient)
 

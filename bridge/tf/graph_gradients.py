@@ -102,8 +102,7 @@ class GraphGradient:
         inputs = [tf.identity(x) for x in self._inputs]
         outs = [tf.identity(x) if i in read else x for i, x in enumerate(found.outs)]
         pulled = self._pull(self._program, kept, inputs, outs, by_result)
-        grads = dict(zip(kept.active, pulled, strict=True))
-        return [grads.get(i) for i in range(len(inputs))]
+        return self._program.by_input(dict(zip(kept.active, pulled, strict=True)))
 
     def _reading(self, active: tuple[int, ...]) -> _Found | None:
         """What gives gradients by the inputs ``active`` at least: residuals are there after it."""

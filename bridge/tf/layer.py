@@ -16,6 +16,7 @@ from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.transform_errors import ArgumentSpecError
 from tracebridge.core.ir.debug_info import name_of
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.transfer import check_unmasked
 from tracebridge.core.tree.paths import keystr
 from tracebridge.core.tree.tree import PyTreeDef, broadcast, flatten
 from tracebridge.core.tree.tree import map as tree_map
@@ -318,6 +319,7 @@ def _flags(fun: Any, trainable: Any, tree: Any) -> list[bool]:
 
 def _value(leaf: Any, name: str) -> Any:
     """A parameter as a NumPy array."""
+    check_unmasked(leaf)
     if isinstance(leaf, Array | np.ndarray | np.generic | bool | int | float | complex):
         array = np.asarray(leaf)
         weak = isinstance(leaf, int | float | complex) and not isinstance(leaf, bool)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, final
 
 import tracebridge.core.lax as lax
 from tracebridge._api.derivatives.jvp import jvp
 from tracebridge._api.derivatives.vjp import vjp
+from tracebridge._derived.dependence import paths_of
 from tracebridge.core.config.settings import Settings
 from tracebridge.core.dtypes.dtypes import is_complex, is_inexact
 from tracebridge.core.errors.shape_errors import InconclusiveDimensionError
@@ -68,6 +69,17 @@ class Program:
         self._kept: dict[tuple[int, ...], Kept | None] = {}
         self._joint: dict[tuple[int, ...], Program | None] = {}
         self._derived: dict[object, Program] = {}
+
+    def by_input(self, gradients: Mapping[int, Any]) -> list[Any]:
+        """Gradients of all inputs: None for those that no result depends on, as in TensorFlow.
+
+        Optimizers skip these, and tell that they have no gradient.
+        """
+        paths = paths_of(self.jaxpr)
+        return [
+            gradients.get(i) if any([row[i] for row in paths]) else None
+            for i in range(self.jaxpr.n_in)
+        ]
 
     @property
     def module(self) -> Module:

@@ -17,6 +17,7 @@ from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.transform_errors import ArgumentSpecError
 from tracebridge.core.ir.debug_info import name_of, parameter_names
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.transfer import check_unmasked
 from tracebridge.core.tree.tree import flatten
 from tracebridge.core.tree.tree import map as tree_map
 from tracebridge.interop.tf_adapter import tf_adapter
@@ -284,6 +285,7 @@ def _specs(call: str, signature: Any) -> tuple[Any, ...]:
 
 def _variable_like(leaf: Any) -> Any:
     """A parameter as a variable's value: a tensor, or a variable as it is."""
+    check_unmasked(leaf)
     if isinstance(leaf, tf.Variable):
         return leaf
     if isinstance(getattr(leaf, "value", None), tf.Variable):

@@ -15,7 +15,7 @@ from tracebridge.core.errors.exchange_errors import ExchangeError
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.transform_errors import ArgumentSpecError
 from tracebridge.core.runtime.arrays.array import Array
-from tracebridge.core.runtime.arrays.transfer import put_numpy
+from tracebridge.core.runtime.arrays.transfer import check_unmasked, put_numpy
 from tracebridge.core.tree.tree import flatten, leaves_with_path
 from tracebridge.core.util.public_path import public_path
 from tracebridge.interop.torch_adapter import torch_adapter
@@ -290,6 +290,7 @@ def _own(leaf: Any, path: Any, kind: str) -> torch.Tensor:
     elif type(leaf) is Array:
         source = torch_adapter.export(leaf)
     elif isinstance(leaf, bool | int | float | complex | np.ndarray | np.generic):
+        check_unmasked(leaf)
         host = np.asarray(leaf)
         host = host.astype(canonicalize(host.dtype), copy=False)
         source = torch_adapter.export(put_numpy(host))

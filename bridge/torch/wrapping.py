@@ -189,6 +189,11 @@ class Options(NamedTuple):
 class Wrapped(Binding):
     """What ``wrap`` returns. Call it with tensors; ``traces`` counts how often it was traced."""
 
+    # What calls leave is not in ``__dict__``: ``functools.wraps`` copies that, also in code that
+    # torch compiles, where Dynamo has to understand all of it.
+    __slots__ = ("calls", "entries", "families", "last_calls", "lock", "sized", "splitter",
+                 "tree_calls")  # fmt: skip
+
     def __init__(
         self, fun: Any, nums: tuple[int, ...], names: tuple[str, ...], more: Options | None = None
     ) -> None:

@@ -9,7 +9,7 @@ from tracebridge.core.interpreters.graph import Graph
 from tracebridge.core.interpreters.linearize import Linearized, TapeEntry
 from tracebridge.core.interpreters.split_by_known import split_by_known
 from tracebridge.core.interpreters.staged_rules import staged_transpose
-from tracebridge.core.interpreters.transpose_graph import transpose_into
+from tracebridge.core.interpreters.transpose_graph import takes_zeros, transpose_into
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.linear_input import LinearInput
@@ -58,7 +58,7 @@ def _pull_back(
     for node, ct in zip(linear.out_nodes, cotangents, strict=True):
         if node is not None and ct is not None:
             _accumulate(cts, node, ct, process)
-    walk_back(linear.tape, cts, process)
+    walk_back(linear.tape, cts, process, set())
     return cts[: len(linear.in_avals)]
 
 
@@ -82,19 +82,23 @@ def _split_as(ct: Value, aval: ShapedArray, process: Process) -> Value:
     return ct if wanted is None else process(constraint_application(given, wanted), [ct])
 
 
-def walk_back(tape: Sequence[TapeEntry], cts: list[Any], process: Any) -> None:
-    """Transposes each entry whose results have cotangents; accumulates into ``cts``."""
+def walk_back(tape: Sequence[TapeEntry], cts: list[Any], process: Any, zeros: set[int]) -> None:
+    """Transposes each entry whose results have cotangents; accumulates into ``cts``.
+
+    ``zeros``: nodes to which a rule of a user has given a zero. Rules before it are called with
+    zeros: what they return need not be linear.
+    """
     if type(tape) is ScopedTape:
         for part, names in tape.parts():
             with transposed(names):
-                walk_back(part, cts, process)
+                walk_back(part, cts, process, zeros)
         return
     for app, mask, args, node in reversed(tape):
         if app.multiple:
             n_out = len(app.outs)
             out_cts = cts[node : node + n_out]
             ct_mask = sum([1 << i for i, ct in enumerate(out_cts) if ct is not None])
-            if not ct_mask:
+            if not ct_mask and not (zeros and takes_zeros(app, mask, args, node, zeros)):
                 continue
             # Frees memory early in eager mode.
             cts[node : node + n_out] = [None] * n_out
@@ -103,12 +107,14 @@ def walk_back(tape: Sequence[TapeEntry], cts: list[Any], process: Any) -> None:
                 primitive.stages_when_repeated and app.staged_transposes is None
             ):
                 app.staged_transposes = app.staged_transposes or {}
-                _transpose_inline(app, mask, args, out_cts, cts, process)
+                _transpose_inline(app, mask, args, out_cts, cts, process, zeros)
                 continue
             values = [ct for ct in out_cts if ct is not None]
         else:
             ct = cts[node]
             if ct is None:
+                if zeros:  # they go on to its arguments
+                    takes_zeros(app, mask, args, node, zeros)
                 continue
             ct_mask = 1
             cts[node] = None
@@ -143,13 +149,17 @@ def _transpose_inline(
     cotangents: Sequence[Any],
     cts: list[Any],
     process: Any,
+    zeros: set[int],
 ) -> None:
     """Call a transpose rule on values: a user's, which may look at them, or one not staged."""
     values = [LinearInput(app.avals[i]) if mask >> i & 1 else a for i, a in enumerate(args)]
     results = app.primitive.transpose(cotangents, *values, **app.params)
     for i, ct in enumerate(results):
-        if ct is not None and mask >> i & 1:
-            _accumulate(cts, args[i], ct, process)
+        if mask >> i & 1:
+            if ct is not None:
+                _accumulate(cts, args[i], ct, process)
+            elif app.primitive.transposes_inline:
+                zeros.add(args[i])
 
 
 def _accumulate(cts: list[Any], node: int, ct: Value, process: Any) -> None:

@@ -84,16 +84,19 @@ def _walk_back(
     env: Sequence[int],
     cts: Cotangents,
 ) -> None:
+    zeros: set[int] = set()  # see ``walk_back``
     for app, mask, idx, start, source in reversed(tape):
         out_cts = cts[start : start + len(app.outs)] if app.multiple else [cts[start]]
         if app.multiple:
             values = [ct for ct in out_cts if ct is not None]
             ct_mask = sum([1 << j for j, ct in enumerate(out_cts) if ct is not None])
-            if not ct_mask:
+            if not ct_mask and not (zeros and takes_zeros(app, mask, idx, start, zeros)):
                 continue
         else:
             (ct,) = out_cts
             if ct is None:
+                if zeros:  # they go on to its arguments
+                    takes_zeros(app, mask, idx, start, zeros)
                 continue
             values, ct_mask = [ct], 1
         targets: list[int] = []
@@ -104,6 +107,7 @@ def _walk_back(
                 values.append(env[i])
         if app.primitive.transposes_inline:
             jaxpr, present = _staged(graph, app, mask, out_cts, values)
+            zeros.update([t for t, here in zip(targets, present, strict=True) if not here])
         else:
             staged_rules = app.staged_transposes
             staged = None if staged_rules is None else staged_rules.get((mask, ct_mask))
@@ -122,6 +126,22 @@ def _walk_back(
         for target, here in zip(targets, present, strict=True):
             if here:
                 _accumulate(graph, cts, target, next(results), source)
+
+
+def takes_zeros(
+    app: Application, mask: int, args: Sequence[Any], start: int, zeros: set[int]
+) -> bool:
+    """Whether an equation without cotangents is a rule of a user that gets zeros all the same.
+
+    ``zeros``: the linear variables that have got a zero from such a rule; those of its linear
+    arguments join them where the equation is none.
+    """
+    if zeros.isdisjoint(range(start, start + len(app.outs))):
+        return False
+    if app.primitive.transposes_inline:
+        return True
+    zeros.update([a for j, a in enumerate(args) if mask >> j & 1])
+    return False
 
 
 def _accumulate(graph: Graph, cts: Cotangents, variable: int, ct: int, source: object) -> None:

@@ -130,6 +130,7 @@ def with_sharding_constraint(x: object, shardings: object) -> Any:
         NoMeshError: a ``PartitionSpec`` is given and no mesh is in force.
         DevicePlacementError: something is no sharding.
         ShapeMismatchError: a sharding splits more axes than an array has.
+        ArgumentValueError: the layout of a format has other axes than its array.
 
     >>> import tracebridge as tb
     >>> import tracebridge.numpy as tnp
@@ -145,10 +146,19 @@ def with_sharding_constraint(x: object, shardings: object) -> Any:
     )
     return tree.unflatten(
         [
-            leaf if w is None else _checked(as_value(leaf), w)
+            leaf if w is None else _placed(as_value(leaf), w)
             for leaf, w in zip(flat, wanted, strict=True)
         ]
     )
+
+
+def _placed(value: Value, wanted: object) -> Any:
+    """``value`` under what one leaf of the constraints says."""
+    if not isinstance(wanted, Format):
+        return _checked(value, wanted)
+    placed = value if wanted.sharding is None else _checked(value, wanted.sharding)
+    layout = wanted.layout
+    return lax.with_layout_constraint(placed, layout) if isinstance(layout, Layout) else placed
 
 
 def _checked(value: Value, wanted: object) -> Any:
@@ -157,10 +167,6 @@ def _checked(value: Value, wanted: object) -> Any:
     Raises:
         ShardingAssertionError: they say something else.
     """
-    if isinstance(wanted, Format):
-        if isinstance(wanted.layout, Layout):
-            value = lax.with_layout_constraint(value, wanted.layout)
-        wanted = wanted.sharding
     sharding = named_sharding("with_sharding_constraint", wanted)
     if not isinstance(sharding, NamedSharding):
         return _constrained(value, sharding)

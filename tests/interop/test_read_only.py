@@ -12,6 +12,7 @@ import pytest
 import tracebridge.numpy as tnp
 from tracebridge import dlpack
 from tracebridge.core.errors.argument_errors import ArgumentValueError
+from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.exchange_errors import LayoutError
 from tracebridge.interop.layout import ALIGNMENT, address_of
 
@@ -92,3 +93,12 @@ def test_writable_memory_is_shared(take: str) -> None:
     host = aligned(4096)
 
     assert np.shares_memory(host, np.asarray(IMPORTS[take](host, copy=False)))
+
+
+@pytest.mark.parametrize("take", IMPORTS)
+@pytest.mark.skipif(np.dtype(np.longdouble).itemsize == 8, reason="long double is double here")
+@pytest.mark.parametrize("dtype", [np.longdouble, np.clongdouble])
+def test_long_double_has_no_place_on_devices(take: str, dtype: Any) -> None:
+    """The error says that it is the dtype, and not that a transfer failed."""
+    with pytest.raises(UnsupportedDtypeError, match=np.dtype(dtype).name):
+        IMPORTS[take](np.ones(3, dtype))

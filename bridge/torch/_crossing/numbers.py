@@ -21,7 +21,7 @@ from tracebridge.core.errors.argument_errors import IntegerRangeError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.runtime.arrays.array import Array
-from tracebridge.core.runtime.arrays.transfer import put_numpy
+from tracebridge.core.runtime.arrays.transfer import check_unmasked, put_numpy
 from tracebridge.interop.torch_adapter import DTYPES, ROWS, torch_adapter
 from tracebridge.torch._crossing.in_graphs import constant_in_graphs
 from tracebridge.torch._crossing.structure import BOOL, COMPLEX, FLOAT, INT, TENSOR
@@ -140,11 +140,16 @@ def _of_host(host: np.ndarray[Any, Any]) -> Any:
 
 
 def converted(leaf: Any) -> tuple[str, Any]:
-    """A leaf that is no tensor as (kind, tensor, NumPy array or number); "" if it is unusable."""
+    """A leaf that is no tensor as (kind, tensor, NumPy array or number); "" if it is unusable.
+
+    Raises:
+        ArgumentValueError: a masked array, whose hidden elements would come to light.
+    """
     if type(leaf) is Array:
         return TENSOR, torch_adapter.export(leaf)
     if isinstance(leaf, np.ndarray | np.generic):
-        return TENSOR, leaf
+        check_unmasked(leaf)
+        return (TENSOR if _has_counterpart(leaf.dtype) else ""), leaf
     # Subclasses of Python's numbers, such as members of an IntEnum.
     if isinstance(leaf, int):
         return INT, int(leaf)
@@ -153,6 +158,15 @@ def converted(leaf: Any) -> tuple[str, Any]:
     if isinstance(leaf, complex):
         return COMPLEX, complex(leaf)
     return "", leaf
+
+
+def _has_counterpart(dtype: np.dtype[Any]) -> bool:
+    """Whether devices have a dtype of NumPy: no objects, strings, dates and structures."""
+    try:
+        canonicalize(dtype)
+    except UnsupportedDtypeError:
+        return False
+    return True
 
 
 def unusable(function: str, argument: str, leaf: object) -> Exception:

@@ -45,11 +45,16 @@ COPY = HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL
 BORROW = HostBufferSemantics.ZERO_COPY
 _SCALARS: BoundedCache[Any] = BoundedCache("device scalars", 8192)
 _SUPPORTED_KINDS = "biufcV"
+_LARGEST = {"f": 8, "c": 16}  # bytes
 
 
 def check_host_dtype(dtype: np.dtype[Any]) -> None:
-    """Raise for dtypes that no device has: object, strings, dates, structures."""
-    if dtype.kind not in _SUPPORTED_KINDS or (dtype.kind == "V" and dtype.fields is not None):
+    """Raise for dtypes that no device has: object, strings, dates, structures, long double."""
+    if (
+        dtype.kind not in _SUPPORTED_KINDS
+        or (dtype.kind == "V" and dtype.fields is not None)
+        or dtype.itemsize > _LARGEST.get(dtype.kind, dtype.itemsize)
+    ):
         if dtype == float0:
             msg = "arrays of dtype float0, the tangents of integers and booleans, take no part in "
             raise UnsupportedDtypeError(

@@ -12,7 +12,7 @@ import tracebridge as tb
 from tracebridge import lax
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
 from tracebridge.core.errors.transform_errors import TreeMismatchError
-from tracebridge.experimental.layout import Layout, with_layout_constraint
+from tracebridge.experimental.layout import Format, Layout, with_layout_constraint
 from tracebridge.testing import assert_allclose
 
 X = np.arange(24, dtype="f4").reshape(2, 3, 4)
@@ -74,3 +74,28 @@ def test_bad_layouts(error: Any, message: str, layouts: Any) -> None:
     """Something else, or for arrays with other axes."""
     with pytest.raises(error, match=message):
         with_layout_constraint(X, layouts)
+
+
+PLACE = tb.sharding.SingleDeviceSharding(tb.devices()[0])
+
+
+def in_format(x: Any) -> Any:
+    """Twice ``x``, at a place and in another order."""
+    return lax.with_sharding_constraint(2 * x, Format(ORDER, PLACE))
+
+
+def test_formats_constrain_both() -> None:
+    """A format is a sharding and a layout: with_sharding_constraint takes it as it takes both."""
+    for f in (in_format, tb.jit(in_format)):
+        assert_allclose(f(X), 2 * X)
+    assert ["1, 0, 2"] == orders(in_format, X)
+    assert_allclose(tb.grad(lambda x: (in_format(x) ** 2).sum())(X), 8 * X)
+    assert ["2, 1, 3, 0"] == orders(tb.vmap(in_format), X[None])
+    for loose in (Format(), Format(None, PLACE), Format(Layout.AUTO, PLACE)):
+        assert [] == orders(lambda x, loose=loose: lax.with_sharding_constraint(x, loose), X)
+
+
+def test_formats_of_arrays_with_other_axes() -> None:
+    """The error is that of the layout."""
+    with pytest.raises(ArgumentValueError, match=r"major_to_minor=\(2, 0, 1\) for an array"):
+        lax.with_sharding_constraint(X[0], Format(ORDER, PLACE))

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
+from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.exchange_errors import ExchangeError
 from tracebridge.core.errors.tracer_errors import (
@@ -223,3 +224,26 @@ def test_tensors_of_other_kinds(x: Any, way_out: str) -> None:
     """The error says how they become dense."""
     with pytest.raises(UnsupportedDtypeError, match=way_out):
         tb.tf.to_tf(lambda x: x)(x)
+
+
+MASKED = np.ma.array(np.ones(3, np.float32), mask=[False, True, False])
+
+
+def _scaled(params: Any, x: Any) -> Any:
+    return params * x
+
+
+MASKED_PLACES: dict[str, Any] = {
+    "argument": lambda _: tb.tf.to_tf(_scaled)(MASKED, X),
+    "parameter of save": lambda folder: tb.tf.save(
+        _scaled, folder, [tf.TensorSpec((3,))], params=MASKED
+    ),
+    "weight of a layer": lambda _: tb.tf.Layer(_scaled, MASKED),
+}
+
+
+@pytest.mark.parametrize("place", MASKED_PLACES)
+def test_masks_are_not_dropped(place: str, tmp_path: Path) -> None:
+    """The elements that a mask hides would come to light."""
+    with pytest.raises(ArgumentValueError, match="masked array"):
+        MASKED_PLACES[place](tmp_path)

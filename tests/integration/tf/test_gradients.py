@@ -268,3 +268,62 @@ def test_models_without_gradient_are_saved_with_custom_gradients(tmp_path: Path)
     assert [16.0, 16.0] == loaded.f(x).numpy().tolist()
     with tf.GradientTape() as tape, pytest.raises(LookupError, match="with_gradient=False"):
         tape.gradient(loaded.f(tf.Variable(x)), x)
+
+
+UNCONNECTED: dict[str, tuple[Any, Any]] = {
+    "not used": (lambda x, y: x * 2 + y.shape[0], lambda x, y: x * 2 + y.shape[0]),
+    "stopped": (
+        lambda x, y: x * tb.lax.stop_gradient(y),
+        lambda x, y: x * tf.stop_gradient(y),
+    ),
+    "an integer between": (
+        lambda x, y: x * y.astype(int).astype(x.dtype),
+        lambda x, y: x * tf.cast(tf.cast(y, tf.int32), x.dtype),
+    ),
+    "none at all": (
+        lambda x, y: tb.lax.stop_gradient(x * y),
+        lambda x, y: tf.stop_gradient(x * y),
+    ),
+    "zero, but connected": (lambda x, y: x + 0 * y, lambda x, y: x + 0 * y),
+}
+
+
+@pytest.mark.parametrize("how", ["eager", "tape inside", "tape outside", "persistent", "loop"])
+@pytest.mark.parametrize("name", UNCONNECTED)
+def test_what_no_result_depends_on_has_no_gradient(name: str, how: str) -> None:
+    """None as for TensorFlow's own operations: optimizers skip it, and Keras warns."""
+    ours, theirs = UNCONNECTED[name]
+    persistent = how == "persistent"
+
+    def slopes(fun: Any) -> list[Any]:
+        x, y = tf.constant([1.0, 2.0]), tf.constant([3.0, 4.0])
+        with tf.GradientTape(persistent=persistent) as tape:
+            tape.watch([x, y])
+            out = fun(x, y)
+        return tape.gradient(out, [x, y])
+
+    fun = tb.tf.to_tf(ours)
+    if how == "tape outside":
+        fun = tf.function(fun, autograph=False)
+        zeros = {"unconnected_gradients": "zero"}
+        x, y = tf.constant([1.0, 2.0]), tf.constant([3.0, 4.0])
+        with tf.GradientTape(persistent=True) as tape:
+            tape.watch([x, y])
+            outs = fun(x, y), theirs(x, y)
+        found, expected = [tape.gradient(out, [x, y], **zeros) for out in outs]
+    elif how == "tape inside":
+        found, expected = tf.function(lambda: slopes(fun), autograph=False)(), slopes(theirs)
+    elif how == "loop":
+        once = lambda f: (
+            lambda x, y: tf.while_loop(lambda i, c: i < 3, lambda i, c: (i + 1, f(c, y)), (0, x))[1]
+        )
+        looped = tf.function(lambda x, y: once(fun)(x, y), autograph=False)
+        found = [tf.zeros(2) if g is None else g for g in slopes(looped)]
+        expected = [tf.zeros(2) if g is None else g for g in slopes(once(theirs))]
+    else:
+        found, expected = slopes(fun), slopes(theirs)
+
+    for a, b in zip(found, expected, strict=True):
+        assert (a is None) == (b is None)
+        if a is not None:
+            np.testing.assert_allclose(a, b)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -113,6 +114,36 @@ def test_default_devices_in_graphs(device: str) -> None:
         exported = torch.export.export(Calls(fun), (X,)).module()(X)
 
     torch.testing.assert_close((found, exported), (X * 2 + 3 + X.sin(),) * 2)
+
+
+# Functions that have been called before ---------------------------------------------------------
+
+
+used_before: Any = wrap(lambda x: tnp.sum(x**3))
+
+
+def _decorated(x: Any) -> Any:
+    @functools.wraps(used_before)
+    def call(x: Any) -> Any:
+        return used_before(x)
+
+    return call(x)
+
+
+AFTER_CALLS: dict[str, Callable[[Any], Any]] = {
+    "hessian": lambda x: torch.func.hessian(used_before)(x),
+    "jacfwd": lambda x: torch.func.jacfwd(used_before)(x),
+    "jacrev": lambda x: torch.func.jacrev(used_before)(x),
+    "functools.wraps": _decorated,
+}
+
+
+@pytest.mark.parametrize("name", AFTER_CALLS)
+def test_decorators_in_compiled_code_after_calls(name: str) -> None:
+    """Decorators copy what a function carries: calls that it has seen are not part of it."""
+    expected = AFTER_CALLS[name](X)  # on its own, before anything is compiled
+
+    torch.testing.assert_close(compiled(AFTER_CALLS[name])(X), expected)
 
 
 # Ahead of time --------------------------------------------------------------------------------

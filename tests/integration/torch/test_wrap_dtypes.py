@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -11,7 +13,8 @@ import torch
 
 import tracebridge.numpy as tnp
 from tracebridge.core.config.option_scopes import enable_x64
-from tracebridge.torch import wrap
+from tracebridge.errors import ArgumentValueError, UnsupportedDtypeError
+from tracebridge.torch import Module, wrap
 
 pytestmark = pytest.mark.torch
 
@@ -153,3 +156,37 @@ def test_numbers_that_32_bits_do_not_hold_are_infinite_everywhere():
         assert [torch.isinf(r).all().item() for r in results] == [True] * 3
         assert len({(r.dtype, str(r.tolist())) for r in results}) == 1
         assert torch.isinf(gradient).all() or torch.isnan(gradient).all()
+
+
+MASKED = np.ma.array(np.ones(3, np.float32), mask=[False, True, False])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: wrap(lambda x: x * 2)(MASKED),
+        lambda: wrap(lambda x, y: x * y["m"])(torch.ones(3), {"m": MASKED}),
+        lambda: Module(lambda p, x: p * x, MASKED),
+    ],
+    ids=["alone", "in a tree beside a tensor", "a parameter"],
+)
+def test_masks_are_not_dropped(call: Callable[[], object]) -> None:
+    """The elements that a mask hides would come to light."""
+    with pytest.raises(ArgumentValueError, match="masked array"):
+        call()
+
+
+@pytest.mark.parametrize(
+    "host",
+    [np.zeros(2, [("a", "f4")]), np.array([1, "a"], object)],
+    ids=["structure", "objects"],
+)
+def test_arrays_without_a_dtype_on_devices_are_named(host: np.ndarray) -> None:
+    """The error names the argument, as it does for other objects that are no arrays."""
+    with pytest.raises(UnsupportedDtypeError, match=r"wrap\(scaled\): argument y is array"):
+        wrap(scaled)(torch.ones(2), host)
+
+
+def scaled(x: Any, y: Any) -> Any:
+    """A product."""
+    return x * y
