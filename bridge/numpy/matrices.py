@@ -188,6 +188,7 @@ def _on_diagonal(shape: tuple[Dim, Dim], k: int) -> Any:
 _diag_staged = StagedFunction(_diag, "diag")
 
 
+@remembered
 def diag(v: ArrayLike, k: int = 0) -> Array:
     """The matrix with a vector on diagonal ``k``, or the diagonal ``k`` of a matrix.
 

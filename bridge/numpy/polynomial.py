@@ -107,6 +107,7 @@ _polyadd_staged = StagedFunction(lambda a, b: lax.add(*_aligned("polyadd", a, b)
 _polysub_staged = StagedFunction(lambda a, b: lax.sub(*_aligned("polysub", a, b)), "polysub")
 
 
+@remembered
 def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
     """The sum of two polynomials.
 
@@ -117,6 +118,7 @@ def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
     return _polyadd_staged((a1, a2))
 
 
+@remembered
 def polysub(a1: ArrayLike, a2: ArrayLike) -> Array:
     """The difference of two polynomials.
 
@@ -340,6 +342,7 @@ def _order(name: str, m: ArrayLike) -> int:
     return count
 
 
+@remembered
 def polyder(p: ArrayLike, m: int = 1) -> Array:
     """The ``m``-th derivative of a polynomial.
 
@@ -377,6 +380,7 @@ def _polyint(p: Value, *constants_and_order: Value) -> Any:
 _polyint_staged = StagedFunction(_polyint, "polyint")
 
 
+@remembered
 def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Array:
     """The ``m``-th integral of a polynomial.
 
