@@ -15,7 +15,6 @@ from tracebridge.core.config.state import state
 from tracebridge.core.dtypes.dtypes import is_float
 from tracebridge.core.dtypes.finfo import finfo
 from tracebridge.core.errors.filtering import hide_internal_frames, hiding
-from tracebridge.core.runtime.arrays.argument_types import DType
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.calls.remembered import BOUNDARY, without_boundary
 from tracebridge.core.runtime.calls.scalars import scalar_array
@@ -73,14 +72,9 @@ def _body(fn: Callable[..., Any], *xs: Any) -> Any:
 def _element(x: Any, array: Array) -> Any:
     """A Python number as an element of an array of floats; others are left as they are."""
     aval = array.aval
-    if aval.weak_type or not is_float(aval.dtype) or abs(x) > _largest(aval.dtype):
+    if aval.weak_type or not is_float(aval.dtype) or abs(x) > float(finfo(aval.dtype).max):
         return x
     return scalar_array(x, aval.update(shape=()))
-
-
-@functools.cache
-def _largest(dtype: DType) -> float:
-    return float(finfo(dtype).max)
 
 
 def _taken_apart(
