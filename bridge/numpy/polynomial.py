@@ -143,7 +143,7 @@ def _convolution(a: Value, v: Value, start: int, size: int) -> Any:
     zero = zeros_of(a.aval.update(shape=()))
     # Negative where there are elements that no result reads.
     padded = lax.pad(a, zero, [(m - 1 - start, start + size - n, 0)])
-    if isinstance(size, int) and size < min(m, _MAX_UNROLLED):
+    if type(size) is int and size < min(m, _MAX_UNROLLED):
         taps = lax.rev(v, (0,))
         sums = [
             lax.reduce_sum(lax.mul(lax.slice_in_dim(padded, k, k + m), taps), (0,))
@@ -163,7 +163,7 @@ def _convolution(a: Value, v: Value, start: int, size: int) -> Any:
         return lax.add(total, lax.mul(lax.dynamic_slice(padded, (first,), (size,)), weight)), None
 
     starts = lax.rev(lax.iota(np.dtype(np.int32), m), (0,))
-    out, _ = scan(add_tap, zeros_of(a.aval.update(shape=(size,))), (v, starts))
+    out, _ = scan(add_tap, zeros_of(a.aval.update(shape=(size,))), (v, starts), unroll=8)
     return out
 
 
