@@ -127,6 +127,7 @@ def _ediff1d(*args: Value) -> Any:
 _ediff1d_staged = StagedFunction(_ediff1d, "ediff1d")
 
 
+@remembered
 def ediff1d(
     ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None
 ) -> Array:
@@ -402,6 +403,7 @@ def _of_period(period: Any, dtype: DType) -> tuple[Any, Any, Any]:
 _unwrap_staged = StagedFunction(_unwrap, "unwrap", exact=True)
 
 
+@remembered
 def unwrap(
     p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, period: Any = 6.283185307179586
 ) -> Array:

@@ -20,6 +20,7 @@ from tracebridge.core.lax.sharding_constraint import split_result
 from tracebridge.core.runtime.arrays.argument_types import ShapeLike, ShardingLike
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
+from tracebridge.core.runtime.calls.remembered import remembered
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.core.symbolic.dims import Dim
 from tracebridge.numpy._promote import broadcast_to, normalize_axis
@@ -315,6 +316,7 @@ def _resize(x: Value, shape: tuple[int, ...]) -> Any:
 _resize_staged = StagedFunction(_resize, "resize")
 
 
+@remembered
 def resize(a: ArrayLike, new_shape: ShapeLike) -> Array:
     """The elements in another shape: repeated from the start, or cut off, to fill it.
 
@@ -376,6 +378,7 @@ def _roll_axis(x: Value, axis: int, start: int) -> Any:
 _roll_axis_staged = StagedFunction(_roll_axis, "rollaxis")
 
 
+@remembered
 def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
     """``a`` with ``axis`` moved before the axis ``start``; ``moveaxis`` reads better.
 

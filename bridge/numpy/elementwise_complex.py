@@ -14,6 +14,7 @@ from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
+from tracebridge.core.runtime.calls.remembered import remembered
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import as_strong
 from tracebridge.numpy._staging import unary_function
@@ -85,6 +86,7 @@ def _angle_or_step(z: Value, deg: bool) -> Any:
 _angle_staged = StagedFunction(_angle_or_step, "angle")
 
 
+@remembered
 def angle(z: ArrayLike, deg: bool = False) -> Array:
     """The angle of complex numbers in the plane, in ``(-pi, pi]`` or degrees, elementwise.
 

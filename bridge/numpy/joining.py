@@ -29,6 +29,7 @@ from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.shape.axes import surely_less
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
+from tracebridge.core.runtime.calls.remembered import remembered
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.core.symbolic.dims import max_dim, min_dim
 from tracebridge.numpy._promote import check_no_out, normalize_axis, promote_dtypes
@@ -263,6 +264,7 @@ def column_stack(tup: ArrayLike | Sequence[ArrayLike]) -> Array:
     return _stack_along_staged(array_sequence("column_stack", tup), ("column_stack", None))
 
 
+@remembered
 def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
     """``values`` joined to the end of ``arr``; both are flattened without ``axis``.
 

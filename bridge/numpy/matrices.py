@@ -188,6 +188,7 @@ def _on_diagonal(shape: tuple[Dim, Dim], k: int) -> Any:
 _diag_staged = StagedFunction(_diag, "diag")
 
 
+@remembered
 def diag(v: ArrayLike, k: int = 0) -> Array:
     """The matrix with a vector on diagonal ``k``, or the diagonal ``k`` of a matrix.
 
@@ -291,6 +292,9 @@ def triu(m: ArrayLike, k: int = 0) -> Array:
     return _triangle_staged((m,), (size_of(k, "triu", "k"), False))
 
 
+_MAX_COLUMNS_WRITTEN_OUT = 32  # powers of `vander`
+
+
 def _vander(x: Value, n: int, increasing: bool) -> Any:
     if x.aval.ndim != 1:
         msg = f"vander: needs a vector, got {x.aval.str_short()}"
@@ -299,6 +303,12 @@ def _vander(x: Value, n: int, increasing: bool) -> Any:
     size = x.aval.shape[0]
     if n == 0:
         return zeros_of(x.aval.update(shape=(size, 0)))
+    if n > _MAX_COLUMNS_WRITTEN_OUT:
+        rest = lax.broadcast_in_dim(x, (size, n - 1), (0,))
+        table = lax.cumprod(
+            lax.concatenate([full_of(x.aval.update(shape=(size, 1)), 1), rest], 1), 1
+        )
+        return table if increasing else lax.rev(table, (1,))
     powers = [full_of(x.aval, 1)]
     while len(powers) < n:
         powers.append(lax.mul(powers[-1], x))

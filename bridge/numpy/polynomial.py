@@ -37,6 +37,7 @@ from tracebridge.numpy._staging import concrete, static_dtype, value_of
 from tracebridge.numpy.editing import trim_zeros
 
 _INT32 = np.dtype(np.int32)
+_MAX_UNROLLED = 32  # coefficients, taps or sums that are written out; more are a loop
 
 
 def _vector(name: str, x: Value) -> Any:
@@ -48,21 +49,25 @@ def _vector(name: str, x: Value) -> Any:
 
 
 def _polyval(p: Value, x: Value) -> Any:
-    p, x = promote_dtypes(p, x)
+    p, x = [as_strong(v) for v in promote_dtypes(p, x)]
     if p.aval.ndim < 1:
         msg = f"polyval: the coefficients need at least one axis, got {p.aval.str_short()}"
         raise RankError(msg)
     degree = p.aval.shape[0]
-    rows = [lax.index_in_dim(p, i, 0, keepdims=False) for i in range(degree)]
+    rows = [lax.index_in_dim(p, i, 0, keepdims=False) for i in range(min(degree, _MAX_UNROLLED))]
     shape = broadcast_operands("polyval", x, *(rows[:1] or [x]))[0].aval
     total = zeros_of(shape)
     truth = is_bool(p.aval.dtype)
     times, plus = (lax.bitwise_and, lax.bitwise_or) if truth else (lax.mul, lax.add)
+
+    def horner(total: Value, row: Value) -> tuple[Any, None]:
+        total = times(*broadcast_operands("polyval", total, x))
+        return plus(*broadcast_operands("polyval", total, row)), None
+
+    if degree > _MAX_UNROLLED:
+        return as_strong(scan(horner, total, p, unroll=_MAX_UNROLLED // 2)[0])
     for i, row in enumerate(rows):
-        # Horner's rule.
-        if i:
-            total = times(*broadcast_operands("polyval", total, x))
-        total = plus(*broadcast_operands("polyval", total, row))
+        total = horner(total, row)[0] if i else plus(*broadcast_operands("polyval", total, row))
     return as_strong(total)
 
 
@@ -102,6 +107,7 @@ _polyadd_staged = StagedFunction(lambda a, b: lax.add(*_aligned("polyadd", a, b)
 _polysub_staged = StagedFunction(lambda a, b: lax.sub(*_aligned("polysub", a, b)), "polysub")
 
 
+@remembered
 def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
     """The sum of two polynomials.
 
@@ -112,6 +118,7 @@ def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
     return _polyadd_staged((a1, a2))
 
 
+@remembered
 def polysub(a1: ArrayLike, a2: ArrayLike) -> Array:
     """The difference of two polynomials.
 
@@ -125,19 +132,25 @@ def polysub(a1: ArrayLike, a2: ArrayLike) -> Array:
 # convolution -------------------------------------------------------------------------------------
 
 
-# Up to so many taps are written out; more are a loop.
-_MAX_UNROLLED_TAPS = 32
+def _convolution(a: Value, v: Value, start: int, size: int) -> Any:
+    """``size`` of the sums ``out[k] = sum(a[i] * v[k - i])``, from ``start`` on.
 
-
-def _full_convolution(a: Value, v: Value) -> Any:
-    """All sums ``out[k] = sum(a[i] * v[k - i])``: shifted copies of the longer, times the taps."""
+    Shifted copies of the longer one, times the taps; or a sum of products for each of few results.
+    """
     n, m = a.aval.shape[0], v.aval.shape[0]
     if n < m:
         a, v, n, m = v, a, m, n
-    size = n + m - 1
     zero = zeros_of(a.aval.update(shape=()))
-    padded = lax.pad(a, zero, [(m - 1, m - 1, 0)])
-    if m <= _MAX_UNROLLED_TAPS:
+    # Negative where there are elements that no result reads.
+    padded = lax.pad(a, zero, [(m - 1 - start, start + size - n, 0)])
+    if type(size) is int and size < min(m, _MAX_UNROLLED):
+        taps = lax.rev(v, (0,))
+        sums = [
+            lax.reduce_sum(lax.mul(lax.slice_in_dim(padded, k, k + m), taps), (0,))
+            for k in range(size)
+        ]
+        return lax.concatenate([lax.reshape(x, (1,)) for x in sums], 0)
+    if m <= _MAX_UNROLLED:
         total = None
         for i in range(m):
             tap = lax.reshape(lax.slice_in_dim(v, i, i + 1), ())
@@ -146,11 +159,11 @@ def _full_convolution(a: Value, v: Value) -> Any:
         return total
 
     def add_tap(total: Value, tap: tuple[Value, Value]) -> tuple[Any, None]:
-        weight, start = tap
-        return lax.add(total, lax.mul(lax.dynamic_slice(padded, (start,), (size,)), weight)), None
+        weight, first = tap
+        return lax.add(total, lax.mul(lax.dynamic_slice(padded, (first,), (size,)), weight)), None
 
     starts = lax.rev(lax.iota(np.dtype(np.int32), m), (0,))
-    out, _ = scan(add_tap, zeros_of(a.aval.update(shape=(size,))), (v, starts))
+    out, _ = scan(add_tap, zeros_of(a.aval.update(shape=(size,))), (v, starts), unroll=8)
     return out
 
 
@@ -165,16 +178,15 @@ def _convolve(a: Any, v: Any, mode: str, name: str, preferred: DType | None) -> 
     n, m = a.aval.shape[0], v.aval.shape[0]
     if name == "correlate":
         v = lax.rev(lax.conj(v) if is_complex(v.aval.dtype) else v, (0,))
-    out = widened(_full_convolution)(a, v)
+    start, size = 0, n + m - 1
     if mode == "same":
         start, size = (min(n, m) - 1) // 2, max(n, m)
         if name == "correlate" and n < m and min(n, m) % 2 == 0:
             # NumPy exchanges the arguments and reverses the result.
             start = min(n, m) // 2
-        return lax.slice_in_dim(out, start, start + size)
-    if mode == "valid":
-        return lax.slice_in_dim(out, min(n, m) - 1, max(n, m))
-    return out
+    elif mode == "valid":
+        start, size = min(n, m) - 1, max(n, m) - min(n, m) + 1
+    return widened(lambda a, v: _convolution(a, v, start, size))(a, v)
 
 
 _convolve_staged = StagedFunction(_convolve, "convolve")
@@ -330,6 +342,7 @@ def _order(name: str, m: ArrayLike) -> int:
     return count
 
 
+@remembered
 def polyder(p: ArrayLike, m: int = 1) -> Array:
     """The ``m``-th derivative of a polynomial.
 
@@ -367,6 +380,7 @@ def _polyint(p: Value, *constants_and_order: Value) -> Any:
 _polyint_staged = StagedFunction(_polyint, "polyint")
 
 
+@remembered
 def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Array:
     """The ``m``-th integral of a polynomial.
 

@@ -19,6 +19,7 @@ from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
+from tracebridge.core.runtime.calls.remembered import one_program, remembered
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy import linalg
 from tracebridge.numpy._promote import promote_inexact, strongly
@@ -116,6 +117,7 @@ def _poly(zeros: Value) -> Any:
 _poly_staged = StagedFunction(strongly(_poly), "poly")
 
 
+@one_program
 def poly(seq_of_zeros: ArrayLike) -> Array:
     """The polynomial with the given zeros and leading coefficient 1.
 
@@ -165,8 +167,10 @@ def _polyfit(x: Value, y: Value, w: Value | None, deg: int, rcond: float | None)
 
 
 _polyfit_staged = StagedFunction(_polyfit, "polyfit")
+_coefficients_staged = StagedFunction(lambda *args: _polyfit(*args)[0], "polyfit")
 
 
+@remembered
 def polyfit(
     x: ArrayLike,
     y: ArrayLike,
@@ -211,12 +215,13 @@ def polyfit(
     if rcond is None:
         rcond = size * float(finfo(tnp.result_type(x, y, 1.0)).eps)
     weights = () if w is None else (w,)
+    if not full and cov is False:
+        run = _coefficients_staged if weights else _unweighted_coefficients_staged
+        return run((x, y, *weights), (degree, float(rcond)))
     run = _polyfit_staged if weights else _unweighted_staged
     c, residuals, rank, s, left, scale = run((x, y, *weights), (degree, float(rcond)))
     if full:
         return c, residuals, rank, s, tnp.asarray(rcond, s.dtype)
-    if cov is False:
-        return c
     base = linalg.inv(tnp.conj(left.T) @ left) / tnp.outer(scale, scale)
     if cov != "unscaled":
         if size <= degree + 1:
@@ -229,4 +234,7 @@ def polyfit(
 
 _unweighted_staged = StagedFunction(
     lambda x, y, deg, rcond: _polyfit(x, y, None, deg, rcond), "polyfit"
+)
+_unweighted_coefficients_staged = StagedFunction(
+    lambda x, y, deg, rcond: _polyfit(x, y, None, deg, rcond)[0], "polyfit"
 )

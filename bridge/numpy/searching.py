@@ -401,16 +401,18 @@ def _is_left(a: Value, v: Value, side: str) -> Any:
 
 
 def search_halving(a: Value, v: Value, side: str) -> Any:
-    """By steps of halved length: after each, the first ``found`` elements are left of ``v``."""
-    n = a.aval.shape[0]
+    """By halves: as many elements are left of ``v`` as ``found``, and at most ``length`` more.
+
+    All reads are in bounds, whatever has been found.
+    """
+    length = a.aval.shape[0]
     found = full_of(v.aval.update(dtype=_INT32, weak_type=False), 0)
-    for k in reversed(range(n.bit_length())):
-        candidate = lax.add(found, 1 << k)
-        inside = lax.le(candidate, n)
-        # Clamped, so that the read is in bounds; `inside` decides.
-        element = take_rows(a, lax.min(lax.sub(candidate, 1), n - 1))
-        go = lax.bitwise_and(inside, _is_left(element, v, side))
-        found = lax.select_n(go, found, candidate)
+    while length:
+        half = (length + 1) // 2
+        element = take_rows(a, lax.add(found, half - 1))
+        go = _is_left(element, v, side)
+        found = lax.select_n(go, found, lax.add(found, half))
+        length -= half
     return found
 
 

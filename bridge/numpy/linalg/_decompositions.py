@@ -92,6 +92,7 @@ _cholesky_staged = StagedFunction(_cholesky, "cholesky")
 _eig_staged = StagedFunction(_eig, "eig")
 _eigvals_staged = StagedFunction(_eigvals, "eigvals")
 _eigh_staged = StagedFunction(_eigh, "eigh")
+_eigvalsh_staged = StagedFunction(lambda *args: _eigh(*args)[0], "eigvalsh")
 _qr_staged = StagedFunction(_qr, "qr")
 _svd_staged = StagedFunction(_svd, "svd")
 
@@ -116,6 +117,7 @@ def cholesky(a: ArrayLike, *, upper: bool = False, symmetrize_input: bool = True
     return _cholesky_staged((a,), (bool(upper), bool(symmetrize_input)))
 
 
+@remembered
 def eig(a: ArrayLike) -> EigResult:
     """Eigenvalues and eigenvectors of general matrices.
 
@@ -133,6 +135,7 @@ def eig(a: ArrayLike) -> EigResult:
     return EigResult(*_eig_staged((a,)))
 
 
+@remembered
 def eigvals(a: ArrayLike) -> Array:
     """Eigenvalues of general matrices, complex.
 
@@ -154,6 +157,7 @@ def _is_lower(name: str, uplo: str | None) -> bool:
     return letter.upper() == "L"
 
 
+@remembered
 def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -> EighResult:
     """Eigenvalues and eigenvectors of symmetric or Hermitian matrices.
 
@@ -177,6 +181,7 @@ def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -
     return EighResult(*_eigh_staged((a,), (_is_lower("eigh", UPLO), bool(symmetrize_input))))
 
 
+@remembered
 def eigvalsh(a: ArrayLike, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Array:
     """Eigenvalues of symmetric or Hermitian matrices, real and ascending.
 
@@ -192,9 +197,10 @@ def eigvalsh(a: ArrayLike, UPLO: str | None = "L", *, symmetrize_input: bool = T
     >>> tnp.linalg.eigvalsh(tnp.diag(tnp.array([2.0, 1.0]))).tolist()
     [1.0, 2.0]
     """
-    return _eigh_staged((a,), (_is_lower("eigvalsh", UPLO), bool(symmetrize_input)))[0]
+    return _eigvalsh_staged((a,), (_is_lower("eigvalsh", UPLO), bool(symmetrize_input)))
 
 
+@remembered
 def qr(a: ArrayLike, mode: str = "reduced") -> Any:
     """QR factors: ``a = Q R`` with orthonormal columns of Q and upper triangular R.
 
@@ -222,6 +228,7 @@ def qr(a: ArrayLike, mode: str = "reduced") -> Any:
     return out if mode == "r" else QRResult(*out)
 
 
+@remembered
 def svd(
     a: ArrayLike,
     full_matrices: bool = True,
@@ -255,6 +262,7 @@ def svd(
     return SVDResult(*out) if compute_uv else out
 
 
+@remembered
 def svdvals(x: ArrayLike, /) -> Array:
     """Singular values, descending.
 

@@ -339,6 +339,7 @@ def det(a: ArrayLike) -> Array:
     return _det_staged((a,))
 
 
+@remembered
 def slogdet(a: ArrayLike, *, method: str | None = None) -> SlogdetResult:
     """Signs and logarithms of determinants, which may be too large or too small themselves.
 
@@ -399,6 +400,7 @@ def pinv(
     return _pinv_staged((a, bound), (bool(hermitian),))
 
 
+@remembered
 def lstsq(
     a: ArrayLike, b: ArrayLike, rcond: float | None = None, *, numpy_resid: bool = False
 ) -> tuple[Array, Array, Array, Array]:

@@ -29,6 +29,7 @@ from tracebridge.core.linalg.schur import schur as lax_schur
 from tracebridge.core.linalg.triangular import triangular_solve
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
+from tracebridge.core.runtime.calls.remembered import one_program, remembered
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy import linalg
 from tracebridge.numpy._promote import promote_inexact
@@ -72,6 +73,7 @@ def det(a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True) -> A
     return linalg.det(nested(a))
 
 
+@remembered
 def svd(
     a: ArrayLike,
     full_matrices: bool = True,
@@ -150,6 +152,7 @@ def qr_multiply(
     return (out, r[..., :k, :], *order)
 
 
+@one_program
 def hessenberg(
     a: ArrayLike, *, calc_q: bool = False, overwrite_a: bool = False, check_finite: bool = True
 ) -> Any:
@@ -181,6 +184,7 @@ def hessenberg(
     return h, q + as_dtype(tnp.asarray(corner), q.dtype)
 
 
+@one_program
 def schur(a: ArrayLike, output: str = "real") -> tuple[Array, Array]:
     """The Schur form: ``a = Z T Z^H``.
 
@@ -266,6 +270,7 @@ def _unitary_factor(x: Value, method: str, eps: float | None, max_iterations: in
     return with_derivative("polar", value_of(x), by_svd)[0]
 
 
+@one_program
 def polar(
     a: ArrayLike,
     side: str = "right",

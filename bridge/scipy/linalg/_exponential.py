@@ -30,6 +30,7 @@ from tracebridge.core.linalg.solving import solution
 from tracebridge.core.linalg.triangular import triangular_solve
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
+from tracebridge.core.runtime.calls.remembered import remembered
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import promote_inexact
 from tracebridge.numpy._staging import value_of
@@ -120,6 +121,7 @@ def _squared(x: Array, steps: Array, limit: int) -> Any:
 _expm_staged = of_lists(StagedFunction(_expm, "expm"))
 
 
+@remembered
 def expm(A: ArrayLike, *, upper_triangular: bool = False, max_squarings: int = 16) -> Array:
     """The exponential of matrices, by a Pade approximant of scaled matrices that is squared.
 

@@ -26,6 +26,7 @@ from tracebridge.core.linalg.matrices import (
 from tracebridge.core.linalg.qr import qr_p
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
+from tracebridge.core.runtime.calls.remembered import remembered
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import promote_inexact
 from tracebridge.scipy._nested import of_lists
@@ -80,6 +81,7 @@ _lu_factor_staged = of_lists(StagedFunction(_lu_factor, "lu_factor"))
 _qr_staged = of_lists(StagedFunction(_qr, "qr"))
 
 
+@remembered
 def cholesky(
     a: ArrayLike, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
 ) -> Array:
@@ -105,6 +107,7 @@ def cholesky(
     return _cholesky_staged((a,), (bool(lower),))
 
 
+@remembered
 def lu(
     a: ArrayLike, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True
 ) -> tuple[Array, Array] | tuple[Array, Array, Array]:
@@ -132,6 +135,7 @@ def lu(
     return tuple(_lu_staged((a,), (bool(permute_l),)))
 
 
+@remembered
 def lu_factor(
     a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True
 ) -> tuple[Array, Array]:
@@ -159,6 +163,7 @@ def lu_factor(
     return factors, pivots
 
 
+@remembered
 def qr(
     a: ArrayLike,
     overwrite_a: bool = False,

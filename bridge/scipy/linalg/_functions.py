@@ -19,6 +19,7 @@ from tracebridge.core.linalg.matrices import adjoint, as_dtype, complex_dtype, e
 from tracebridge.core.linalg.triangular import triangular_solve
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
+from tracebridge.core.runtime.calls.remembered import one_program
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._staging import is_traced
 from tracebridge.scipy.linalg._eigen import complex_schur, inexact
@@ -131,6 +132,7 @@ def _sqrtm_jvp(primals: Any, tangents: Any) -> Any:
 _sqrtm_staged = StagedFunction(lambda a: _sqrtm(a), "sqrtm")
 
 
+@one_program
 @inner_steps()
 def sqrtm(A: ArrayLike, blocksize: int = 1) -> Array:
     """Square roots of matrices, complex.

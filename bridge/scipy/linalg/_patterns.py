@@ -16,6 +16,7 @@ from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.linalg.matrices import as_dtype, eye
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
+from tracebridge.core.runtime.calls.remembered import remembered
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import (
     broadcast_shape,
@@ -325,6 +326,7 @@ def leslie(f: ArrayLike, s: ArrayLike) -> Array:
     return _leslie_staged((f, s))
 
 
+@remembered
 def block_diag(*arrs: ArrayLike) -> Array:
     """A matrix of blocks on the diagonal, zero elsewhere.
 

@@ -20,6 +20,7 @@ from tracebridge.core.linalg.solving import (
 from tracebridge.core.linalg.triangular import triangular_solve
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
+from tracebridge.core.runtime.calls.remembered import remembered
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import broadcast_to
 from tracebridge.numpy.linalg._systems import finished, system
@@ -170,6 +171,7 @@ def lu_solve(
     return _lu_solve_staged((factors, pivots, b), (_transposed("lu_solve", trans),))
 
 
+@remembered
 def solve(
     a: ArrayLike,
     b: ArrayLike,
@@ -213,6 +215,7 @@ def solve(
     return _solve_staged((a, b), (bool(lower), assume_a == "pos"))
 
 
+@remembered
 def solve_triangular(
     a: ArrayLike,
     b: ArrayLike,

@@ -14,6 +14,7 @@ from tracebridge.core._jaxlib.xla import (
     buffer_to_numpy,
     collect_garbage,
     start_copy_to_host,
+    view_on_cpu,
 )
 from tracebridge.core.config.state import state
 from tracebridge.core.config.transfer_guards import guards_in_force
@@ -211,7 +212,11 @@ class Array(ArrayOperators, ArrayMethods, HostMemory, metaclass=ArrayMeta):
                 self._check_read()
             try:
                 if type(sharding) is SingleDeviceSharding:
-                    host, _ = buffer_to_numpy(self._buf)
+                    numpys_own = self._sig.aval.dtype.isbuiltin == 1
+                    if numpys_own and sharding.device.platform == "cpu":
+                        host = view_on_cpu(self._buf)
+                    else:
+                        host, _ = buffer_to_numpy(self._buf)
                 else:
                     host = gather(self._buf, self._sig.aval, sharding)
             except XlaRuntimeError:

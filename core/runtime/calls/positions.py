@@ -12,9 +12,12 @@ from collections.abc import Callable
 from typing import Any
 
 from tracebridge.core.config.state import state
+from tracebridge.core.dtypes.dtypes import is_float
+from tracebridge.core.dtypes.finfo import finfo
 from tracebridge.core.errors.filtering import hide_internal_frames, hiding
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.calls.remembered import BOUNDARY, without_boundary
+from tracebridge.core.runtime.calls.scalars import scalar_array
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 
 _LIMIT = 1 << 31  # positions beyond are left to what says that they are too large
@@ -66,6 +69,14 @@ def _body(fn: Callable[..., Any], *xs: Any) -> Any:
     return fn(*args, **{name: x for name, _, x in named})
 
 
+def _element(x: Any, array: Array) -> Any:
+    """A Python number as an element of an array of floats; others are left as they are."""
+    aval = array.aval
+    if aval.weak_type or not is_float(aval.dtype) or abs(x) > float(finfo(aval.dtype).max):
+        return x
+    return scalar_array(x, aval.update(shape=()))
+
+
 def _taken_apart(
     args: tuple[Any, ...], kwargs: dict[str, Any], places: range
 ) -> tuple[list[Any], tuple[Any, ...]] | None:
@@ -78,7 +89,8 @@ def _taken_apart(
         kind = type(x)
         if i in places:
             several = kind is list or kind is tuple
-            given.extend(x if several else (x,))
+            is_written = 0 < i < len(places) - 1 and (kind is float or kind is int)
+            given.extend(x if several else (_element(x, args[0]) if is_written else x,))
             form.append((list, len(x)) if several else (Array, None))
         elif kind in _SIMPLE:
             form.append((kind, x))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 import types
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
@@ -49,7 +50,10 @@ def remembered(fn: Callable[P, R]) -> Callable[P, R]:
 
 
 def one_program(fn: Callable[P, R]) -> Callable[P, R]:
-    """The same for a function of several steps with one result, which then run as one program."""
+    """The same for a function of several steps, which then run as one program.
+
+    It returns an array, or a tuple of arrays.
+    """
     setattr(fn, BOUNDARY, functools.partial(_boundary, fn, True))
     return fn
 
@@ -102,20 +106,31 @@ def _boundary(fn: Callable[..., Any], whole: bool, name: str) -> Callable[..., A
 
 def _whole(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
     """``fn`` of arrays by position and of simple values, as one staged function."""
+    makers: dict[Any, Any] = {}  # what makes the tuple that calls of a form return
 
     def body(*xs: Any) -> Any:
         *values, form, named = xs
         arrays = iter(values)
-        return fn(*[next(arrays) if x is ... else x for x in form], **dict(named))
+        out = fn(*[next(arrays) if x is ... else x for x in form], **dict(named))
+        if isinstance(out, tuple):
+            makers[form, named] = _maker(out)
+        return out
 
     staged = StagedFunction(body, name, exact=True)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         arrays = [a for a in args if type(a) is Array]
         form = tuple([... if type(a) is Array else a for a in args])
-        return staged(arrays, (form, tuple(kwargs.items())))
+        statics = form, tuple(kwargs.items())
+        out = staged(arrays, statics)
+        return makers[statics](out) if type(out) is list else out
 
     return call
+
+
+def _maker(out: tuple[Any, ...]) -> Any:
+    """What makes such a tuple, which may have names, of a list."""
+    return getattr(type(out), "_make", tuple)
 
 
 def without_boundary(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -164,7 +179,7 @@ def _remember(
         out = first(*apart[:n], **dict(zip(names, apart[n:], strict=True)))
     again: Any = _again(recorder.calls[0], apart, out) if len(recorder.calls) == 1 else None
     if apart is not every:  # some functions return an argument as it is
-        out = next((x for x, twin in zip(every, apart, strict=True) if twin is out), out)
+        out = _restored(out, every, apart)
     if warned[0] is not warnings:
         # Every call warns. A program is staged once, which is no way to do that.
         again = None if first is slow else (_slowly(slow, n, names), 0)
@@ -198,6 +213,13 @@ def _apart(values: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(found)
 
 
+def _restored(out: Any, every: tuple[Any, ...], apart: tuple[Any, ...]) -> Any:
+    """The result with the arguments themselves where it has other objects for them."""
+    if isinstance(out, tuple):
+        return _maker(out)([_restored(x, every, apart) for x in out])
+    return next((x for x, twin in zip(every, apart, strict=True) if twin is out), out)
+
+
 def _again(
     recorded: tuple[Callable[..., Any], Sequence[Any], Any], args: tuple[Any, ...], out: object
 ) -> tuple[Callable[..., Any], int] | None:
@@ -212,23 +234,36 @@ def _again(
     others = [g for i, g in zip(places, given, strict=True) if i < 0]
     if not all([_is_simple(g) or type(g) is float for g in others]):
         return None
-    pick = -1
-    if result is not out:
-        pick = (
-            next((i for i, r in enumerate(result) if r is out), -1) if type(result) is list else -1
-        )
-        if pick < 0:
-            return None
-    elif given and places == [*range(len(given))]:
-        return run, len(given)
+    finish = _same if result is out else _finish(result, out)
+    if finish is None:
+        return None
+    if given and places == [*range(len(given))]:
+        return run if finish is _same else (lambda *xs: finish(run(*xs))), len(given)
     # Of the arguments nothing is kept.
     rest = [None if i >= 0 else g for i, g in zip(places, given, strict=True)]
 
     def run_again(args: tuple[Any, ...]) -> Any:
-        values = [rest[k] if i < 0 else args[i] for k, i in enumerate(places)]
-        return run(*values) if pick < 0 else run(*values)[pick]
+        return finish(run(*[rest[k] if i < 0 else args[i] for k, i in enumerate(places)]))
 
     return run_again, 0
+
+
+def _same(result: Any) -> Any:
+    return result
+
+
+def _finish(result: Any, out: object) -> Callable[[Any], Any] | None:
+    """How ``out``, one of the results or a tuple of some, is made of the list of results."""
+    if type(result) is not list:
+        return None
+    wanted = out if isinstance(out, tuple) else (out,)
+    picks = [next((i for i, r in enumerate(result) if r is x), -1) for x in wanted]
+    if -1 in picks:
+        return None
+    if not isinstance(out, tuple):
+        return operator.itemgetter(picks[0])
+    make = _maker(out)
+    return make if picks == [*range(len(result))] else lambda xs: make([xs[i] for i in picks])
 
 
 def _is_simple(x: Any) -> bool:

@@ -60,3 +60,16 @@ def test_edges_along_both_axes_have_one_dtype() -> None:
     x = tnp.arange(3.0)
 
     assert ["float32"] * 2 == [e.dtype for e in tnp.histogram2d(x.astype("float16"), x)[1:]]
+
+
+@pytest.mark.parametrize("n", [32, 33, 70])
+def test_many_coefficients_and_columns_are_loops(n: int) -> None:
+    """Values are NumPy's, and programs do not grow with the number of coefficients."""
+    p, x = np.linspace(-1, 1, n), np.linspace(-1, 1, 5)
+
+    np.testing.assert_allclose(tnp.polyval(p, x), np.polyval(p, x), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(tnp.vander(x, n), np.vander(x, n), rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(tnp.vander(x, n, increasing=True), tnp.vander(x, n)[:, ::-1])
+    text = tb.jit(tnp.polyval).lower(np.ones(500), x).as_text()
+    assert len(text) < 20000
+    assert len(tb.jit(lambda v: tnp.vander(v, 500)).lower(x).as_text()) < 20000

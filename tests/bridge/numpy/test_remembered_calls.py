@@ -101,6 +101,48 @@ CALLS: dict[str, list[Call]] = {
                           call(M, 2, (0, 1)), call(V, 0), call(V, 0.0), call(V, 1.0)],
     "numpy.linalg.solve": [call(M, V), call(M, M + 1), call(M * 0, V)],
     "numpy.linalg.vector_norm": [call(V), call(M, axis=1), call(M, axis=(0, 1), ord=1)],
+    "numpy.angle": [call(M), call(M, True), call(M, deg=True)],
+    "numpy.append": [call(V, W), call(M, W), call(M, M + 1, 0), call(V, 2), call(V, W, axis=0)],
+    "numpy.diag": [call(V), call(M), call(M, 1), call(V, k=-1)],
+    "numpy.ediff1d": [call(V), call(M), call(V, W), call(V, 1)],
+    "numpy.poly": [call(V), call(M)],
+    "numpy.polyadd": [call(V, W), call(V, 2)],
+    "numpy.polyder": [call(V), call(V, 2), call(V, m=0)],
+    "numpy.polyfit": [call(V, W, 1), call(V, W, deg=1), call(V, W, 1, w=V),
+                      call(V, W, 0, full=True), call(V, W, 1, 0.5),
+                      call(V, W, 1, None, False, V), call(V, W, 0, cov=True)],
+    "numpy.polyint": [call(V), call(V, 2), call(V, 1, 2.0), call(V, k=1)],
+    "numpy.polysub": [call(V, W), call(V, 2)],
+    "numpy.resize": [call(V, (2, 3)), call(M, 4), call(M, new_shape=(2, 1))],
+    "numpy.rollaxis": [call(M, 1), call(M, 1, 0), call(M, axis=0, start=2)],
+    "numpy.unwrap": [call(V), call(M, axis=0), call(M, 1.0), call(V, None, -1, 2), call(V, W[:1])],
+    "numpy.linalg.eig": [call(M), call(N)],
+    "numpy.linalg.eigh": [call(M), call(M, "U"), call(M, symmetrize_input=False)],
+    "numpy.linalg.eigvals": [call(M), call(np.stack([M, 2 * M]))],
+    "numpy.linalg.eigvalsh": [call(M), call(M, "U"), call(M, UPLO="L")],
+    "numpy.linalg.lstsq": [call(M, V), call(M, M + 1), call(M, V, 0.5), call(M[:2], V[:2]),
+                           call(M[:2], V[:2], numpy_resid=True)],
+    "numpy.linalg.qr": [call(M), call(M, "r"), call(M, mode="raw"), call(M[:, :2], "complete")],
+    "numpy.linalg.slogdet": [call(M), call(M * 0), call(M, method="qr")],
+    "numpy.linalg.svd": [call(M), call(M, False), call(M, compute_uv=False), call(M[:2], True)],
+    "numpy.linalg.svdvals": [call(M), call(M[:2])],
+    "scipy.linalg.block_diag": [call(V, M), call(M), call(M, M + 1, V)],
+    "scipy.linalg.cholesky": [call(M), call(M, True), call(M, lower=True)],
+    "scipy.linalg.expm": [call(M), call(M, upper_triangular=True), call(M, max_squarings=3)],
+    "scipy.linalg.hessenberg": [call(M), call(M, calc_q=True)],
+    "scipy.linalg.lu": [call(M), call(M, True), call(M, permute_l=True)],
+    "scipy.linalg.lu_factor": [call(M), call(M + 1, True)],
+    "scipy.linalg.polar": [call(M), call(M, "left"), call(M[:2]), call(M, method="svd"),
+                           call(M, eps=1e-3)],
+    "scipy.linalg.qr": [call(M), call(M, mode="r"), call(M, pivoting=True),
+                        call(M, False, None, "r")],
+    "scipy.linalg.schur": [call(M), call(M, "complex"), call(M, output="real")],
+    "scipy.linalg.solve": [call(M, V), call(M, M + 1), call(M, V, assume_a="pos"),
+                           call(M, V, True)],
+    "scipy.linalg.solve_triangular": [call(M, V), call(M, V, 1), call(M, V, lower=True),
+                                      call(M, M + 1, "T", True, True)],
+    "scipy.linalg.sqrtm": [call(M), call(M, 1)],
+    "scipy.linalg.svd": [call(M), call(M, False), call(M, compute_uv=False)],
     "nn.glu": [call(np.stack([V, W])[:, :2]), call(np.stack([V, W]), 0)],
     "nn.logmeanexp": [call(M), call(M, 1), call(M, 0, M > 0), call(M, keepdims=True)],
     "nn.standardize": [call(M), call(M, 0), call(M, (0, 1)), call(M, 0, V, W), call(M, epsilon=0.5),
@@ -136,7 +178,7 @@ def arrays(x: Any) -> Any:
 def look(x: Any) -> Any:
     """All that a caller sees of a result."""
     if isinstance(x, list | tuple):
-        return [look(v) for v in x]
+        return [type(x), *[look(v) for v in x]]
     host = np.asarray(x)
     return type(x).__name__, host.dtype, host.shape, host.tobytes(), getattr(x, "weak_type", None)
 
@@ -206,7 +248,12 @@ def check_independent(f: Any, calls: list[Call]) -> None:
 def test_each_function_that_remembers_is_here() -> None:
     """The table has all functions with the mark."""
     mark = tnp.diff.__code__
-    spaces = {"numpy": tnp, "numpy.linalg": tnp.linalg, "nn": tb.nn}
+    spaces = {
+        "numpy": tnp,
+        "numpy.linalg": tnp.linalg,
+        "nn": tb.nn,
+        "scipy.linalg": tb.scipy.linalg,
+    }
     marked = {
         f"{space}.{name}"
         for space, where in spaces.items()

@@ -101,6 +101,25 @@ def test_numpy_view_is_read_only_and_aliases(client: xla.Client) -> None:
     np.testing.assert_array_equal(np.arange(16, dtype=np.float32), view)
 
 
+@pytest.mark.parametrize("dtype", ["bool", "int8", "float16", "float32", "float64", "complex64"])
+@pytest.mark.parametrize("shape", [(), (0, 3), (2, 3, 4)])
+def test_views_of_the_protocol_are_those_of_jaxlib(
+    client: xla.Client, dtype: str, shape: tuple[int, ...]
+) -> None:
+    """Read-only, without a copy, and they outlive the buffer's deletion."""
+    buf = put(client, (np.arange(np.prod(shape, dtype=int)) % 2).reshape(shape).astype(dtype))
+    view, (other, _) = xla.view_on_cpu(buf), xla.buffer_to_numpy(buf)
+
+    assert (other.dtype, other.shape) == (view.dtype, view.shape)
+    assert view.ctypes.data == buf.unsafe_buffer_pointer()
+    with pytest.raises(ValueError, match="WRITEABLE"):
+        view.flags.writeable = True
+    buf.delete()
+    np.testing.assert_array_equal(other, view)
+    with pytest.raises(RuntimeError, match="deleted"):
+        xla.view_on_cpu(buf)
+
+
 def test_deleted_buffer_raises(client: xla.Client) -> None:
     """Reading a deleted buffer is an error, not an empty array."""
     buf = put(client, np.ones(3, np.float32))

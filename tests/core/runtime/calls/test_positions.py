@@ -35,6 +35,38 @@ def test_positions_count_from_the_end_and_are_clamped(at: int, kind: Any) -> Non
     assert lax.dynamic_update_index_in_dim(x, new[0], i, 0).tolist() == expected.tolist()
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "int32"])
+@pytest.mark.parametrize("value", [1, 0.1, -0.0, float("nan"), 6e4, 60001, True])
+def test_numbers_are_written_as_elements(dtype: str, value: Any) -> None:
+    """Rounded once, as without the program; what the function refuses is refused."""
+    x = tnp.zeros(3, dtype)
+    outcomes = []
+    for write in (lax.dynamic_update_index_in_dim, lambda *args: no_program(*args)):
+        try:
+            out = write(x, value, 1, 0)
+            outcomes.append((out.dtype, out.weak_type, np.asarray(out).tobytes()))
+        except TypeError as error:
+            outcomes.append(str(error))
+
+    assert outcomes[0] == outcomes[1]
+
+
+def no_program(*args: Any) -> Any:
+    """The function itself."""
+    with tb.disable_jit():
+        return lax.dynamic_update_index_in_dim(*args)
+
+
+def test_numbers_that_are_written_take_no_second_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Integers beside floats were staged in vain by each call."""
+    x = tnp.asarray(X[0])
+    lax.dynamic_update_index_in_dim(x, 1, 2, 0)
+    monkeypatch.setattr(staged_functions.StagedFunction, "eager", None)
+
+    assert lax.dynamic_update_index_in_dim(x, 5, 2, 0).tolist() == [0.0, 1.0, 5.0, 3.0]
+    assert lax.dynamic_update_index_in_dim(x, 0.5, -1, 0).tolist() == [0.0, 1.0, 2.0, 0.5]
+
+
 def test_no_program_is_made_for_a_position(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another number runs the same executable."""
     x = tnp.asarray(X)
