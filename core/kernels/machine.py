@@ -6,6 +6,7 @@ programs are XLA's alone. Thread-safety: one lock around LLVM, whose context is 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import importlib.util
@@ -55,10 +56,10 @@ def is_there() -> bool:
 
 def n_threads() -> int:
     """How many threads XLA starts: what ``NPROC`` says, else one for each core we may use."""
-    try:
-        return max(1, int(env.get("NPROC") or ""))
-    except ValueError:
-        pass
+    given = env.get("NPROC")
+    if given:
+        with contextlib.suppress(ValueError):
+            return max(1, int(given))
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
