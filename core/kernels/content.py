@@ -71,7 +71,9 @@ def avals_text(avals: Iterable[ShapedArray]) -> list[tuple[str, object]]:
     for aval in avals:
         if aval.dtype not in NAMES or aval.vma or aval.split is not None:
             raise NoText
-        found.append((NAMES[aval.dtype], _plain(aval.shape)))
+        if type(aval.size) is not int:
+            raise NoText
+        found.append((NAMES[aval.dtype], aval.shape))
     return found
 
 

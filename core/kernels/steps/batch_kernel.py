@@ -81,7 +81,7 @@ def batch_kernel(program: Jaxpr, n_consts: int, arrays: Arrays) -> Written | Non
 
 def _written(program: Jaxpr, n_consts: int, arrays: Arrays) -> Written | None:
     """The kernel, planned later if what matters is known before."""
-    foreseen = None if arrays.totals else outlook(program, machine().lanes)
+    foreseen = None if arrays.totals else outlook(program)
     text = None if foreseen is None else program_text(program)
     if foreseen is None or text is None:
         return _now(program, n_consts, arrays)

@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tracebridge.core import lax
-from tracebridge.core.ir.traverse import distinct_applications
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.kernels.equations import REDUCTIONS, exponent_of, is_handled
 from tracebridge.core.kernels.functions import TRANSCENDENTAL, is_easy_power
+from tracebridge.core.kernels.machine import machine
 from tracebridge.core.kernels.steps.contractions import is_written_product, is_written_reduction
 from tracebridge.core.kernels.steps.elementwise import floor_of_two, pieces
 from tracebridge.core.kernels.steps.moves import only_adds
 from tracebridge.core.kernels.steps.products import lines_of_product
 from tracebridge.core.kernels.steps.views import without_ones
+from tracebridge.core.util.caching import BoundedCache
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,26 +49,28 @@ class Outlook(NamedTuple):
     scratch: int
 
 
+_OPEN = Outlook(_MOST_LINES + 1, 0)
+_EQUATIONS: BoundedCache[Outlook] = BoundedCache("outlook of equations", 4096)
+
 _RESHAPES = frozenset({lax.reshape_p, lax.squeeze_p})
 _OF_PARTS = frozenset({lax.slice_p, lax.concatenate_p, lax.pad_p, lax.roll_p, lax.split_p})
 
 
-def outlook(body: Jaxpr, lanes: int) -> Outlook | None:
+def outlook(body: Jaxpr) -> Outlook | None:
     """What a kernel of a step will be, whatever its arrays are cut into; None if it is open."""
-    avals = {*body.in_avals, *[c.aval for c in body.consts]}
-    for app in distinct_applications(body):
-        avals.update(app.outs)
-    is_plain = not body.effects and all([type(c) is Literal for c in body.consts])
-    if not is_plain or not all([_is_written(a) for a in avals]):
+    if body.effects or not all([type(c) is Literal for c in body.consts]):
+        return None
+    if not all([_is_written(a) for a in {*body.in_avals, *[c.aval for c in body.consts]}]):
         return None
     counts = collections.Counter([app for app, _ in body.equations])
     lines, scratch = _HANDLER, 2 * sum([_bytes(a) for a in body.in_avals])
-    for app in distinct_applications(body):
-        found = _of_equation(app, lanes)
+    for app, count in counts.items():
+        found = _EQUATIONS.get(app)
         if found is None:
-            return None
-        lines += counts[app] * found.lines
-        scratch += counts[app] * found.scratch
+            found = _of_equation(app, machine().lanes) or _OPEN
+            _EQUATIONS.set(app, found)
+        lines += count * found.lines
+        scratch += count * found.scratch
     if lines > _MOST_LINES or scratch > _MOST_SCRATCH or not _are_numbers_known(body):
         return None
     return Outlook(lines, scratch)
@@ -93,6 +96,8 @@ def _are_numbers_known(body: Jaxpr) -> bool:
 
 def _of_equation(app: Application, lanes: int) -> Outlook | None:
     """What an equation adds; None if it may have no place in a kernel, or one that is not known."""
+    if not all([_is_written(a) for a in app.outs]):
+        return None
     primitive = app.primitive
     scratch = 2 * sum([_bytes(a) for a in app.outs])  # the result, and a copy in another order
     if primitive is lax.split_p:

@@ -144,7 +144,7 @@ def _tiled(tiled: Tiled, loop: _Loop) -> Written | None:
 
 def _later(body: Jaxpr, loop: _Loop, most: int) -> Written | None:
     """The kernel, to be planned when it is written, if what matters is known before."""
-    foreseen = outlook(body, machine().lanes)
+    foreseen = outlook(body)
     text = None if foreseen is None else program_text(body)
     if foreseen is None or text is None:
         return None

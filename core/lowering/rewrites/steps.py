@@ -14,12 +14,11 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from tracebridge.core import lax
-from tracebridge.core.interpreters.staging import stage
+from tracebridge.core.interpreters.graph import Graph
 from tracebridge.core.ir.aval import element_aval
 from tracebridge.core.ir.content import content_of, has_arrays
 from tracebridge.core.ir.cost import Cost
-from tracebridge.core.ir.jaxpr import eval_jaxpr
-from tracebridge.core.ir.trace import current_trace
+from tracebridge.core.ir.debug_info import NO_DEBUG_INFO
 from tracebridge.core.ir.traverse import distinct_applications, primitives_of
 from tracebridge.core.kernels.machine import is_there, n_threads
 from tracebridge.core.kernels.numbers import with_places
@@ -146,28 +145,26 @@ def _with_moved(body: Jaxpr, n_consts: int, n_carry: int, moved: Moved) -> Jaxpr
     It takes consts, numbers that the moved equations read, carry, the other xs, slices of what the
     moved equations read.
     """
-    program = moved.of_steps(1)
     first_xs = n_consts + n_carry
     made = {first_xs + i for i in moved.made}
-
-    def run(*args: Any) -> list[Any]:
-        given = iter(args)
-        found: dict[int, Any] = {i: next(given) for i in range(n_consts)}
-        sources: dict[int, Any] = {v: next(given) for v in moved.sources if not moved.avals[v].ndim}
-        found.update({i: next(given) for i in range(n_consts, body.n_in) if i not in made})
-        for v in moved.sources:
-            if moved.avals[v].ndim:
-                sources[v] = lax.expand_dims(next(given), (0,))
-        process = current_trace().process
-        rows = eval_jaxpr(program, process, [sources[v] for v in moved.sources])
-        found.update({i: lax.squeeze(x, (0,)) for i, x in zip(sorted(made), rows, strict=True)})
-        return eval_jaxpr(body, process, [found[i] for i in range(body.n_in)])
-
-    avals = [*body.in_avals[:n_consts]]
-    avals += [moved.avals[v] for v in moved.sources if not moved.avals[v].ndim]
-    avals += [a for i, a in enumerate(body.in_avals) if i >= n_consts and i not in made]
-    avals += [element_aval(moved.avals[v]) for v in moved.sources if moved.avals[v].ndim]
-    return stage(run, avals, locate=False)
+    numbers = [v for v in moved.sources if not moved.avals[v].ndim]
+    rows = [v for v in moved.sources if moved.avals[v].ndim]
+    kept = [i for i in range(n_consts, body.n_in) if i not in made]
+    graph = Graph()
+    found = dict(enumerate(graph.inputs(body.in_avals[:n_consts])))
+    read = dict(zip(numbers, graph.inputs([moved.avals[v] for v in numbers]), strict=True))
+    found.update(zip(kept, graph.inputs([body.in_avals[i] for i in kept]), strict=True))
+    slices = graph.inputs([element_aval(moved.avals[v]) for v in rows])
+    inputs = range(len(graph.avals))
+    for v, n in zip(rows, slices, strict=True):
+        shape = (1, *graph.avals[n].shape)
+        params = {"shape": shape, "broadcast_dimensions": tuple(range(1, len(shape)))}
+        read[v] = graph.add_bound(lax.broadcast_in_dim_p, [n], params)
+    xs = graph.inline(moved.of_steps(1), [read[v] for v in moved.sources])
+    for i, x in zip(sorted(made), xs, strict=True):
+        found[i] = graph.add_bound(lax.squeeze_p, [x], {"dimensions": (0,)})
+    outs = graph.inline(body, [found[i] for i in range(body.n_in)])
+    return graph.program(inputs, outs, NO_DEBUG_INFO)
 
 
 def _is_small(body: Jaxpr) -> bool:
