@@ -51,29 +51,31 @@ def _program_text(program: Jaxpr) -> str:
             text = _equation_text(app)
             _EQUATIONS.set(app, text)
         texts.append(text)
-    consts = []
+    consts: list[str] = []
     for const in program.consts:
-        if type(const) is not Literal or const.aval.dtype not in NAMES:
+        dtype = const.aval.dtype
+        if type(const) is not Literal or dtype not in NAMES:
             raise NoText
-        consts.append((NAMES[const.aval.dtype], number_of(const.value, const.aval.dtype)))
-    equations = [(numbers[app], args) for app, args in program.equations]
+        consts.append(f"{NAMES[dtype]} {number_of(const.value, dtype)!r}")
+    # Numbers and strings are nothing that the garbage collector counts.
+    equations = [n for app, args in program.equations for n in (numbers[app], *args, -1)]
     types = avals_text(program.in_avals)
     return "\n".join([*texts, f"{types} {consts} {equations} {program.outs}"])
 
 
-def avals_text(avals: Iterable[ShapedArray]) -> list[tuple[str, object]]:
+def avals_text(avals: Iterable[ShapedArray]) -> list[str]:
     """What kernels see of the types of arrays.
 
     Raises:
         NoText: kernels have no such arrays.
     """
-    found = []
+    found: list[str] = []
     for aval in avals:
         if aval.dtype not in NAMES or aval.vma or aval.split is not None:
             raise NoText
         if type(aval.size) is not int:
             raise NoText
-        found.append((NAMES[aval.dtype], aval.shape))
+        found.append(f"{NAMES[aval.dtype]}{aval.shape}")
     return found
 
 

@@ -39,6 +39,9 @@ _FUNCTIONS = frozenset({Cost.EXPENSIVE, Cost.COMPOSED})
 _MOVES = frozenset({lax.broadcast_in_dim_p, lax.reshape_p, lax.squeeze_p})
 _BODIES: BoundedCache[Jaxpr] = BoundedCache("bodies of scan kernels", 256)
 
+_OF_EQUATIONS = frozenset({"applications", "primitives", "is small", "is stencil"})
+"""What of a memo holds for all programs with the same equations."""
+
 _FEWEST_STEPS = 4
 _MOST_EQUATIONS = 400
 _MOST_SCRATCH = 1 << 20  # bytes
@@ -96,6 +99,8 @@ def _meaning(app: Application) -> Jaxpr | None:
 def _of_kernel(params: Params, body: Jaxpr) -> dict[str, Any]:
     """The parameters of the kernel of a loop with this body, which has no calls."""
     program, numbers = with_places(body)
+    for fact in _OF_EQUATIONS & body.cache.keys():
+        program.cache[fact] = body.cache[fact]
     return {**params, "jaxpr": _first_alike(program), "numbers": numbers}
 
 
