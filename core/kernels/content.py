@@ -8,6 +8,7 @@ with several names, as those for batches of other sizes, are compiled once (``wa
 from __future__ import annotations
 
 import enum
+import functools
 import importlib
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from tracebridge.core.kernels.text import NAMES, number_of
 from tracebridge.core.util.caching import BoundedCache
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from tracebridge.core.ir.application import Application
     from tracebridge.core.ir.aval import ShapedArray
@@ -100,5 +101,9 @@ def _plain(value: Any) -> object:
 
 def digest(content: str) -> str:
     """A short text that stands for a long one."""
-    hashlib = importlib.import_module("hashlib")  # a tenth of the import of the package
-    return hashlib.sha256(content.encode()).hexdigest()
+    return _hash()(content.encode()).hexdigest()
+
+
+@functools.lru_cache(maxsize=1)
+def _hash() -> Callable[[bytes], Any]:
+    return importlib.import_module("hashlib").sha256  # a tenth of the import of the package

@@ -25,6 +25,9 @@ _LOCK = threading.Lock()
 _ENGINES: list[Any] = []
 """Machine code stays for the life of the process: XLA knows its address by name for good."""
 
+_FOUND: list[Machine] = []
+"""This processor, once somebody has asked."""
+
 _SEATS = ctypes.create_string_buffer(N_SEATS * SEAT_BYTES)
 """Where threads wait that have just helped (``sharing.py``)."""
 
@@ -64,9 +67,11 @@ def n_threads() -> int:
 
 
 def machine() -> Machine:
-    """This processor."""
-    with _LOCK:
-        return _machine()
+    """This processor. Who asks again does not wait for what LLVM compiles meanwhile."""
+    if not _FOUND:
+        with _LOCK:
+            _FOUND.append(_machine())
+    return _FOUND[0]
 
 
 @functools.lru_cache(maxsize=1)

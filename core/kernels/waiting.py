@@ -84,7 +84,7 @@ class Compiling:
 
 
 def _machine_code(text: str) -> tuple[int, int]:
-    """Where the functions of a text lie. One thread compiles kernels at a time, or two the same."""
+    """Where the functions of a text lie; two threads may compile the same one at once."""
     key = digest(text)
     found = _compiled.get(key)
     if found is None:

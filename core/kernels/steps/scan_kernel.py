@@ -148,7 +148,7 @@ def _later(body: Jaxpr, loop: _Loop, most: int) -> Written | None:
     text = None if foreseen is None else program_text(body)
     if foreseen is None or text is None:
         return None
-    content = digest(f"scan {loop[:3]} {most} {text}")
+    content = f"scan {loop[:3]} {most} {text}"
     return Written(content, lambda: _text(_plan(body, loop, most), loop.reverse), *foreseen, 1)
 
 
