@@ -20,13 +20,14 @@ from tracebridge.core.kernels.text import NAMES, number_of
 from tracebridge.core.util.caching import BoundedCache
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from tracebridge.core.ir.application import Application
     from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.jaxpr import Jaxpr
 
 _EQUATIONS: BoundedCache[str] = BoundedCache("texts of equations", 4096)
+_SHAPES = frozenset({"shape", "new_sizes"})  # parameters
 _PLAIN = frozenset({bool, int, float, str, type(None)})
 
 
@@ -61,10 +62,10 @@ def _program_text(program: Jaxpr) -> str:
     # Numbers and strings are nothing that the garbage collector counts.
     equations = [n for app, args in program.equations for n in (numbers[app], *args, -1)]
     types = avals_text(program.in_avals)
-    return "\n".join([*texts, f"{types} {consts} {equations} {program.outs}"])
+    return "\n".join([*texts, types, f"{consts} {equations} {program.outs}"])
 
 
-def avals_text(avals: Iterable[ShapedArray]) -> list[str]:
+def avals_text(avals: Iterable[ShapedArray]) -> str:
     """What kernels see of the types of arrays.
 
     Raises:
@@ -76,12 +77,25 @@ def avals_text(avals: Iterable[ShapedArray]) -> list[str]:
             raise NoText
         if type(aval.size) is not int:
             raise NoText
-        found.append(f"{NAMES[aval.dtype]}{aval.shape}")
-    return found
+        found.append(f"{NAMES[aval.dtype]}{shape_text(aval.shape)}")
+    return " ".join(found)
+
+
+def shape_text(shape: Sequence[int]) -> str:
+    """A shape, whose sizes look like nothing else in a text."""
+    return "".join([f"<{n}>" for n in shape])
+
+
+def without_size(text: str, size: int) -> str:
+    """A text with an open size wherever a shape has ``size``."""
+    return text.replace(f"<{size}>", "<>")
 
 
 def _equation_text(app: Application) -> str:
-    params = [(name, _plain(app.params[name])) for name in sorted(app.params)]
+    params = [
+        (name, shape_text(value) if name in _SHAPES and value is not None else _plain(value))
+        for name, value in sorted(app.params.items())
+    ]
     return f"{app.primitive.name} {params} {avals_text(app.avals)} {avals_text(app.outs)}"
 
 

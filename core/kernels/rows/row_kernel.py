@@ -5,6 +5,7 @@ Lowering names it; it is planned, written and compiled when XLA compiles the pro
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, final
@@ -13,7 +14,13 @@ from tracebridge.core.ir.content import content_of
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.kernels.call import Text, kernel_call, name_of
-from tracebridge.core.kernels.content import avals_text, digest, program_text
+from tracebridge.core.kernels.content import (
+    avals_text,
+    digest,
+    program_text,
+    shape_text,
+    without_size,
+)
 from tracebridge.core.kernels.equations import REDUCTIONS
 from tracebridge.core.kernels.machine import machine
 from tracebridge.core.kernels.rows.across import Across
@@ -92,10 +99,23 @@ def _made(given: _Given) -> _Target:
     if text is None:
         rows = RowProgram(*given)
         return _Target(digest(rows.described()), partial(_text, rows), _units(rows))
-    places = frame.sizes, frame.along, sorted(frame.shapes), views, written.targets
-    content = f"rows {places} {avals_text(written.avals)} {text}"
+    shapes = " ".join([shape_text(shape) for shape in sorted(frame.shapes)])
+    whole = f"{frame.along} {views} {written.targets} {shapes} {avals_text(written.avals)}"
+    content = f"rows {shape_text(frame.sizes)} {whole} {text}"
+    if _counts_rows(frame):
+        content = without_size(content, frame.sizes[0])
     units = frame.n_rows, frame.length, _n_columns(program, frame)
     return _Target(digest(content), lambda: _text(RowProgram(*given)), units)
+
+
+def _counts_rows(frame: Frame) -> bool:
+    """Whether a size in a shape that is the frame's first one is so many rows, and nothing else.
+
+    Kernels do not depend on it: batches of all sizes share one.
+    """
+    first, *others = frame.sizes
+    joined = [math.prod(others[i:j]) for j in range(1, len(others) + 1) for i in range(j)]
+    return not frame.along[0] and first not in joined
 
 
 def _text(rows: RowProgram) -> Text:

@@ -13,7 +13,7 @@ from tracebridge.core.ir.content import content_of, has_arrays
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.kernels.call import Text, kernel_call, name_of
-from tracebridge.core.kernels.content import avals_text, digest, program_text
+from tracebridge.core.kernels.content import digest, program_text
 from tracebridge.core.kernels.machine import machine
 from tracebridge.core.kernels.steps.arrays import Arrays
 from tracebridge.core.kernels.steps.description import described, lines_of
@@ -85,9 +85,11 @@ def _written(program: Jaxpr, n_consts: int, arrays: Arrays) -> Written | None:
     text = None if foreseen is None else program_text(program)
     if foreseen is None or text is None:
         return _now(program, n_consts, arrays)
-    whole = [avals_text(avals) for avals in (arrays.in_avals, arrays.out_avals)]
-    cut = arrays.counts, arrays.ins, arrays.outs, arrays.by_rows, arrays.places
-    content = digest(f"batch {n_consts} {whole} {cut} {text}")
+    # How many parts there are along the first axis is no part of it.
+    given = [(arrays.operand(i, ""), arrays.operand_steps(i)) for i in range(len(arrays.ins))]
+    made = [(arrays.result(k, ""), arrays.result_steps(k)) for k in range(len(arrays.outs))]
+    cut = arrays.counts[1:], arrays.ins, arrays.outs, arrays.by_rows
+    content = digest(f"batch {n_consts} {given} {made} {cut} {text}")
     return Written(content, lambda: _text(Plan(program, n_consts, 0, arrays)), *foreseen, 1)
 
 

@@ -91,7 +91,7 @@ def test_equal_names_stand_for_equal_texts(written: dict[str, list[Callable[[], 
 
 
 def test_batches_of_all_sizes_share_a_kernel(written: dict[str, list[Callable[[], str]]]) -> None:
-    """Names tell how many rows, steps or parts there are; the text does not."""
+    """The number of rows, steps or parts is no part of the text."""
     for f, shape in (
         (nn.softmax, (64, 2048)),
         (lambda x: _filter(x) + 1.0, (60, 32)),
@@ -100,8 +100,7 @@ def test_batches_of_all_sizes_share_a_kernel(written: dict[str, list[Callable[[]
         before = set(written)
         for n in (1, 2, 3):
             tb.jit(lambda x, f=f: f(x)).lower(_x(n * shape[0], *shape[1:]))
-        names = set(written) - before
-        assert 1 == len({written[name][0]() for name in names})
+        assert 1 == len(set(written) - before)
 
 
 def test_numbers_tell_kernels_apart(written: dict[str, list[Callable[[], str]]]) -> None:
@@ -251,7 +250,7 @@ def test_nothing_is_planned_before_a_program_is_compiled(monkeypatch: pytest.Mon
 
 
 def test_equal_texts_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kernels for other numbers of rows have other names, and the same machine code."""
+    """Kernels with several names, as of shapes in which one size is two, have machine code once."""
     texts: list[str] = []
 
     def compile_it(text: str, entries: Any) -> Any:
@@ -260,11 +259,11 @@ def test_equal_texts_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(waiting, "compile_text", compile_it)
     names: set[str] = set()
-    for n in (1, 2, 3):
-        x = _x(n * 64, 1792)
+    for n in (832, 416):  # the size of a row, and another one
+        x = _x(n, 832)
         is_as_plain(lambda x: nn.softmax(x) - 0.125, x, tolerance=2e-6)
         names |= _names(lambda x: nn.softmax(x) - 0.125, x)
-    assert 3 == len(names)
+    assert 2 == len(names)
     assert 1 == len(texts)
 
 
