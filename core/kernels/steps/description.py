@@ -1,7 +1,7 @@
 """What the text of a kernel of steps depends on, and about how long the text is.
 
-A kernel is named by this, so its text is written only when LLVM is to compile it: another process,
-or the same one with a program of other parts, may have done so.
+A kernel that is planned when it is lowered is named by this (others by their programs), so its text
+is written only when LLVM is to compile it: a program of other parts may have had it done.
 """
 
 from __future__ import annotations
