@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tracebridge.core import lax
+from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.kernels.equations import REDUCTIONS, exponent_of, is_handled
-from tracebridge.core.kernels.functions import TRANSCENDENTAL, is_easy_power
+from tracebridge.core.kernels.functions import is_easy_power
 from tracebridge.core.kernels.machine import machine
 from tracebridge.core.kernels.steps.contractions import is_written_product, is_written_reduction
 from tracebridge.core.kernels.steps.elementwise import floor_of_two, pieces
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.jaxpr import Jaxpr
 
+_FUNCTIONS = frozenset({Cost.EXPENSIVE, Cost.COMPOSED})
 _FLOAT = np.dtype(np.float32)
 _DTYPES = frozenset({_FLOAT, np.dtype(np.int32), np.dtype(np.bool_)})
 _LEAST_IN_PARTS = 1 << 11  # elements: larger arrays may be read where their parts are
@@ -118,7 +120,7 @@ def _of_equation(app: Application, lanes: int) -> Outlook | None:
     is_plain = all([not a.ndim or a.shape == app.out.shape for a in app.avals])
     if not is_plain or not (primitive is lax.pow_p or is_handled(app)):
         return None
-    operation = _FUNCTION if primitive.name in TRANSCENDENTAL else _OPERATION
+    operation = _FUNCTION if primitive.cost in _FUNCTIONS else _OPERATION
     accesses = _ACCESS * (1 + len(app.avals))
     return Outlook(_LOOP + _widths(app.out, lanes) * (operation + accesses), scratch)
 

@@ -102,14 +102,11 @@ class _Loop(NamedTuple):
 
 def written(params: Any) -> Written | None:
     """The kernel of a loop, whose body has no calls; None if it cannot have one."""
-    body, given = params["jaxpr"], [params[name] for name in _PARAMS]
-    loop = _Loop(*given, n_threads())
+    body, n_consts, n_carry = params["jaxpr"], params["num_consts"], params["num_carry"]
+    loop = _Loop(n_consts, n_carry, params["reverse"], params["length"], n_threads())
     if loop not in body.cache:  # asked for by the rewrite, then by the lowering
         body.cache[loop] = _written(body, loop)
     return body.cache[loop]
-
-
-_PARAMS = ("num_consts", "num_carry", "reverse", "length")
 
 
 def _written(body: Jaxpr, loop: _Loop) -> Written | None:
