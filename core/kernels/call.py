@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
-import importlib
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tracebridge.core._jaxlib.ffi import KERNEL
+from tracebridge.core.kernels.content import digest
+from tracebridge.core.kernels.costs import remember_costs
 from tracebridge.core.kernels.machine import machine
 from tracebridge.core.kernels.numbers import filled
 from tracebridge.core.kernels.waiting import wait_for_program
@@ -49,31 +50,40 @@ def kernel_call(
     return list(ctx.op("stablehlo.custom_call", operands, avals_out, attributes).results)
 
 
-def name_of(content: str, write: Callable[[], str], numbers: Numbers = ()) -> str:
+class Text(NamedTuple):
+    """The text of a kernel; operations of a row or step, and exponentials and their like."""
+
+    lines: str
+    cheap: int
+    dear: int
+
+
+def name_of(content: str, write: Callable[[], Text], numbers: Numbers = ()) -> str:
     """The name of the kernel that ``write`` gives the text of; it waits for its use.
 
     ``content`` is all that the text depends on, without the ``numbers`` in its places: there is one
     name for each, for what writes it, and for the processor.
     """
     values = [float(n) for n in numbers]
-    described = f"{machine().description} {_writers()} {values}\n{content}"
+    described = f"{_writers(machine().description)} {values}\n{content}"
     name = f"{KERNEL}{digest(described)[:32]}"
-    wait_for_program(name, partial(filled, write, values) if values else write)
+    wait_for_program(name, partial(_written, name, write, values))
     return name
 
 
+def _written(name: str, write: Callable[[], Text], numbers: Sequence[float]) -> str:
+    """The text of a kernel with its numbers."""
+    text = write()
+    remember_costs(name, text.cheap, text.dear)
+    return filled(text.lines, numbers) if numbers else text.lines
+
+
 @functools.lru_cache(maxsize=1)
-def _writers() -> str:
-    """What tells the sources of kernels apart: executables are kept longer than these."""
+def _writers(processor: str) -> str:
+    """What tells the sources of kernels apart, and processors: executables are kept longer."""
     folder = Path(__file__).parent
     sources = sorted(folder.rglob("*.py"))
-    return digest("".join([source.read_text("utf-8") for source in sources]))
-
-
-def digest(content: str) -> str:
-    """A short text that stands for a long one."""
-    hashlib = importlib.import_module("hashlib")  # a tenth of the import of the package
-    return hashlib.sha256(content.encode()).hexdigest()
+    return digest("".join([processor, *[source.read_text("utf-8") for source in sources]]))
 
 
 def _by_rows(ndim: int) -> Any:

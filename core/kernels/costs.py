@@ -9,6 +9,7 @@ import math
 import re
 
 from tracebridge.core._jaxlib.ffi import KERNEL
+from tracebridge.core.kernels.waiting import write_kernel
 
 _CALL = re.compile(
     rf'= (?P<out>.*?) custom-call\(.*custom_call_target="(?P<name>{KERNEL}\w+)".*'
@@ -26,6 +27,13 @@ def remember_costs(name: str, cheap: int, dear: int) -> None:
     _counts[name] = cheap, dear
 
 
+def _operations(name: str) -> tuple[int, int]:
+    """How many they are; a kernel that no program has needed so far is written for that."""
+    if name not in _counts:
+        write_kernel(name)
+    return _counts.get(name, (0, 0))
+
+
 def with_kernels(costs: dict[str, float], text: str) -> dict[str, float]:
     """XLA's ``costs`` of a program with those of the kernels that the text of its HLO calls.
 
@@ -33,7 +41,7 @@ def with_kernels(costs: dict[str, float], text: str) -> dict[str, float]:
     """
     costs = dict(costs)
     for call in _CALL.finditer(text):
-        cheap, dear = _counts.get(call["name"], (0, 0))
+        cheap, dear = _operations(call["name"])
         rows = int(call["rows"])
         moved = sum(
             [_bytes(a) for part in ("out", "operands") for a in _ARRAY.finditer(call[part])]

@@ -6,6 +6,7 @@ programs are XLA's alone. Thread-safety: one lock around LLVM, whose context is 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import importlib.util
@@ -23,6 +24,9 @@ from tracebridge.core.kernels.text import TWICE
 _LOCK = threading.Lock()
 _ENGINES: list[Any] = []
 """Machine code stays for the life of the process: XLA knows its address by name for good."""
+
+_FOUND: list[Machine] = []
+"""This processor, once somebody has asked."""
 
 _SEATS = ctypes.create_string_buffer(N_SEATS * SEAT_BYTES)
 """Where threads wait that have just helped (``sharing.py``)."""
@@ -55,17 +59,19 @@ def is_there() -> bool:
 
 def n_threads() -> int:
     """How many threads XLA starts: what ``NPROC`` says, else one for each core we may use."""
-    try:
-        return max(1, int(env.get("NPROC") or ""))
-    except ValueError:
-        pass
+    given = env.get("NPROC")
+    if given:
+        with contextlib.suppress(ValueError):
+            return max(1, int(given))
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def machine() -> Machine:
-    """This processor."""
-    with _LOCK:
-        return _machine()
+    """This processor. Who asks again does not wait for what LLVM compiles meanwhile."""
+    if not _FOUND:
+        with _LOCK:
+            _FOUND.append(_machine())
+    return _FOUND[0]
 
 
 @functools.lru_cache(maxsize=1)

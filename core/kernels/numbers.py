@@ -6,7 +6,7 @@ The text has a mark where such a number stands, and gets the numbers at the end.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from tracebridge.core.ir.jaxpr import Jaxpr
@@ -49,6 +49,6 @@ def with_places(program: Jaxpr) -> WithPlaces:
     return WithPlaces(made, tuple(places))
 
 
-def filled(write: Callable[[], str], numbers: Sequence[float]) -> str:
-    """The text that ``write`` gives, with numbers where it has marks for them."""
-    return _MARK.sub(lambda mark: constant_text(numbers[int(mark[1])], mark[2]), write())
+def filled(text: str, numbers: Sequence[float]) -> str:
+    """A text with numbers where it has marks for them."""
+    return _MARK.sub(lambda mark: constant_text(numbers[int(mark[1])], mark[2]), text)

@@ -77,6 +77,8 @@ class Text:
     def __init__(self, names: list[int], width: int) -> None:
         self.lines: list[str] = []
         self.width, self._names = width, names
+        self._types: dict[str, str] = {}
+        self._functions: dict[tuple[str, int], str] = {}
         self.needs: set[str] = set()
 
     def name(self) -> str:
@@ -85,12 +87,19 @@ class Text:
 
     def line(self, text: str) -> str:
         """A line that makes a value; its name."""
-        name = self.name()
+        names = self._names  # as `name`: this makes most lines of a text
+        names[0] += 1
+        name = f"%v{names[0]}"
         self.lines.append(f"{name} = {text}")
         return name
 
     def type(self, scalar: str) -> str:
-        return f"<{self.width} x {scalar}>" if self.width else scalar
+        if not self.width:
+            return scalar
+        kind = self._types.get(scalar)
+        if kind is None:
+            kind = self._types[scalar] = f"<{self.width} x {scalar}>"
+        return kind
 
     def suffix(self, scalar: str = "f32") -> str:
         return f"v{self.width}{scalar}" if self.width else scalar
@@ -105,9 +114,13 @@ class Text:
 
     def call(self, function: str, *args: str, flags: str = "") -> str:
         """An intrinsic function of floats."""
-        kind, name = self.type("float"), f"@llvm.{function}.{self.suffix()}"
-        self.needs.add(f"declare {kind} {name}({', '.join([kind] * len(args))})")
-        return self.line(f"call {flags}{kind} {name}({', '.join([f'{kind} {a}' for a in args])})")
+        kind, key = self.type("float"), (function, len(args))
+        name = self._functions.get(key)
+        if name is None:
+            name = self._functions[key] = f"@llvm.{function}.{self.suffix()}"
+            self.needs.add(f"declare {kind} {name}({', '.join([kind] * len(args))})")
+        between = f", {kind} "
+        return self.line(f"call {flags}{kind} {name}({kind} {between.join(args)})")
 
     def fma(self, x: str, y: str, z: str) -> str:
         return self.call("fma", x, y, z)

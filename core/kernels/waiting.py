@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, final
 
 from tracebridge.core._jaxlib.ffi import KERNEL, register_kernel
+from tracebridge.core.kernels.content import digest
 from tracebridge.core.kernels.entries import Entry, new_entries
 from tracebridge.core.kernels.machine import compile_text, n_threads
 from tracebridge.core.kernels.own_threads import DIRECT
@@ -31,6 +32,8 @@ _entries: dict[str, Entry] = {}
 """By name what XLA calls of kernels that are not there yet."""
 _running: dict[str, Compiling] = {}
 """By name what compiles a kernel now."""
+_compiled: dict[str, tuple[int, int]] = {}
+"""By what stands for a text its machine code: kernels with other names may have the same one."""
 _direct: dict[str, int] = {}
 """By name where the function lies that is called without XLA; kernels without one are missing."""
 
@@ -59,7 +62,7 @@ class Compiling:
         """Compile one after another."""
         for name in self.own:
             try:
-                handler, direct = compile_text(_waiting[name](), (ENTRY, DIRECT))
+                handler, direct = _machine_code(_waiting[name]())
                 with _LOCK:
                     _hand_over(name, handler, direct)
             except BaseException as failure:  # noqa: BLE001 - who waits for it raises it
@@ -78,6 +81,16 @@ class Compiling:
             compiling.is_done.wait()
             if name in compiling.failures:
                 raise compiling.failures[name]
+
+
+def _machine_code(text: str) -> tuple[int, int]:
+    """Where the functions of a text lie; two threads may compile the same one at once."""
+    key = digest(text)
+    found = _compiled.get(key)
+    if found is None:
+        handler, direct = compile_text(text, (ENTRY, DIRECT))
+        found = _compiled[key] = handler, direct
+    return found
 
 
 def _hand_over(name: str, handler: int, direct: int) -> None:
@@ -99,6 +112,13 @@ def wait_for_program(name: str, write: Callable[[], str]) -> None:
         if name not in _seen:
             _seen.add(name)
             _waiting[name] = write
+
+
+def write_kernel(name: str) -> None:
+    """Write a kernel if it waits for its use, for what else comes of that."""
+    write = _waiting.get(name)
+    if write is not None:
+        write()
 
 
 def compile_kernels(module: Any, bytecode: bytes | None) -> Compiling | None:

@@ -11,8 +11,7 @@ import numpy as np
 from tracebridge.core import lax
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
-from tracebridge.core.kernels.call import kernel_call, name_of
-from tracebridge.core.kernels.costs import remember_costs
+from tracebridge.core.kernels.call import Text, kernel_call, name_of
 from tracebridge.core.kernels.machine import is_there, machine
 from tracebridge.core.kernels.rows.handler import Interface, module_text, shares
 from tracebridge.core.kernels.rows.running import rows_function
@@ -75,13 +74,12 @@ def running_call(
     length = shape[params["axis"]]
     given = params["kind"], length, params["reverse"]
     name = name_of(f"running {given}", partial(_text, *given))
-    remember_costs(name, length, 0)
     return name, shares(math.prod(shape) // length, length, 0)
 
 
-def _text(kind: str, length: int, reverse: bool) -> str:
+def _text(kind: str, length: int, reverse: bool) -> Text:
     rows = rows_function(kind, length, reverse, machine().lanes)
-    return module_text(Interface(1, 1, length), rows)
+    return Text(module_text(Interface(1, 1, length), rows), length, 0)
 
 
 running_kernel_p = RunningKernel()

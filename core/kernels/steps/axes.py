@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core import lax
+from tracebridge.core.ir.traverse import distinct_applications
 from tracebridge.core.kernels.equations import REDUCTIONS
 from tracebridge.core.lax.families import Elementwise
 from tracebridge.core.util.caching import BoundedCache
@@ -41,29 +42,39 @@ class Axes:
         pairs_of: Callable[[Application], Pairs] | None = None,
         totals: Collection[int] = (),
     ) -> None:
-        self.jaxpr, self.pairs_of = jaxpr, pairs_of
+        self.pairs_of = pairs_of
         self.avals = jaxpr.variable_avals()
-        self._first = list(itertools.accumulate([a.ndim for a in self.avals], initial=0))
-        self._parent = list(range(self._first[-1]))
+        self._parent: list[int] = []
+        self._ids: list[tuple[int, ...]] = []
+        """Of each variable the numbers of its axes: axes that belong together share one, mostly."""
         self._whole: list[int] = []
         self._totals = frozenset(totals)
         self._summed: dict[int, int] = {}
         """Of totals: the axis that is summed along, in one of the factors."""
         v = jaxpr.n_in + len(jaxpr.consts)
+        for aval in self.avals[:v]:
+            self._ids.append(tuple([self._new() for _ in range(aval.ndim)]))
+        apps = distinct_applications(jaxpr)
+        plain = {app for app in apps if isinstance(app.primitive, Elementwise)}
         for app, args in jaxpr.equations:
-            for out in range(v, v + len(app.outs)):
-                self._relate(app, args, out)
-            v += len(app.outs)
+            if app in plain:
+                self._ids.append(self._of_elements(app, args))
+                v += 1
+                continue
+            for _ in app.outs:
+                self._ids.append(self._related(app, args, v))
+                v += 1
         for a, b in same:
-            self._pair(a, b, range(self.avals[a].ndim))
+            self._join(self._ids[a], self._ids[b])
 
     def classes(self) -> list[dict[int, int]]:
         """Those that can be cut, each as variables and the axes of theirs that are in it."""
-        whole = {self._root(axis) for axis in self._whole}
+        roots = [self._root(n) for n in range(len(self._parent))]
+        whole = {roots[n] for n in self._whole}
         found: dict[int, dict[int, int]] = {}
-        for v, aval in enumerate(self.avals):
-            for i in range(aval.ndim):
-                root = self._root(self._first[v] + i)
+        for v, ids in enumerate(self._ids):
+            for i, n in enumerate(ids):
+                root = roots[n]
                 if v in found.setdefault(root, {}):
                     whole.add(root)  # an array has it twice
                 found[root][v] = i
@@ -72,74 +83,82 @@ class Axes:
 
     def members(self, variable: int, axis: int) -> dict[int, int] | None:
         """The variables that have an axis, which may be of other sizes there, and which it is."""
-        root, found = self._root(self._first[variable] + axis), dict[int, int]()
-        if root in {self._root(axis) for axis in self._whole}:
+        root, found = self._root(self._ids[variable][axis]), dict[int, int]()
+        if root in {self._root(n) for n in self._whole}:
             return None
-        for v, aval in enumerate(self.avals):
-            for i in range(aval.ndim):
-                if self._root(self._first[v] + i) == root:
-                    if v in found:
-                        return None  # an array has it twice
-                    found[v] = i
+        places: dict[tuple[int, ...], list[int]] = {}
+        for v, ids in enumerate(self._ids):
+            if ids not in places:
+                places[ids] = [i for i, n in enumerate(ids) if self._root(n) == root]
+                if len(places[ids]) > 1:
+                    return None  # an array has it twice
+            if places[ids]:
+                found[v] = places[ids][0]
         return found
-
-    def _root(self, axis: int) -> int:
-        parent = self._parent
-        while parent[axis] != axis:
-            parent[axis] = axis = parent[parent[axis]]
-        return axis
-
-    def _pair(
-        self, a: int, b: int, axes: Sequence[int | None], summed: Collection[int] = ()
-    ) -> None:
-        for i, j in enumerate(axes):
-            if j is None:
-                if self._first[a] + i not in summed:
-                    self._whole.append(self._first[a] + i)
-            else:
-                x, y = self._root(self._first[a] + i), self._root(self._first[b] + j)
-                self._parent[x] = y
 
     def totals_along(self, members: Mapping[int, int]) -> list[int]:
         """The results that are sums along the axes of a class."""
         v, i = next(iter(members.items()))
-        root = self._root(self._first[v] + i)
-        return [out for out, axis in self._summed.items() if self._root(axis) == root]
+        root = self._root(self._ids[v][i])
+        return [out for out, n in self._summed.items() if self._root(n) == root]
 
-    def _relate_summed(self, app: Application, args: Sequence[int], out: int) -> set[int]:
-        """The axes that are summed along, of each factor, as one class: one is longer than 1."""
-        (xc, yc), _ = app.params["dimension_numbers"]
-        long = [k for k, i in enumerate(xc) if app.avals[0].shape[i] != 1]
-        if out not in self._totals or len(long) != 1 or args[0] == args[1]:
-            return set()
-        x, y = [self._first[a] + axes[long[0]] for a, axes in zip(args, (xc, yc), strict=True)]
-        self._parent[self._root(x)] = self._root(y)
-        self._summed[out] = x
-        return {x, y}
+    def _new(self) -> int:
+        self._parent.append(len(self._parent))
+        return len(self._parent) - 1
 
-    def _relate_elements(self, args: Sequence[int], out: int) -> None:
-        """The axes of operands and results are the same ones; operands may be numbers."""
-        firsts, root, parent = self._first, self._root, self._parent
-        axes = range(firsts[out], firsts[out + 1])
-        arrays = [a for a in args if self.avals[a].ndim]
-        for a in arrays:
-            for axis, own in zip(axes, range(firsts[a], firsts[a + 1]), strict=True):
-                parent[root(own)] = root(axis)
-        if not arrays:
-            self._whole += axes
+    def _root(self, n: int) -> int:
+        parent = self._parent
+        while parent[n] != n:
+            parent[n] = n = parent[parent[n]]
+        return n
 
-    def _relate(self, app: Application, args: Sequence[int], out: int) -> None:
-        if isinstance(app.primitive, Elementwise):
-            self._relate_elements(args, out)
-            return
+    def _join(self, some: Sequence[int], others: Sequence[int]) -> None:
+        """Axes belong together, one by one."""
+        if some != others:
+            for a, b in zip(some, others, strict=True):
+                self._parent[self._root(a)] = self._root(b)
+
+    def _related(self, app: Application, args: Sequence[int], out: int) -> tuple[int, ...]:
+        """The axes of a result that is no elementwise one."""
         is_product = app.primitive is lax.dot_general_p
-        summed = self._relate_summed(app, args, out) if is_product else ()
-        pairs = (self.pairs_of or pairs_of)(app)
-        for a, axes in zip(args, pairs, strict=True):
-            self._pair(a, out, axes, summed)
+        summed = self._join_summed(app, args, out) if is_product else None
+        found: list[int | None] = [None] * self.avals[out].ndim
+        for k, (a, axes) in enumerate(zip(args, (self.pairs_of or pairs_of)(app), strict=True)):
+            for i, (n, j) in enumerate(zip(self._ids[a], axes, strict=True)):
+                if j is not None:
+                    there = found[j]
+                    found[j] = n
+                    if there is not None:
+                        self._join([n], [there])
+                elif summed is None or summed[k] != i:
+                    self._whole.append(n)
+        ids = tuple([self._new() if n is None else n for n in found])
         if app.primitive is not lax.broadcast_in_dim_p:  # which makes axes
-            made = set(range(self.avals[out].ndim)).difference(*pairs)
-            self._whole += [self._first[out] + i for i in made]
+            self._whole += [n for n, there in zip(ids, found, strict=True) if there is None]
+        return ids
+
+    def _of_elements(self, app: Application, args: Sequence[int]) -> tuple[int, ...]:
+        """The axes of operands and results are the same ones; operands may be numbers."""
+        arrays = [ids for a in args if (ids := self._ids[a])]
+        for ids in arrays[1:]:
+            self._join(ids, arrays[0])
+        if arrays:
+            return arrays[0]
+        made = tuple([self._new() for _ in range(app.outs[0].ndim)])
+        self._whole += made
+        return made
+
+    def _join_summed(self, app: Application, args: Sequence[int], out: int) -> list[int] | None:
+        """The axes that are summed along, of each factor, as one class: one is longer than 1."""
+        contracted, _ = app.params["dimension_numbers"]
+        long = [k for k, i in enumerate(contracted[0]) if app.avals[0].shape[i] != 1]
+        if out not in self._totals or len(long) != 1 or args[0] == args[1]:
+            return None
+        summed = [axes[long[0]] for axes in contracted]
+        x, y = [self._ids[a][i] for a, i in zip(args, summed, strict=True)]
+        self._join([x], [y])
+        self._summed[out] = x
+        return summed
 
 
 _PAIRS: BoundedCache[Pairs] = BoundedCache("axes of equations", 4096)

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, final
 from tracebridge.core.ir.content import content_of, has_arrays
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
-from tracebridge.core.kernels.call import digest, kernel_call, name_of
-from tracebridge.core.kernels.costs import remember_costs
+from tracebridge.core.kernels.call import Text, kernel_call, name_of
+from tracebridge.core.kernels.content import digest, program_text
 from tracebridge.core.kernels.machine import machine
 from tracebridge.core.kernels.steps.arrays import Arrays
 from tracebridge.core.kernels.steps.description import described, lines_of
 from tracebridge.core.kernels.steps.handler import handler_of_blocks
+from tracebridge.core.kernels.steps.outlook import outlook
 from tracebridge.core.kernels.steps.plan import Plan
 from tracebridge.core.kernels.steps.scan_kernel import Written, operations
 from tracebridge.core.kernels.steps.values import NotWritten
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.jaxpr import Jaxpr
     from tracebridge.core.ir.rule_contexts import LoweringContext
 
-_NONE = Written("", str, 0, (0, 0), 0, 0)
+_NONE = Written("", lambda: Text("", 0, 0), 0, 0, 0)
 _WRITTEN: BoundedCache[Written] = BoundedCache("batch kernels by program", 256)
 _BLOCK = 10_000  # ns of work
 _LEAST_SHARED = 50_000  # ns: to wake a thread takes 30,000
@@ -59,7 +60,6 @@ class BatchKernel(Primitive):
         kernel = batch_kernel(program, params["num_consts"], arrays)
         assert kernel is not None  # as when the rewrite has looked
         name = name_of(kernel.content, kernel.write, params["numbers"])
-        remember_costs(name, *kernel.operations)
         # Results that are sums over rows are one thread's.
         together = arrays.counts[-1] if arrays.totals else 1
         numbers = {"steps": _shares(math.prod(arrays.counts), together, program)}
@@ -80,17 +80,32 @@ def batch_kernel(program: Jaxpr, n_consts: int, arrays: Arrays) -> Written | Non
 
 
 def _written(program: Jaxpr, n_consts: int, arrays: Arrays) -> Written | None:
+    """The kernel, planned later if what matters is known before."""
+    foreseen = None if arrays.totals else outlook(program)
+    text = None if foreseen is None else program_text(program)
+    if foreseen is None or text is None:
+        return _now(program, n_consts, arrays)
+    # How many parts there are along the first axis is no part of it.
+    given = [(arrays.operand(i, ""), arrays.operand_steps(i)) for i in range(len(arrays.ins))]
+    made = [(arrays.result(k, ""), arrays.result_steps(k)) for k in range(len(arrays.outs))]
+    cut = arrays.counts[1:], arrays.ins, arrays.outs, arrays.by_rows
+    content = digest(f"batch {n_consts} {given} {made} {cut} {text}")
+    return Written(content, lambda: _text(Plan(program, n_consts, 0, arrays)), *foreseen, 1)
+
+
+def _now(program: Jaxpr, n_consts: int, arrays: Arrays) -> Written | None:
+    """The kernel, planned to find out whether there is one."""
     try:
         plan = Plan(program, n_consts, 0, arrays)
     except NotWritten:
         return None
     content, lines = described(plan, by_steps=False), lines_of(plan, machine().lanes)
-    return Written(digest(content), partial(_text, plan), lines, operations(plan), plan.scratch, 1)
+    return Written(digest(content), partial(_text, plan), lines, plan.scratch, 1)
 
 
-def _text(plan: Plan) -> str:
+def _text(plan: Plan) -> Text:
     function = steps_function(plan, places_of_parts(plan), machine().lanes)
-    return f"{function}\n{handler_of_blocks(plan.arrays)}"
+    return Text(f"{function}\n{handler_of_blocks(plan.arrays)}", *operations(plan))
 
 
 def _shares(n: int, together: int, program: Jaxpr) -> tuple[int, int, int]:

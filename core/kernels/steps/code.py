@@ -21,16 +21,17 @@ class Code:
         self.block = "entry"
         """The label that the next line stands under."""
         self._names = [0]
+        self._texts: dict[int, Text] = {}
+        self.line = self.text(0).line
+        """``line(text)``: a line that makes a value; its name."""
 
     def text(self, width: int) -> Text:
         """What writes values, vectors of ``width``, at the end of the function."""
-        to = Text(self._names, width)
-        to.lines, to.needs = self.lines, self.needs
+        to = self._texts.get(width)
+        if to is None:
+            to = self._texts[width] = Text(self._names, width)
+            to.lines, to.needs = self.lines, self.needs
         return to
-
-    def line(self, text: str) -> str:
-        """A line that makes a value; its name."""
-        return self.text(0).line(text)
 
     def loop(
         self,

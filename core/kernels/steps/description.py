@@ -1,7 +1,7 @@
 """What the text of a kernel of steps depends on, and about how long the text is.
 
-A kernel is named by this, so its text is written only when LLVM is to compile it: another process,
-or the same one with a program of other parts, may have done so.
+A kernel that is planned when it is lowered is named by this (others by their programs), so its text
+is written only when LLVM is to compile it: a program of other parts may have had it done.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tracebridge.core.kernels.functions import TRANSCENDENTAL
 from tracebridge.core.kernels.steps.boxes import Boxes, Number, Source, n_cells
 from tracebridge.core.kernels.steps.elementwise import Group, Node, floor_of_two, pieces
-from tracebridge.core.kernels.steps.products import Product, blocks
+from tracebridge.core.kernels.steps.products import Product, lines_of_product
 from tracebridge.core.kernels.steps.views import View, bytes_of
 from tracebridge.core.kernels.text import NAMES, number_of
 
@@ -96,8 +96,7 @@ def _lines_of(statement: Statement, lanes: int) -> int:
     if isinstance(statement, Group):
         return _lines_of_group(statement, lanes)
     if isinstance(statement, Product):
-        found = blocks(statement, lanes)
-        return sum([20 + 8 * rows + 2 * n + 6 * rows * n for rows, n in found])
+        return lines_of_product(statement.x.shape[-2], statement.y.shape[-1], lanes)
     return _OF_REDUCTION
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tracebridge.core.kernels.interface import BEGINNING, SHARED, attribute_at, pointers
 from tracebridge.core.kernels.sharing import (
     HELP,
     LEFT,
     SHARED_OUT,
+    STATE_BLOCKS,
     STATE_PER_BLOCK,
     STATE_ROWS,
     arrays_of_block,
@@ -36,7 +39,10 @@ def handler_of_parts(arrays: Arrays) -> str:
         lines.append(f"%part{i} = getelementptr i8, ptr {name}, i64 %shift{i}")
     lines += _number("length", STATE_ROWS)
     call = _steps([f"%part{i}" for i in range(n)], "0", "%length")
-    return _shared(n_in, n, [*lines, call])
+    # How many parts there are is found when the text is written: whoever calls does not know.
+    (count,) = arrays.counts
+    at = f"%blocks.at = getelementptr i8, ptr %state, i64 {STATE_BLOCKS}"
+    return _shared(n_in, n, [*lines, call], [at, f"store i64 {count}, ptr %blocks.at"])
 
 
 def handler_of_tiles(arrays: Arrays) -> str:
@@ -76,8 +82,8 @@ def _steps(names: list[str], first: str, length: str) -> str:
     return f"call void @steps({', '.join(given)})"
 
 
-def _shared(n_in: int, n: int, block: list[str]) -> str:
+def _shared(n_in: int, n: int, block: list[str], begin: Sequence[str] = ()) -> str:
     lines = ["define internal void @block(ptr %state, i64 %b) {", "entry:", *block]
     found, names = pointers(n_in, n)
-    lines += ["ret void", "}", SHARED, HELP, *_HANDLER, *found, *state(names)]
+    lines += ["ret void", "}", SHARED, HELP, *_HANDLER, *found, *state(names), *begin]
     return "\n".join([*lines, SHARED_OUT, LEFT, "ret ptr null", "}"])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tracebridge.core import lax
 from tracebridge.core.interpreters.graph import Graph
 from tracebridge.core.ir.debug_info import NO_DEBUG_INFO
+from tracebridge.core.ir.traverse import distinct_applications
 from tracebridge.core.kernels.steps.arrays import Arrays
 from tracebridge.core.kernels.steps.axes import Axes
 from tracebridge.core.kernels.steps.swapped import products_of_results, with_swapped_products
@@ -32,21 +33,36 @@ _LEAST_SHARED = 0.8  # of the work: what has no part is done by each thread
 
 
 class Parts(NamedTuple):
-    """The step for one part of an axis, and how arguments and results of the whole one are cut."""
+    """How a step is cut for the parts of an axis: what it is given and gives, and all variables.
 
-    body: Jaxpr
+    ``members``: variables that have the axis, and which of theirs it is.
+    """
+
     arrays: Arrays
+    members: dict[int, int]
+
+    def part_of(self, body: Jaxpr) -> Jaxpr:
+        """The step for one part."""
+        (count,), order = self.arrays.counts, range(body.n_in)
+        return _for_part(body, body.variable_avals(), self.members, count, order)
 
 
-def parts_of(body: Jaxpr, n_consts: int, n_carry: int, length: int, threads: int) -> Parts | None:
-    """The parts that so many threads should share; None if one should do all.
+def most_parts(body: Jaxpr, length: int, threads: int) -> int:
+    """How many parts of a loop have enough work for a thread."""
+    of_app = _works(body)
+    total = sum([of_app[app] for app, _ in body.equations])
+    return max(1, min(threads, int(total * length / _LEAST)))
+
+
+def parts_of(body: Jaxpr, n_consts: int, n_carry: int, most: int) -> Parts | None:
+    """The parts that threads should share, at most so many; None if one should do all.
 
     ``body``: (consts, carry, slices of xs) -> (carry, slices of ys), without calls.
     """
-    works = [work(app) for app, _ in body.equations]
-    most = min(threads, int(sum(works) * length / _LEAST))
     if most < 2:
         return None
+    of_app = _works(body)
+    works = [of_app[app] for app, _ in body.equations]
     carried = [(n_consts + k, out) for k, out in enumerate(body.outs[:n_carry])]
     axes = Axes(body, carried)
     best: tuple[int, dict[int, int]] = 1, {}
@@ -60,8 +76,7 @@ def parts_of(body: Jaxpr, n_consts: int, n_carry: int, length: int, threads: int
     ins = tuple([(members.get(v),) for v in range(body.n_in)])
     outs = tuple([(members.get(v),) for v in body.outs])
     arrays = Arrays((count,), tuple(body.in_avals), tuple(body.out_avals), ins, outs)
-    order = range(body.n_in)
-    return Parts(_for_part(body, axes.avals, members, count, order), arrays)
+    return Parts(arrays, members)
 
 
 class Rows(NamedTuple):
@@ -81,7 +96,8 @@ def rows_of(program: Jaxpr, arrays: Arrays) -> Rows | None:
     ``program``: of one part of ``arrays``, without carries.
     """
     program = with_swapped_products(program)
-    works = [work(app) for app, _ in program.equations]
+    of_app = _works(program)
+    works = [of_app[app] for app, _ in program.equations]
     products = products_of_results(program)
     axes = Axes(program, totals=products.values())
     best, most = 1, dict[int, int]()
@@ -137,11 +153,17 @@ def _count(avals: Sequence[ShapedArray], members: dict[int, int], most: int) -> 
     return max([n for n in range(1, min(most, size // least) + 1) if size % n == 0], default=1)
 
 
+def _works(body: Jaxpr) -> dict[Application, float]:
+    """Nanoseconds of the equations."""
+    return {app: work(app) for app in distinct_applications(body)}
+
+
 def _shared(body: Jaxpr, members: Collection[int], works: Sequence[float]) -> float:
     """The work of the equations whose results have the axis, or are sums along it."""
     v, total = body.n_in + len(body.consts), 0.0
     for (app, _), taken in zip(body.equations, works, strict=True):
-        total += taken if v in members else 0.0
+        if v in members:
+            total += taken
         v += len(app.outs)
     return total
 

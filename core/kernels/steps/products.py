@@ -30,9 +30,16 @@ def write_product(code: Code, product: Product, lanes: int) -> None:
     code.nest(lead, lambda at: _Writer(code, product, lanes, at).write())
 
 
-def blocks(product: Product, lanes: int) -> list[tuple[int, int]]:
-    """The blocks that are written of a product: rows, and vectors in each."""
-    vectors, n_rows, n_columns = _vectors(lanes), product.x.shape[-2], product.y.shape[-1]
+def lines_of_product(n_rows: int, n_columns: int, lanes: int) -> int:
+    """About how many lines are written for a product of these sizes."""
+    return sum(
+        [20 + 8 * rows + 2 * n + 6 * rows * n for rows, n in _blocks(n_rows, n_columns, lanes)]
+    )
+
+
+def _blocks(n_rows: int, n_columns: int, lanes: int) -> list[tuple[int, int]]:
+    """The blocks that are written: rows, and vectors in each."""
+    vectors = _vectors(lanes)
     rest = pieces(n_columns % (vectors * lanes), lanes)
     found = []
     for n in ([vectors] if n_columns >= vectors * lanes else []) + ([len(rest)] if rest else []):

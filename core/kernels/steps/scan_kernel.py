@@ -1,6 +1,6 @@
 """scan_kernel: a loop of small steps that is one kernel on the CPU.
 
-Lowering writes its text; LLVM compiles it when XLA compiles the program that calls it.
+Lowering names it; it is planned, written and compiled when XLA compiles the program that calls it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 from tracebridge.core.ir.aval import batched_aval
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
-from tracebridge.core.kernels.call import digest, kernel_call, name_of
-from tracebridge.core.kernels.costs import remember_costs
+from tracebridge.core.kernels.call import Text, kernel_call, name_of
+from tracebridge.core.kernels.content import digest, program_text
 from tracebridge.core.kernels.functions import TRANSCENDENTAL
 from tracebridge.core.kernels.machine import machine, n_threads
 from tracebridge.core.kernels.steps.arrays import not_cut
@@ -22,7 +22,8 @@ from tracebridge.core.kernels.steps.description import described, lines_of
 from tracebridge.core.kernels.steps.dots import Dots
 from tracebridge.core.kernels.steps.elementwise import Group
 from tracebridge.core.kernels.steps.handler import handler, handler_of_parts, handler_of_tiles
-from tracebridge.core.kernels.steps.parts import parts_of
+from tracebridge.core.kernels.steps.outlook import outlook
+from tracebridge.core.kernels.steps.parts import most_parts, parts_of
 from tracebridge.core.kernels.steps.plan import Plan
 from tracebridge.core.kernels.steps.products import Product
 from tracebridge.core.kernels.steps.rounds import Rounds
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.jaxpr import Jaxpr
     from tracebridge.core.ir.rule_contexts import LoweringContext
-from tracebridge.core.kernels.steps.parts import Parts
 
 
 @final
@@ -61,7 +61,6 @@ class ScanKernel(Primitive):
         kernel = written(params)
         assert kernel is not None  # as when the rewrite has looked
         name = name_of(kernel.content, kernel.write, params["numbers"])
-        remember_costs(name, *kernel.operations)
         length = params["length"]
 
         def call(operands: Sequence[Any], ins: Any, outs: Any, steps: int) -> list[Any]:
@@ -79,95 +78,112 @@ scan_kernel_p = ScanKernel()
 class Written(NamedTuple):
     """A kernel: what its text depends on and what writes it, about how many lines it has.
 
-    Further operations of a step, bytes of memory of its own, parts for threads. ``steps``: how many
-    at a time, if they are not all.
+    Further bytes of memory of its own, and how many parts or tiles threads share, if that is known.
+    ``steps``: how many at a time, if they are not all.
     """
 
     content: str
-    write: Callable[[], str]
+    write: Callable[[], Text]
     lines: int
-    operations: tuple[int, int]
     scratch: int
     parts: int
     steps: int | None = None
 
 
+class _Loop(NamedTuple):
+    """What a kernel depends on besides the body of its loop."""
+
+    n_consts: int
+    n_carry: int
+    reverse: bool
+    length: int
+    threads: int
+
+
 def written(params: Any) -> Written | None:
     """The kernel of a loop, whose body has no calls; None if it cannot have one."""
-    body, reverse, length = params["jaxpr"], params["reverse"], params["length"]
-    n_consts, n_carry = params["num_consts"], params["num_carry"]
-    threads = n_threads()
-    key = "parts", n_consts, n_carry, length, threads
-    if key not in body.cache:  # asked for by the rewrite, then by the lowering
-        tiled = tiles_of(body, n_consts, n_carry, length, threads)
-        parts = None if tiled else parts_of(body, n_consts, n_carry, length, threads)
-        body.cache[key] = tiled, parts
-    tiled, parts = body.cache[key]
-    found = None
-    if tiled is not None:
-        found = _tiled(body, n_consts, n_carry, reverse, tiled)
-    elif parts is not None:
-        found = _written(body, n_consts, n_carry, reverse, parts)
-    return found or _written(body, n_consts, n_carry, reverse, None)
+    body, n_consts, n_carry = params["jaxpr"], params["num_consts"], params["num_carry"]
+    loop = _Loop(n_consts, n_carry, params["reverse"], params["length"], n_threads())
+    if loop not in body.cache:  # asked for by the rewrite, then by the lowering
+        body.cache[loop] = _written(body, loop)
+    return body.cache[loop]
 
 
-def _tiled(body: Jaxpr, n_consts: int, n_carry: int, reverse: bool, tiled: Tiled) -> Written | None:
+def _written(body: Jaxpr, loop: _Loop) -> Written | None:
+    n_consts, n_carry, _, length, threads = loop
+    tiled = tiles_of(body, n_consts, n_carry, length, threads)
+    found = None if tiled is None else _tiled(tiled, loop)
+    if found is not None:
+        return found
+    most = 1 if tiled else most_parts(body, length, threads)
+    found = _later(body, loop, most)
+    if found is None and most > 1:
+        found = _now(body, loop, most)
+    return found or _now(body, loop, 1)
+
+
+def _tiled(tiled: Tiled, loop: _Loop) -> Written | None:
     """The kernel that does tiles by themselves."""
-    tiles = tiled.tiles
-    key = "tiles", n_consts, n_carry, reverse, tiles
-    if key not in body.cache:
-        try:
-            arrays = not_cut(tiled.body.in_avals, tiled.body.out_avals)
-            plan = Plan(tiled.body, n_consts, n_carry, arrays)
-        except NotWritten:
-            body.cache[key] = None
-        else:
-            cheap, dear = operations(plan)
-            body.cache[key] = Written(
-                digest(described(plan, reverse, tiles, by_steps=True)),
-                partial(_text_of_tile, plan, tiles, reverse),
-                lines_of(plan, machine().lanes),
-                (tiles.number * cheap, tiles.number * dear),
-                plan.scratch + bytes_of_copies(plan, tiles),
-                tiles.number,
-                tiles.steps,
-            )
-    return body.cache[key]
+    body, tiles = tiled
+    try:
+        plan = Plan(body, loop.n_consts, loop.n_carry, not_cut(body.in_avals, body.out_avals))
+    except NotWritten:
+        return None
+    return Written(
+        digest(described(plan, loop.reverse, tiles, by_steps=True)),
+        partial(_text_of_tile, plan, tiles, loop.reverse),
+        lines_of(plan, machine().lanes),
+        plan.scratch + bytes_of_copies(plan, tiles),
+        tiles.number,
+        tiles.steps,
+    )
 
 
-def _written(
-    body: Jaxpr, n_consts: int, n_carry: int, reverse: bool, parts: Parts | None
-) -> Written | None:
-    arrays = not_cut(body.in_avals, body.out_avals) if parts is None else parts.arrays
-    key = "kernel", n_consts, n_carry, reverse, arrays
-    if key not in body.cache:
-        try:
-            plan = Plan(body if parts is None else parts.body, n_consts, n_carry, arrays)
-        except NotWritten:
-            body.cache[key] = None
-        else:
-            lanes, count = machine().lanes, math.prod(arrays.counts)
-            content = digest(described(plan, reverse, parts is None, by_steps=True))
-            cheap, dear = operations(plan)
-            body.cache[key] = Written(
-                content,
-                partial(_text, plan, reverse, parts is not None),
-                lines_of(plan, lanes),
-                (count * cheap, count * dear),
-                plan.scratch,
-                count,
-            )
-    return body.cache[key]
+def _later(body: Jaxpr, loop: _Loop, most: int) -> Written | None:
+    """The kernel, to be planned when it is written, if what matters is known before."""
+    foreseen = outlook(body)
+    text = None if foreseen is None else program_text(body)
+    if foreseen is None or text is None:
+        return None
+    content = f"scan {loop[:3]} {most} {text}"
+    return Written(content, lambda: _text(_plan(body, loop, most), loop.reverse), *foreseen, 1)
 
 
-def _text(plan: Plan, reverse: bool, is_shared: bool) -> str:
+def _now(body: Jaxpr, loop: _Loop, most: int) -> Written | None:
+    """The kernel, planned to find out whether there is one."""
+    try:
+        plan = _plan(body, loop, most)
+    except NotWritten:
+        return None
+    counts = plan.arrays.counts
+    content = digest(described(plan, loop.reverse, counts, by_steps=True))
+    write = partial(_text, plan, loop.reverse)
+    lines = lines_of(plan, machine().lanes)
+    return Written(content, write, lines, plan.scratch, math.prod(counts))
+
+
+def _plan(body: Jaxpr, loop: _Loop, most: int) -> Plan:
+    """The plan of a step, or of one of the parts of it that threads share, at most so many."""
+    n_consts, n_carry = loop[:2]
+    parts = parts_of(body, n_consts, n_carry, most)
+    if parts is None:
+        return Plan(body, n_consts, n_carry, not_cut(body.in_avals, body.out_avals))
+    return Plan(parts.part_of(body), n_consts, n_carry, parts.arrays)
+
+
+def _text(plan: Plan, reverse: bool) -> Text:
+    count = math.prod(plan.arrays.counts)
+    cheap, dear = operations(plan)
     function = steps_function(plan, places_of_steps(plan, reverse), machine().lanes)
-    return f"{function}\n{(handler_of_parts if is_shared else handler)(plan.arrays)}"
+    shared = (handler_of_parts if plan.arrays.counts else handler)(plan.arrays)
+    return Text(f"{function}\n{shared}", count * cheap, count * dear)
 
 
-def _text_of_tile(plan: Plan, tiles: Tiles, reverse: bool) -> str:
+def _text_of_tile(plan: Plan, tiles: Tiles, reverse: bool) -> Text:
+    cheap, dear = operations(plan)
     function = tile_function(plan, tiles, reverse, machine().lanes)
-    return f"{function}\n{handler_of_tiles(plan.arrays)}"
+    lines = f"{function}\n{handler_of_tiles(plan.arrays)}"
+    return Text(lines, tiles.number * cheap, tiles.number * dear)
 
 
 def operations(plan: Plan) -> tuple[int, int]:

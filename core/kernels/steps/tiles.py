@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tracebridge.core import lax
 from tracebridge.core.interpreters.graph import Graph
 from tracebridge.core.ir.debug_info import NO_DEBUG_INFO
+from tracebridge.core.ir.traverse import distinct_applications
 from tracebridge.core.kernels.steps.axes import Axes, pairs_with_neighbours
 from tracebridge.core.kernels.steps.moves import only_adds
 from tracebridge.core.kernels.steps.parts import cut_params
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.jaxpr import Jaxpr
 
 _EDGE = 8  # rows: how far a step may reach
+_FEWEST = 4 * _EDGE  # rows, or all of them are near an end
 _CACHE = 3 << 18  # bytes: less than the second cache of a core
 _OUTSIDE = 1.4  # how much longer a step takes whose arrays are not in it
 _LAST_CACHE = 1 << 23  # bytes: what all threads together have of the last one, about
@@ -72,10 +74,12 @@ class _NoTiles(Exception):
 
 def tiles_of(body: Jaxpr, n_consts: int, n_carry: int, length: int, threads: int) -> Tiled | None:
     """The tiles that so many threads should share; None if there is one for all."""
-    carried = [(n_consts + k, out) for k, out in enumerate(body.outs[:n_carry])]
     first = max(range(n_carry), key=lambda k: body.out_avals[k].size, default=None)
     if first is None or not body.out_avals[first].ndim:
         return None
+    if body.out_avals[first].shape[0] < _FEWEST and body.outs[first] >= body.n_in:
+        return None
+    carried = [(n_consts + k, out) for k, out in enumerate(body.outs[:n_carry])]
     rows = Axes(body, carried, pairs_with_neighbours).members(n_consts + first, 0)
     if rows is None or any(rows.values()) or not _is_shared(body, rows):
         return None
@@ -99,15 +103,16 @@ def tiles_of(body: Jaxpr, n_consts: int, n_carry: int, length: int, threads: int
 def _is_shared(body: Jaxpr, rows: Mapping[int, int]) -> bool:
     """Whether most of a step is done for rows: each tile does all of the rest, for itself."""
     avals = body.variable_avals()
-    has, lacks = 0.0, 0.0
     taken = [(v, avals[v].size * _COPY) for v in body.outs]
-    v = body.n_in + len(body.consts)
-    for app, _ in body.equations:
-        taken += [(v + i, a.size * _COPY) for i, a in enumerate(app.outs)]
-        taken.append((v, work(app)))
-        v += len(app.outs)
-    for v, time in taken:
-        has, lacks = (has + time, lacks) if v in rows else (has, lacks + time)
+    times: dict[Application, list[float]] = {}
+    for app in distinct_applications(body):
+        times[app] = [a.size * _COPY for a in app.outs]
+        times[app][0] += work(app)
+    taken += enumerate(
+        [time for app, _ in body.equations for time in times[app]], body.n_in + len(body.consts)
+    )
+    has = sum([time for v, time in taken if v in rows])
+    lacks = sum([time for v, time in taken if v not in rows])
     return lacks <= _MOST_APART * (has + lacks)
 
 
@@ -151,7 +156,7 @@ class _Reach:
     def is_edge(self, v: int) -> bool:
         """Whether a value is some rows at an end of the axis."""
         size = self.avals[v].shape[0]
-        if _EDGE < size < self.n - _EDGE or size > self.n + _EDGE or self.n < 4 * _EDGE:
+        if _EDGE < size < self.n - _EDGE or size > self.n + _EDGE or self.n < _FEWEST:
             raise _NoTiles
         return size <= _EDGE
 

@@ -13,6 +13,7 @@ argument or because others read it later.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from tracebridge.core import lax
@@ -34,6 +35,7 @@ _BLOCK_BYTES = 1 << 18
 _FEWEST_STEPS = 8
 _FEWEST_BLOCKS = 3
 _LEAST_GAIN = 1 << 20
+_NOBODY: AbstractSet[int] = frozenset()
 _BOUNDS = ("start_indices", "limit_indices", "strides")
 
 
@@ -155,12 +157,14 @@ class Moved:
         fixed = set(self.operands[: self.first_xs])
         allowed = {self.at}
         for k in range(self.at - 1, -1, -1):
-            made = self.results(k)
-            readers = set().union(*[self.readers.get(v, ()) for v in made])
-            if readers and readers <= allowed and fixed.isdisjoint(made):
-                app = self.jaxpr.equations[k][0]
-                if _for_steps(app, self.length, self.length) is not None:
-                    allowed.add(k)
+            app = self.jaxpr.equations[k][0]
+            readers: AbstractSet[int] = self.readers.get(self.firsts[k], _NOBODY)
+            if app.multiple:
+                found = [self.readers.get(v, _NOBODY) for v in self.results(k)]
+                readers = set[int]().union(*found)
+            is_inside = readers and readers <= allowed and fixed.isdisjoint(self.results(k))
+            if is_inside and _for_steps(app, self.length, self.length) is not None:
+                allowed.add(k)
         return sorted(allowed - {self.at})
 
     def of_steps(self, steps: int) -> Jaxpr:

@@ -14,14 +14,12 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from tracebridge.core import lax
-from tracebridge.core.interpreters.inline import inline_calls
-from tracebridge.core.interpreters.staging import stage
+from tracebridge.core.interpreters.graph import Graph
 from tracebridge.core.ir.aval import element_aval
 from tracebridge.core.ir.content import content_of, has_arrays
 from tracebridge.core.ir.cost import Cost
-from tracebridge.core.ir.jaxpr import eval_jaxpr
-from tracebridge.core.ir.trace import current_trace
-from tracebridge.core.ir.traverse import primitives_of
+from tracebridge.core.ir.debug_info import NO_DEBUG_INFO
+from tracebridge.core.ir.traverse import distinct_applications, primitives_of
 from tracebridge.core.kernels.machine import is_there, n_threads
 from tracebridge.core.kernels.numbers import with_places
 from tracebridge.core.kernels.steps.scan_kernel import scan_kernel_p, written
@@ -40,6 +38,9 @@ _NEIGHBOURS = frozenset({lax.roll_p, lax.slice_p, lax.pad_p, lax.concatenate_p})
 _FUNCTIONS = frozenset({Cost.EXPENSIVE, Cost.COMPOSED})
 _MOVES = frozenset({lax.broadcast_in_dim_p, lax.reshape_p, lax.squeeze_p})
 _BODIES: BoundedCache[Jaxpr] = BoundedCache("bodies of scan kernels", 256)
+
+_OF_EQUATIONS = frozenset({"applications", "primitives", "is small", "is stencil"})
+"""What of a memo holds for all programs with the same equations."""
 
 _FEWEST_STEPS = 4
 _MOST_EQUATIONS = 400
@@ -85,14 +86,21 @@ def _flat(body: Jaxpr) -> Jaxpr:
     """A body without calls."""
     # None stands for the body itself.
     if "without calls" not in body.cache:
-        found = flat(inline_calls(body), with_shifts)
+        found = flat(body, _meaning)
         body.cache["without calls"] = None if found is body else found
     return body.cache["without calls"] or body
+
+
+def _meaning(app: Application) -> Jaxpr | None:
+    """What a call computes."""
+    return app.params["jaxpr"] if app.primitive.inlinable else with_shifts(app)
 
 
 def _of_kernel(params: Params, body: Jaxpr) -> dict[str, Any]:
     """The parameters of the kernel of a loop with this body, which has no calls."""
     program, numbers = with_places(body)
+    for fact in _OF_EQUATIONS & body.cache.keys():
+        program.cache[fact] = body.cache[fact]
     return {**params, "jaxpr": _first_alike(program), "numbers": numbers}
 
 
@@ -142,28 +150,26 @@ def _with_moved(body: Jaxpr, n_consts: int, n_carry: int, moved: Moved) -> Jaxpr
     It takes consts, numbers that the moved equations read, carry, the other xs, slices of what the
     moved equations read.
     """
-    program = moved.of_steps(1)
     first_xs = n_consts + n_carry
     made = {first_xs + i for i in moved.made}
-
-    def run(*args: Any) -> list[Any]:
-        given = iter(args)
-        found: dict[int, Any] = {i: next(given) for i in range(n_consts)}
-        sources: dict[int, Any] = {v: next(given) for v in moved.sources if not moved.avals[v].ndim}
-        found.update({i: next(given) for i in range(n_consts, body.n_in) if i not in made})
-        for v in moved.sources:
-            if moved.avals[v].ndim:
-                sources[v] = lax.expand_dims(next(given), (0,))
-        process = current_trace().process
-        rows = eval_jaxpr(program, process, [sources[v] for v in moved.sources])
-        found.update({i: lax.squeeze(x, (0,)) for i, x in zip(sorted(made), rows, strict=True)})
-        return eval_jaxpr(body, process, [found[i] for i in range(body.n_in)])
-
-    avals = [*body.in_avals[:n_consts]]
-    avals += [moved.avals[v] for v in moved.sources if not moved.avals[v].ndim]
-    avals += [a for i, a in enumerate(body.in_avals) if i >= n_consts and i not in made]
-    avals += [element_aval(moved.avals[v]) for v in moved.sources if moved.avals[v].ndim]
-    return stage(run, avals, locate=False)
+    numbers = [v for v in moved.sources if not moved.avals[v].ndim]
+    rows = [v for v in moved.sources if moved.avals[v].ndim]
+    kept = [i for i in range(n_consts, body.n_in) if i not in made]
+    graph = Graph()
+    found = dict(enumerate(graph.inputs(body.in_avals[:n_consts])))
+    read = dict(zip(numbers, graph.inputs([moved.avals[v] for v in numbers]), strict=True))
+    found.update(zip(kept, graph.inputs([body.in_avals[i] for i in kept]), strict=True))
+    slices = graph.inputs([element_aval(moved.avals[v]) for v in rows])
+    inputs = range(len(graph.avals))
+    for v, n in zip(rows, slices, strict=True):
+        shape = (1, *graph.avals[n].shape)
+        params = {"shape": shape, "broadcast_dimensions": tuple(range(1, len(shape)))}
+        read[v] = graph.add_bound(lax.broadcast_in_dim_p, [n], params)
+    xs = graph.inline(moved.of_steps(1), [read[v] for v in moved.sources])
+    for i, x in zip(sorted(made), xs, strict=True):
+        found[i] = graph.add_bound(lax.squeeze_p, [x], {"dimensions": (0,)})
+    outs = graph.inline(body, [found[i] for i in range(body.n_in)])
+    return graph.program(inputs, outs, NO_DEBUG_INFO)
 
 
 def _is_small(body: Jaxpr) -> bool:
@@ -176,13 +182,13 @@ def _is_small(body: Jaxpr) -> bool:
 def _has_small_arrays(body: Jaxpr) -> bool:
     if len(body.equations) > _MOST_EQUATIONS:
         return False
-    has_product = any([app.primitive is lax.dot_general_p for app, _ in body.equations])
+    has_product = lax.dot_general_p in primitives_of(body)
     most = _MOST_ELEMENTS if has_product else _MOST_WITHOUT_PRODUCT
     most = _MOST_OF_STENCIL if _is_stencil(body) else most
-    for app, _ in body.equations:
-        sizes = [a.size for a in (*app.avals, *app.outs)]
-        if any([type(size) is not int or size > most for size in sizes]):
-            return False
+    for app in distinct_applications(body):
+        for a in (*app.avals, *app.outs):
+            if type(a.size) is not int or a.size > most:
+                return False
         if app.primitive is lax.dot_general_p:
             (summed, _), _ = app.params["dimension_numbers"]
             terms = math.prod([app.avals[0].shape[i] for i in summed])
@@ -193,15 +199,15 @@ def _has_small_arrays(body: Jaxpr) -> bool:
 
 def _has_functions(body: Jaxpr) -> bool:
     """Whether most of the time may go to exponentials and their like."""
-    return any([app.primitive.cost in _FUNCTIONS for app, _ in body.equations])
+    return any([p.cost in _FUNCTIONS for p in primitives_of(body)])
 
 
 def _is_stencil(body: Jaxpr) -> bool:
     """Whether steps read neighbours in large arrays, and do nothing but elementwise work else."""
     if "is stencil" not in body.cache:
-        found = [app for app, _ in body.equations if app.primitive in _NEIGHBOURS]
+        found = [app for app in distinct_applications(body) if app.primitive in _NEIGHBOURS]
         large = [app for app in found if app.avals[0].size >= _MOST_WITHOUT_PRODUCT]
-        others = {app.primitive for app, _ in body.equations} - _NEIGHBOURS
+        others = primitives_of(body) - _NEIGHBOURS
         is_plain = all([isinstance(p, Elementwise) or p in _MOVES for p in others])
         body.cache["is stencil"] = bool(large) and is_plain
     return body.cache["is stencil"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import pytest
 import tracebridge as tb
 from tracebridge.core._jaxlib.ffi import KERNEL
 from tracebridge.core.config.scopes import scope
+from tracebridge.core.kernels import call
 from tracebridge.core.kernels.machine import is_there
 
 needs_kernels = pytest.mark.skipif(not is_there(), reason="llvmlite is not installed")
@@ -52,3 +54,17 @@ def is_as_plain(
         if signs:
             zeros = (x == 0) & (y == 0)
             np.testing.assert_array_equal(np.signbit(x[zeros]), np.signbit(y[zeros]))
+
+
+def texts_of(f: Any, *args: Any) -> list[str]:
+    """The texts of the kernels of a program, in the order of their calls."""
+    writers: list[Callable[[], str]] = []
+    wait = call.wait_for_program
+
+    def record(name: str, write: Callable[[], str]) -> None:
+        writers.append(write)
+        wait(name, write)
+
+    with mock.patch.object(call, "wait_for_program", record):
+        tb.jit(f).lower(*args)
+    return [write() for write in writers]

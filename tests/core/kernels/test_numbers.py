@@ -76,8 +76,8 @@ def test_kernels_have_the_numbers_of_their_program(
 def test_kernels_are_planned_once_for_all_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two numbers of one kind in a kernel, and in a longer program that has the same kernel."""
     planned: list[Any] = []
-    plan = row_kernel._planned
-    monkeypatch.setattr(row_kernel, "_planned", lambda given: planned.append(given) or plan(given))
+    plan = row_kernel._made
+    monkeypatch.setattr(row_kernel, "_made", lambda given: planned.append(given) or plan(given))
     x = _rows(256, 256)
     texts = [tb.jit(_norm(k)).lower(x).as_text() for k in (0.3, 0.7)]
     assert 1 == len(planned)

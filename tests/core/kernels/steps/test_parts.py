@@ -12,14 +12,14 @@ import pytest
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
-from tests.core.kernels.plain_form import array, is_as_plain, needs_kernels
+from tests.core.kernels.plain_form import array, is_as_plain, needs_kernels, texts_of
 from tracebridge import lax, nn
 from tracebridge.core.kernels.steps import parts, scan_kernel
 
 pytestmark = needs_kernels
 
 RNG = np.random.default_rng(0)
-_ATTRIBUTE = re.compile(r"steps = array<i64: \d+, \d+, (\d+)>")
+_COUNT = re.compile(r"store i64 (\d+), ptr %blocks.at")
 
 
 @pytest.fixture(autouse=True, params=[2, 5])
@@ -32,7 +32,8 @@ def n_threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 
 def parts_in(f: Any, *args: Any) -> list[int]:
     """Of each loop of a program that is a kernel the number of its parts."""
-    return [int(n) for n in _ATTRIBUTE.findall(tb.jit(f).lower(*args).as_text())]
+    found = [_COUNT.search(text) for text in texts_of(f, *args)]
+    return [1 if count is None else int(count[1]) for count in found]
 
 
 def check(f: Callable[..., Any], *args: Any, expected: list[int]) -> None:
