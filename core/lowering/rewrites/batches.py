@@ -45,13 +45,14 @@ from tracebridge.core.lowering.rewrites.batch_limits import (
     limits_of,
 )
 from tracebridge.core.lowering.rewrites.flat import computed_by, flat, with_shifts
-from tracebridge.core.lowering.rewrites.groups import Groups, Kernel, WithKernels
+from tracebridge.core.lowering.rewrites.groups import Groups
 from tracebridge.core.lowering.rewrites.inlined import inlined
 from tracebridge.core.lowering.rewrites.producers import GIVEN
 from tracebridge.core.lowering.rewrites.slices import part_of_array
+from tracebridge.core.lowering.rewrites.with_kernels import Kernel, WithKernels
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from tracebridge.core.ir.application import Application
     from tracebridge.core.ir.aval import ShapedArray
@@ -160,6 +161,8 @@ def _cut(app: Application, key: tuple[int, ...], cuts: _Cuts) -> tuple[int, ...]
 class _Batches(Groups):
     """Groups by the sizes of their batch."""
 
+    begins_with = lax.dot_general_p
+
     def __init__(self, jaxpr: Jaxpr, limits: Limits) -> None:
         self.limits, self.has_too_large = limits, False
         self._limits: dict[int, Limits] = {}
@@ -167,6 +170,8 @@ class _Batches(Groups):
         self.cuts: dict[int, tuple[int, ...]] = {}
         """Of results of members: their axes of the batch."""
         self._begins: dict[Application, tuple[int, ...] | None] = {}
+        self._sizes: dict[tuple[int, ...], tuple[int, ...]] = {}
+        """Of batches, equal ones as one object."""
         self._alike: dict[object, tuple[int, ...] | None] = {}
         """Those of equations like this one that read such members; None: it cannot be one."""
         self.planned: dict[object, _Planned] = {}
@@ -179,7 +184,7 @@ class _Batches(Groups):
 
     def key_for(self, app: Application, args: Sequence[int]) -> tuple[int, ...] | None:
         """The sizes of the batch."""
-        is_product, within = app.primitive is lax.dot_general_p, self.within
+        is_product, within = app.primitive is self.begins_with, self.within
         for i, a in enumerate(args):
             group = within[a]
             if group is not None and (not is_product or self.cuts[a] == batch_of_operand(app, i)):
@@ -189,7 +194,8 @@ class _Batches(Groups):
     def _begun_by(self, app: Application) -> tuple[int, ...] | None:
         """The sizes of a batch that a product begins a group of."""
         if app not in self._begins:
-            self._begins[app] = batch_of(app, self.limits)
+            sizes = batch_of(app, self.limits)
+            self._begins[app] = None if sizes is None else self._sizes.setdefault(sizes, sizes)
         return self._begins[app]
 
     def limits_of(self, n: int) -> Limits:
@@ -243,7 +249,7 @@ class _Batches(Groups):
     def kernels(self) -> list[Kernel]:
         """The groups that have kernels and are faster with them."""
         found = [m for m in self.components() if self._pays(m)]
-        readers = self.readers(found) if found else {}
+        readers = self.readers() if found else []
         kernels = [_BatchKernel(self, members, readers) for members in found]
         return [kernel for kernel in kernels if kernel.is_written()]
 
@@ -296,7 +302,7 @@ def _n_consts(arrays: Arrays) -> int:
 @final
 class _BatchKernel(Kernel):
     def __init__(
-        self, groups: _Batches, members: Sequence[int], readers: Mapping[int, Sequence[int]]
+        self, groups: _Batches, members: Sequence[int], readers: Sequence[Sequence[int]]
     ) -> None:
         super().__init__(groups, members, readers, frozenset())
         self.batches = groups
@@ -460,9 +466,9 @@ class _BatchKernel(Kernel):
             return False
         return kernel.lines <= _MOST_LINES
 
-    def add_to(self, graph: Graph, operands: Sequence[int]) -> Sequence[int]:
+    def add_to(self, program: WithKernels) -> Sequence[int]:
         """Append the kernel."""
         params: dict[str, Any] = {"program": self.program, "arrays": self.arrays}
         params.update(num_consts=self.n_consts, numbers=self.numbers)
-        first = graph.add_bound(batch_kernel_p, operands, params)
+        first = program.add_bound(batch_kernel_p, self.operands, params)
         return range(first, first + len(self.results))

@@ -5,7 +5,7 @@ The gradient of what was split, for example: the two halves of a gated linear un
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple, final
 
 from tracebridge.core import lax
@@ -15,9 +15,9 @@ from tracebridge.core.lowering.rewrites.producers import GIVEN
 
 if TYPE_CHECKING:
     from tracebridge.core.kernels.rows.frame import Frame
-    from tracebridge.core.lowering.rewrites.groups import Kernel
+    from tracebridge.core.lowering.rewrites.with_kernels import Kernel
 
-Readers = Mapping[int, Sequence[int]]
+Readers = Sequence[Sequence[int]]
 
 
 class Join(NamedTuple):
@@ -94,5 +94,5 @@ class _Search:
 
     def _outside(self, variable: int) -> list[int]:
         """The equations without the kernel that read a variable of it."""
-        found = self.readers.get(variable, ())
+        found = self.readers[variable]
         return [k for k in found if k not in self.inside or k in self.copied]

@@ -39,13 +39,14 @@ from tracebridge.core.lowering.rewrites.frames import (
     is_large_join,
     meaning,
 )
-from tracebridge.core.lowering.rewrites.groups import Groups, Kernel, WithKernels
+from tracebridge.core.lowering.rewrites.groups import Groups
 from tracebridge.core.lowering.rewrites.joined import joined_in
 from tracebridge.core.lowering.rewrites.parts import part_of
 from tracebridge.core.lowering.rewrites.turned_sums import with_turned_sums
+from tracebridge.core.lowering.rewrites.with_kernels import Kernel, WithKernels
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from tracebridge.core.ir.application import Application
     from tracebridge.core.ir.aval import ShapedArray
@@ -85,8 +86,10 @@ class _Rows(Groups):
 
     def __init__(self, jaxpr: Jaxpr, frames: dict[tuple[int, ...], Frame]) -> None:
         self.frames = frames
-        self._alike: dict[tuple[Application, Frame | bool, bool], tuple[bool, bool]] = {}
+        self._alike: dict[tuple[Application, int, bool], tuple[bool, bool]] = {}
         """Whether equations like this one can join a frame, and whether they sum up others."""
+        self._own: set[Application] = set()
+        """Equations of which the shapes tell the frame."""
         self._n_rows: dict[int, int] = {}
         """Of groups."""
         apps = distinct_applications(jaxpr)
@@ -148,28 +151,41 @@ class _Rows(Groups):
         """Arrays of the frame are read once."""
         return self.avals[variable].shape in self.keys[group].shapes
 
+    def always_joins(self, app: Application, key: Frame) -> bool | None:
+        """Whether an equation of a frame is in its group, unless what it reads decides."""
+        self._own.add(app)
+        if app.primitive in _BY_ROW or app.primitive is lax.pow_p:
+            return None
+        can_join, is_sum = self._joins_by_shapes(app, key, False)
+        return None if is_sum else can_join
+
     def joins(self, k: int, key: Frame, group: int) -> bool:
         """Whether an equation can be in a group."""
         app, args = self.jaxpr.equations[k]
-        kind, primitive = self.kinds[app], app.primitive
+        primitive, within, avals, shapes = app.primitive, self.within, self.avals, key.shapes
         # Its shapes decide, and of some whether they read numbers of rows.
-        own, by_row = kind is key, False
-        if not own or primitive in _BY_ROW:
-            of_group = [a for a in args if self.within[a] == group]
-            by_row = any([self.avals[a].shape not in key.shapes for a in of_group])
+        by_row = False
+        if app not in self._own or primitive in _BY_ROW:
+            for a in args:
+                if within[a] == group and avals[a].shape not in shapes:
+                    by_row = True
         if primitive is lax.pow_p:  # its exponent decides, too
-            can_join, is_sum = self._can_join(app, args, key, by_row), False
-        else:
-            place = app, own or key, by_row
-            found = self._alike.get(place)
-            if found is None:
-                can_join = self._can_join(app, args, key, by_row)
-                is_sum = can_join and primitive in REDUCTIONS and kind_of_sum(app, key) != "rows"
-                found = self._alike[place] = can_join, is_sum
-            can_join, is_sum = found
+            return self._can_join(app, args, key, by_row)
+        can_join, is_sum = self._joins_by_shapes(app, key, by_row)
         if is_sum:
             self.sums.add(k)
         return can_join
+
+    def _joins_by_shapes(self, app: Application, key: Frame, by_row: bool) -> tuple[bool, bool]:
+        """Whether an equation can be in a group, and whether it sums up others there."""
+        place = app, id(key), by_row
+        found = self._alike.get(place)
+        if found is None:
+            can_join = self._can_join(app, (), key, by_row)
+            reduces = can_join and app.primitive in REDUCTIONS
+            found = can_join, reduces and kind_of_sum(app, key) != "rows"
+            self._alike[place] = found
+        return found
 
     def _can_join(self, app: Application, args: Sequence[int], frame: Frame, by_row: bool) -> bool:
         """``by_row``: whether it reads members of the group that are no arrays of the frame."""
@@ -247,7 +263,7 @@ class _Rows(Groups):
         return again or (len(reductions) > 1 and not self.key_of(members).is_across)
 
     def _with_numbers(
-        self, members: Sequence[int], readers: Mapping[int, Sequence[int]]
+        self, members: Sequence[int], readers: Sequence[Sequence[int]]
     ) -> list[int]:
         """Members, and what computes numbers of rows for nobody but them.
 
@@ -303,7 +319,7 @@ class _Rows(Groups):
         found = [members for members in self.components() if self._pays(members)]
         if not found:
             return None
-        readers = self.readers([range(len(self.jaxpr.equations))])
+        readers = self.readers()
         found = [self._with_numbers(members, readers) for members in found]
         kernels = [_RowKernel(self, members, readers) for members in found]
         kernels = [kernel for kernel in kernels if kernel.pays]
@@ -325,7 +341,7 @@ def _is_in(aval: ShapedArray, frame: Frame) -> bool:
 @final
 class _RowKernel(Kernel):
     def __init__(
-        self, groups: _Rows, members: Sequence[int], readers: Mapping[int, Sequence[int]]
+        self, groups: _Rows, members: Sequence[int], readers: Sequence[Sequence[int]]
     ) -> None:
         super().__init__(groups, members, readers, _COPIES)
         self.rows, self.readers = groups, readers
@@ -378,19 +394,19 @@ class _RowKernel(Kernel):
         equations = self.rows.jaxpr.equations if joined else ()
         return [k for k, (_, args) in enumerate(equations) if not joined.isdisjoint(args)]
 
-    def add_to(self, graph: Graph, operands: Sequence[int]) -> Sequence[int]:
+    def add_to(self, program: WithKernels) -> Sequence[int]:
         """Append the kernel, and what ends sums over parts of rows."""
-        program, numbers = with_places(self._program())
+        inside, numbers = with_places(self._program())
         params = {
-            "program": program,
+            "program": inside,
             "frame": self.frame,
             "views": self.views,
-            "written": self._written(program),
+            "written": self._written(inside),
             "numbers": numbers,
         }
-        first = graph.add_bound(row_kernel_p, operands, params)
+        first = program.add_bound(row_kernel_p, self.operands, params)
         return [
-            self.rests[v].end(graph, first + i) if v in self.rests else first + i
+            self.rests[v].end(program, first + i) if v in self.rests else first + i
             for i, v in enumerate(self.gives)
         ]
 
@@ -449,14 +465,14 @@ class _Rest:
         whole = _reshaped(graph, x, self.frame.sizes)
         return graph.add_bound(lax.reduce_sum_p, [whole], {"axes": tuple(self.inside)})
 
-    def end(self, graph: Graph, x: int) -> int:
+    def end(self, graph: WithKernels, x: int) -> int:
         """The sum over what is left."""
         if self.outside:
             x = graph.add_bound(lax.reduce_sum_p, [x], {"axes": tuple(self.outside)})
         return _reshaped(graph, x, self.out)
 
 
-def _reshaped(graph: Graph, x: int, shape: Shape) -> int:
+def _reshaped(graph: Graph | WithKernels, x: int, shape: Shape) -> int:
     if graph.avals[x].shape == shape:
         return x
     return graph.add_bound(lax.reshape_p, [x], {"new_sizes": shape})
