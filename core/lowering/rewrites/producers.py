@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, final
 
 from tracebridge.core.ir.traverse import primitives_of
@@ -54,9 +55,11 @@ class Reads:
     __slots__ = ("_counts", "_n_seen", "_variables")
 
     def __init__(self, jaxpr: Jaxpr) -> None:
-        self._counts = Counter(jaxpr.outs)
-        for _, args in jaxpr.equations:
-            self._counts.update(args)
+        counts: Counter[int] | None = jaxpr.cache.get("reads")
+        if counts is None:
+            read = chain.from_iterable([args for _, args in jaxpr.equations])
+            counts = jaxpr.cache["reads"] = Counter(chain(jaxpr.outs, read))
+        self._counts = counts
         self._variables: dict[int, int] = {}
         """By number, of those that were seen when somebody asked."""
         self._n_seen = 0

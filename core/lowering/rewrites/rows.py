@@ -16,14 +16,11 @@ import math
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, final
 
-import numpy as np
-
 from tracebridge.core import lax
 from tracebridge.core.interpreters.graph import Graph
 from tracebridge.core.ir.debug_info import NO_DEBUG_INFO
-from tracebridge.core.ir.traverse import distinct_applications
 from tracebridge.core.kernels.equations import REDUCTIONS, exponent_of, is_handled
-from tracebridge.core.kernels.functions import handles, is_easy_power
+from tracebridge.core.kernels.functions import is_easy_power
 from tracebridge.core.kernels.machine import is_there
 from tracebridge.core.kernels.numbers import with_places
 from tracebridge.core.kernels.rows.program import RESHAPES, Target, Written, kind_of_sum
@@ -31,15 +28,9 @@ from tracebridge.core.kernels.rows.row_kernel import row_kernel_p
 from tracebridge.core.lax.families import Elementwise
 from tracebridge.core.lowering.rewrites.columns import with_columns
 from tracebridge.core.lowering.rewrites.flat import flat
-from tracebridge.core.lowering.rewrites.frames import (
-    SHORTEST,
-    Frames,
-    has_frames,
-    is_costly,
-    is_large_join,
-    meaning,
-)
+from tracebridge.core.lowering.rewrites.frames import Frames, has_frames, large_in, meaning
 from tracebridge.core.lowering.rewrites.groups import Groups
+from tracebridge.core.lowering.rewrites.in_frames import BY_ROW, can_be_power, joins_by_shapes
 from tracebridge.core.lowering.rewrites.joined import joined_in
 from tracebridge.core.lowering.rewrites.parts import part_of
 from tracebridge.core.lowering.rewrites.turned_sums import with_turned_sums
@@ -49,7 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tracebridge.core.ir.application import Application
-    from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.jaxpr import Jaxpr
     from tracebridge.core.kernels.rows.frame import Frame, Shape
     from tracebridge.core.kernels.rows.program import Views
@@ -59,9 +49,7 @@ _MOST_OF_FUNCTIONS = 3  # results of kernels that only compute functions
 _MOST_ARRAYS = 24  # that a kernel reads and writes at the same time
 _SMALL = 4  # an array of less than this share of the frame may be written before a kernel reads it
 
-_BY_ROW = RESHAPES | {lax.broadcast_in_dim_p}
 _COPIES = RESHAPES | {lax.broadcast_in_dim_p, lax.iota_p}
-_FLOAT = np.dtype(np.float32)
 
 
 def with_row_kernels(jaxpr: Jaxpr) -> Jaxpr | None:
@@ -92,9 +80,8 @@ class _Rows(Groups):
         """Equations of which the shapes tell the frame."""
         self._n_rows: dict[int, int] = {}
         """Of groups."""
-        apps = distinct_applications(jaxpr)
-        self._costly = {app for app in apps if is_costly(app)}
-        joining = {app for app in apps if is_large_join(app)}
+        large = large_in(jaxpr)
+        self._costly, joining = set(large.costly), set(large.joining)
         joins = [args for app, args in jaxpr.equations if app in joining] if joining else []
         self.joined = {v for args in joins for v in args}
         """Variables that are parts of large arrays."""
@@ -154,7 +141,7 @@ class _Rows(Groups):
     def always_joins(self, app: Application, key: Frame) -> bool | None:
         """Whether an equation of a frame is in its group, unless what it reads decides."""
         self._own.add(app)
-        if app.primitive in _BY_ROW or app.primitive is lax.pow_p:
+        if app.primitive in BY_ROW or app.primitive is lax.pow_p:
             return None
         can_join, is_sum = self._joins_by_shapes(app, key, False)
         return None if is_sum else can_join
@@ -165,12 +152,13 @@ class _Rows(Groups):
         primitive, within, avals, shapes = app.primitive, self.within, self.avals, key.shapes
         # Its shapes decide, and of some whether they read numbers of rows.
         by_row = False
-        if app not in self._own or primitive in _BY_ROW:
+        if app not in self._own or primitive in BY_ROW:
             for a in args:
                 if within[a] == group and avals[a].shape not in shapes:
                     by_row = True
         if primitive is lax.pow_p:  # its exponent decides, too
-            return self._can_join(app, args, key, by_row)
+            y = exponent_of(self.jaxpr, args[1])
+            return y is not None and is_easy_power(y) and can_be_power(app, key, by_row)
         can_join, is_sum = self._joins_by_shapes(app, key, by_row)
         if is_sum:
             self.sums.add(k)
@@ -181,58 +169,8 @@ class _Rows(Groups):
         place = app, id(key), by_row
         found = self._alike.get(place)
         if found is None:
-            can_join = self._can_join(app, (), key, by_row)
-            reduces = can_join and app.primitive in REDUCTIONS
-            found = can_join, reduces and kind_of_sum(app, key) != "rows"
-            self._alike[place] = found
+            found = self._alike[place] = joins_by_shapes(app, key, by_row)
         return found
-
-    def _can_join(self, app: Application, args: Sequence[int], frame: Frame, by_row: bool) -> bool:
-        """``by_row``: whether it reads members of the group that are no arrays of the frame."""
-        primitive, out = app.primitive, app.out
-        if isinstance(primitive, Elementwise) and primitive is not lax.pow_p:
-            return is_handled(app) and _fits(app, frame, by_row)
-        if primitive in REDUCTIONS:
-            return app.avals[0].shape in frame.shapes and self._can_reduce(app, frame)
-        if primitive is lax.broadcast_in_dim_p:
-            return self._can_broadcast(app, frame, by_row)
-        if primitive in RESHAPES:
-            if by_row:
-                return frame.is_by_row(out.shape)
-            return app.avals[0].shape in frame.shapes and _is_in(out, frame)
-        if primitive is lax.iota_p:
-            return _is_in(out, frame) and out.dtype == np.int32 and self._can_count(app, frame)
-        if primitive is lax.pow_p:
-            y = exponent_of(self.jaxpr, args[1])
-            if y is None or not is_easy_power(y) or out.dtype != _FLOAT:
-                return False
-        elif not is_handled(app):
-            return False
-        return _fits(app, frame, by_row)
-
-    def _can_reduce(self, app: Application, frame: Frame) -> bool:
-        if app.out.dtype != _FLOAT or len(app.params) > 1:
-            return False
-        kind = kind_of_sum(app, frame)
-        if kind != "parts":
-            return kind is not None
-        end = frame.end(frame.summed(app.avals[0].shape, app.params["axes"]))
-        return math.prod([frame.sizes[i] for i in end]) >= SHORTEST
-
-    def _can_broadcast(self, app: Application, frame: Frame, is_rows: bool) -> bool:
-        axes, (aval,), shape = app.params["broadcast_dimensions"], app.avals, app.out.shape
-        if not handles("select_n", {}, [np.dtype(bool), aval.dtype, aval.dtype], aval.dtype):
-            return False
-        if list(axes) != sorted(axes):
-            return False
-        if shape not in frame.shapes:
-            return is_rows and frame.is_by_row(shape)
-        steps = frame.steps(aval.shape, axes, shape)
-        return steps == frame.by_row if is_rows else frame.tail(steps) >= SHORTEST
-
-    def _can_count(self, app: Application, frame: Frame) -> bool:
-        axis, shape = app.params["dimension"], app.out.shape
-        return frame.tail(frame.steps((shape[axis],), (axis,), shape)) >= SHORTEST
 
     def _pays(self, members: Sequence[int]) -> bool:
         """Whether a kernel is worth it: it computes functions, joins, or saves passes."""
@@ -324,18 +262,6 @@ class _Rows(Groups):
         kernels = [_RowKernel(self, members, readers) for members in found]
         kernels = [kernel for kernel in kernels if kernel.pays]
         return WithKernels(self, kernels).program() if kernels else None
-
-
-def _fits(app: Application, frame: Frame, by_row: bool) -> bool:
-    """Whether an elementwise equation computes an array of the frame, or numbers of rows."""
-    shape = app.out.shape
-    if any([a.ndim and a.shape != shape for a in app.avals]):
-        return False
-    return shape in frame.shapes or (by_row and frame.is_by_row(shape))
-
-
-def _is_in(aval: ShapedArray, frame: Frame) -> bool:
-    return aval.shape in frame.shapes
 
 
 @final
