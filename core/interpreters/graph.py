@@ -51,6 +51,16 @@ class Graph:
         self.avals.extend(avals)
         return range(first, len(self.avals))
 
+    def variables(self, jaxpr: Jaxpr, avals: Iterable[ShapedArray]) -> None:
+        """The variables of a program as values with the same numbers, without its equations.
+
+        ``avals``: those of all variables. The graph is empty before.
+        """
+        self.avals.extend(avals)
+        for number, const in enumerate(jaxpr.consts, jaxpr.n_in):
+            self._numbers.setdefault(id(const), number)
+            self.consts[number] = const
+
     def constant(self, value: Value) -> int:
         """The number of a constant; the same object has one number."""
         number = self._numbers.get(id(value))

@@ -20,6 +20,7 @@ from tracebridge.core.kernels.rows.program import RESHAPES
 from tracebridge.core.lax.reduce.exp_sums import shifted_exp_sum_p
 from tracebridge.core.lowering.rewrites.flat import computed_by, is_call, with_shifts
 from tracebridge.core.lowering.rewrites.inlined import inlined
+from tracebridge.core.lowering.rewrites.producers import facts_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -80,13 +81,14 @@ def large_in(jaxpr: Jaxpr) -> Large:
     """What the program itself does, without what it calls."""
     if primitives_of(jaxpr).isdisjoint(_WITH_FRAMES):
         return _NOTHING
-    found: Large | None = jaxpr.cache.get("large arrays")
+    facts = facts_of(jaxpr)
+    found: Large | None = facts.get("large arrays")
     if found is None:
         apps = [a for a in distinct_applications(jaxpr) if a.primitive in _WITH_FRAMES]
         costly = [app for app in apps if is_costly(app)]
         joining = [app for app in apps if is_large_join(app)]
         rows = {app: rows for app in apps if (rows := _rows_of(app)) is not None}
-        found = jaxpr.cache["large arrays"] = Large(costly, joining, rows)
+        found = facts["large arrays"] = Large(costly, joining, rows)
     return found
 
 

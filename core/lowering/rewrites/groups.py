@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tracebridge.core.ir.values import Literal
-from tracebridge.core.lowering.rewrites.producers import GIVEN, producers
+from tracebridge.core.lowering.rewrites.producers import GIVEN, producers, variable_avals
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -30,7 +30,7 @@ class Groups(ABC):
     def __init__(self, jaxpr: Jaxpr) -> None:
         self.jaxpr = jaxpr
         self.made_by, self.first = producers(jaxpr)
-        self.avals = jaxpr.variable_avals()
+        self.avals = variable_avals(jaxpr)
         self.sums: set[int] = set()
         """Members that sum over other axes: no other member of the group can read their results."""
         self._places: dict[Application, tuple[Hashable, bool]] = {}

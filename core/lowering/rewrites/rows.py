@@ -200,9 +200,7 @@ class _Rows(Groups):
         # XLA makes several sums over other axes in one pass.
         return again or (len(reductions) > 1 and not self.key_of(members).is_across)
 
-    def _with_numbers(
-        self, members: Sequence[int], readers: Sequence[Sequence[int]]
-    ) -> list[int]:
+    def _with_numbers(self, members: Sequence[int], readers: Sequence[Sequence[int]]) -> list[int]:
         """Members, and what computes numbers of rows for nobody but them.
 
         As the inverse of a deviation that the forward pass has kept: XLA would run one more kernel.
