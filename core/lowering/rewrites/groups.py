@@ -102,16 +102,29 @@ class Groups(ABC):
     def _place_all(self) -> None:
         places, place, sums, group_of = self._places, self._place, self.sums, self.group_of
         behind, within, begins = self.behind, self.within, self.begins_with
+        current, needs, needed_by = self.current, self.needs, self.needed_by
         for k, (app, args) in enumerate(self.jaxpr.equations):
             found = places.get(app)
             if found is None:
                 found = places[app] = self._place_of(app)
             key, joins = found
-            if key is True:
+            if joins:
+                group = current.get(id(key))
+                if group is not None:
+                    outside = 0
+                    for a in args:
+                        if within[a] != group:
+                            outside |= behind[a]
+                    if not outside & (needed_by[group] | ~needs[group]):  # as most of them
+                        group_of[k] = group
+                        within.append(group)
+                        behind.append(1 << group)
+                        continue
+            elif key is True:
                 key = None
                 if app.primitive is begins:
                     key = self.key_for(app, args)
-                elif self.keys:
+                elif current:
                     for a in args:
                         if within[a] is not None:
                             key = self.key_for(app, args)
@@ -124,7 +137,7 @@ class Groups(ABC):
                     behind.append(1 << group)
                     continue
             depends = 0
-            if self.keys:  # nothing depends on groups before the first one
+            if current:  # nothing depends on groups before the first one
                 for a in args:
                     depends |= behind[a]
             if app.effects:

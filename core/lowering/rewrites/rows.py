@@ -17,13 +17,10 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, final
 
 from tracebridge.core import lax
-from tracebridge.core.interpreters.graph import Graph
-from tracebridge.core.ir.debug_info import NO_DEBUG_INFO
 from tracebridge.core.kernels.equations import REDUCTIONS, exponent_of, is_handled
 from tracebridge.core.kernels.functions import is_easy_power
 from tracebridge.core.kernels.machine import is_there
-from tracebridge.core.kernels.numbers import with_places
-from tracebridge.core.kernels.rows.program import RESHAPES, Target, Written, kind_of_sum
+from tracebridge.core.kernels.rows.program import RESHAPES, Target, Written
 from tracebridge.core.kernels.rows.row_kernel import row_kernel_p
 from tracebridge.core.lax.families import Elementwise
 from tracebridge.core.lowering.rewrites.columns import with_columns
@@ -33,6 +30,7 @@ from tracebridge.core.lowering.rewrites.groups import Groups
 from tracebridge.core.lowering.rewrites.in_frames import BY_ROW, can_be_power, joins_by_shapes
 from tracebridge.core.lowering.rewrites.joined import joined_in
 from tracebridge.core.lowering.rewrites.parts import part_of
+from tracebridge.core.lowering.rewrites.row_programs import Rest, RowEquations
 from tracebridge.core.lowering.rewrites.turned_sums import with_turned_sums
 from tracebridge.core.lowering.rewrites.with_kernels import Kernel, WithKernels
 
@@ -41,7 +39,8 @@ if TYPE_CHECKING:
 
     from tracebridge.core.ir.application import Application
     from tracebridge.core.ir.jaxpr import Jaxpr
-    from tracebridge.core.kernels.rows.frame import Frame, Shape
+    from tracebridge.core.kernels.numbers import WithPlaces
+    from tracebridge.core.kernels.rows.frame import Frame
     from tracebridge.core.kernels.rows.program import Views
 
 _MOST_EQUATIONS = 128
@@ -80,6 +79,8 @@ class _Rows(Groups):
         """Equations of which the shapes tell the frame."""
         self._n_rows: dict[int, int] = {}
         """Of groups."""
+        self.programs: dict[object, Jaxpr] = {}
+        """Those of kernels, by what they compute: layers of a network are alike."""
         large = large_in(jaxpr)
         self._costly, joining = set(large.costly), set(large.joining)
         joins = [args for app, args in jaxpr.equations if app in joining] if joining else []
@@ -95,21 +96,35 @@ class _Rows(Groups):
         It was put into the group that grew then: the others would read it from memory.
         """
         equations, made_by, group_of = self.jaxpr.equations, self.made_by, self.group_of
+        numbers, outside = self.numbers, -1
         readers: dict[int, set[int]] = {}
-        for k, (app, args) in enumerate(equations):
-            if k not in group_of or app.primitive in REDUCTIONS:
+        """By the variable that an equation makes."""
+        for k in group_of:
+            app, args = equations[k]
+            if app.primitive in REDUCTIONS:
                 continue  # sums over other axes are not read where they are made
-            if all([self.is_number(a) or made_by[a] in readers for a in args]):
-                readers[k] = set()
-        outside = -1
+            for a in args:
+                if a not in numbers and a not in readers:
+                    break
+            else:
+                readers[self.first[k]] = set()
+        if not readers:
+            return
         for v in self.jaxpr.outs:
-            readers.get(made_by[v], set()).add(outside)
-        for k in reversed(range(len(equations) if readers else 0)):
-            group, *others = readers.get(k) or [outside]
-            if not others and group != outside and self.joins(k, self.keys[group], group):
-                self.put(k, group)
-            for a in equations[k][1]:
-                readers.get(made_by[a], set()).add(group_of.get(k, outside))
+            if v in readers:
+                readers[v].add(outside)
+        made = readers.keys()
+        for k in reversed(range(made_by[next(iter(made))], len(equations))):
+            args = equations[k][1]
+            if k in group_of and self.first[k] in readers:
+                group, *others = readers[self.first[k]] or [outside]
+                if not others and group != outside and self.joins(k, self.keys[group], group):
+                    self.put(k, group)
+            elif made.isdisjoint(args):
+                continue
+            for a in args:
+                if a in readers:
+                    readers[a].add(group_of.get(k, outside))
 
     def kind_of(self, app: Application) -> Frame | bool:
         """The frame that an equation has by its shapes; True: its operands may tell."""
@@ -187,18 +202,19 @@ class _Rows(Groups):
 
     def saves_passes(self, members: Sequence[int]) -> bool:
         """Whether a row is read again after a reduction."""
-        reductions = [k for k in members if self.jaxpr.equations[k][0].primitive in REDUCTIONS]
+        equations, made_by = self.jaxpr.equations, self.made_by
+        reductions = [k for k in members if equations[k][0].primitive in REDUCTIONS]
         if self.sums.issuperset(reductions):
             return False
-        inside = set(members)
-        again = any(
-            [
-                app.primitive is lax.broadcast_in_dim_p and self.made_by[args[0]] in inside
-                for app, args in [self.jaxpr.equations[k] for k in members]
-            ]
-        )
         # XLA makes several sums over other axes in one pass.
-        return again or (len(reductions) > 1 and not self.key_of(members).is_across)
+        if len(reductions) > 1 and not self.key_of(members).is_across:
+            return True
+        inside = set(members)
+        for k in members:
+            app, args = equations[k]
+            if app.primitive is lax.broadcast_in_dim_p and made_by[args[0]] in inside:
+                return True
+        return False
 
     def _with_numbers(self, members: Sequence[int], readers: Sequence[Sequence[int]]) -> list[int]:
         """Members, and what computes numbers of rows for nobody but them.
@@ -208,11 +224,13 @@ class _Rows(Groups):
         frame, group = self.key_of(members), self.group_of[members[0]]
         inside = set(members)
         # The last ones first: then it is known who of their readers is inside.
-        todo = [-self.made_by[a] for k in members for a in self.jaxpr.equations[k][1]]
+        equations, made_by, group_of = self.jaxpr.equations, self.made_by, self.group_of
+        read = {made_by[a] for k in members for a in equations[k][1]}
+        todo = [-k for k in read if k not in group_of]
         heapify(todo)
         while todo:
             k = -heappop(todo)
-            if k < 0 or k in self.group_of or len(inside) >= _MOST_EQUATIONS:
+            if k < 0 or k in group_of or len(inside) >= _MOST_EQUATIONS:
                 continue
             read_by = readers[self.first[k]]
             if not inside.issuperset(read_by) or not self._makes_numbers(k, frame):
@@ -220,9 +238,9 @@ class _Rows(Groups):
             if all([self._has_row_each(reader, frame) for reader in read_by]):
                 inside.add(k)
                 self.put(k, group)
-                for a in self.jaxpr.equations[k][1]:
-                    heappush(todo, -self.made_by[a])
-        return sorted(inside)
+                for a in equations[k][1]:
+                    heappush(todo, -made_by[a])
+        return sorted(inside) if len(inside) > len(members) else list(members)
 
     def _makes_numbers(self, k: int, frame: Frame) -> bool:
         """Whether an equation computes one number for each row from others, or from one."""
@@ -270,7 +288,7 @@ class _RowKernel(Kernel):
         super().__init__(groups, members, readers, _COPIES)
         self.rows, self.readers = groups, readers
         self.frame: Frame = self.key
-        self.rests: dict[int, _Rest] = {}
+        self.rests: dict[int, Rest] = {}
         """How sums over parts of rows are ended outside; known with the program."""
         self.given = list(self.operands)
         """What the program calls its operands; they may be parts of what the kernel reads."""
@@ -320,7 +338,7 @@ class _RowKernel(Kernel):
 
     def add_to(self, program: WithKernels) -> Sequence[int]:
         """Append the kernel, and what ends sums over parts of rows."""
-        inside, numbers = with_places(self._program())
+        inside, numbers = self._program()
         params = {
             "program": inside,
             "frame": self.frame,
@@ -343,60 +361,18 @@ class _RowKernel(Kernel):
         whole = [avals[join.variable] for join in self.joins]
         return Written((*program.out_avals[:n], *whole), tuple(targets))
 
-    def _program(self) -> Jaxpr:
+    def _program(self) -> WithPlaces:
         """The equations from the operands to the results."""
-        groups, graph = self.rows, Graph()
-        jaxpr = groups.jaxpr
-        inputs = graph.inputs([groups.avals[a] for a in self.given])
-        numbers = dict(zip(self.given, inputs, strict=True))
+        groups, jaxpr = self.rows, self.rows.jaxpr
+        written = RowEquations(groups, self.given, self.constants)
+        sums = groups.sums
         for k in self.members:
             app, args = jaxpr.equations[k]
-            for a in args:
-                if a not in numbers:
-                    numbers[a] = graph.constant(jaxpr.consts[a - jaxpr.n_in])
-            read = [numbers[a] for a in args]
-            rest = _Rest.of(app, self.frame) if k in groups.sums else None
+            rest = Rest.of(app, self.frame) if k in sums else None
             if rest is None:
-                numbers[groups.first[k]] = graph.add(app, read)
+                written.add(app, args, groups.first[k])
             else:
-                numbers[groups.first[k]] = rest.begin(graph, read[0])
+                rest.begin(written, args[0], groups.first[k])
                 self.rests[groups.first[k]] = rest
         made = [*self.apart, *[v for join in self.joins for v, _ in join.parts]]
-        return graph.program(inputs, [numbers[v] for v in made], NO_DEBUG_INFO)
-
-
-@final
-class _Rest:
-    """A sum of which a kernel does the last axes of rows, ``inside``; others are ``outside``."""
-
-    def __init__(
-        self, frame: Frame, inside: Sequence[int], outside: Sequence[int], out: Shape
-    ) -> None:
-        self.frame, self.inside, self.outside, self.out = frame, inside, outside, out
-
-    @classmethod
-    def of(cls, app: Application, frame: Frame) -> _Rest | None:
-        """None of a sum that a kernel ends."""
-        if kind_of_sum(app, frame) != "parts":
-            return None
-        summed = frame.summed(app.avals[0].shape, app.params["axes"])
-        end = frame.end(summed)
-        left = [i for i in range(len(frame.sizes)) if i not in end]
-        return cls(frame, end, [left.index(i) for i in summed if i not in end], app.out.shape)
-
-    def begin(self, graph: Graph, x: int) -> int:
-        """The sum over the end of rows."""
-        whole = _reshaped(graph, x, self.frame.sizes)
-        return graph.add_bound(lax.reduce_sum_p, [whole], {"axes": tuple(self.inside)})
-
-    def end(self, graph: WithKernels, x: int) -> int:
-        """The sum over what is left."""
-        if self.outside:
-            x = graph.add_bound(lax.reduce_sum_p, [x], {"axes": tuple(self.outside)})
-        return _reshaped(graph, x, self.out)
-
-
-def _reshaped(graph: Graph | WithKernels, x: int, shape: Shape) -> int:
-    if graph.avals[x].shape == shape:
-        return x
-    return graph.add_bound(lax.reshape_p, [x], {"new_sizes": shape})
+        return written.program(made, groups.programs)

@@ -68,6 +68,7 @@ class Kernel(ABC):
         operands = dict.fromkeys([a for k in self.members for a in equations[k][1]])
         numbers = groups.numbers
         self.operands = [a for a in operands if a not in own and a not in numbers]
+        self.constants = [a for a in operands if a in numbers]
 
     @abstractmethod
     def add_to(self, program: WithKernels) -> Sequence[int]:
