@@ -20,7 +20,6 @@ from tracebridge.core.interpreters.graph import Graph
 from tracebridge.core.ir.debug_info import NO_DEBUG_INFO
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.traverse import primitives_of
-from tracebridge.core.lax.families import Elementwise
 from tracebridge.core.lowering.rewrites.producers import producers
 
 if TYPE_CHECKING:
@@ -222,7 +221,7 @@ def _for_steps(app: Application, length: int, steps: int) -> Any:
     if any([a.shape[:1] != (length,) for a in app.outs]):
         return None
     primitive, params = app.primitive, app.params
-    if isinstance(primitive, Elementwise):
+    if primitive.is_elementwise:
         is_plain = all([not a.ndim or a.shape == app.outs[0].shape for a in app.avals])
         return params if is_plain else None
     if primitive is lax.split_p:

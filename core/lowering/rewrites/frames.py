@@ -24,6 +24,7 @@ from tracebridge.core.lowering.rewrites.producers import facts_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from tracebridge.core.ir.application import Application
     from tracebridge.core.ir.aval import ShapedArray
@@ -252,21 +253,31 @@ def _used_again(jaxpr: Jaxpr, candidates: set[Rows]) -> set[Rows]:
     """Rows whose reductions are read by what has as many elements as the array again."""
     if not candidates:
         return set()
-    of: dict[int, frozenset[Rows]] = {}
+    of: dict[int, AbstractSet[Rows]] = {}
     used: set[Rows] = set()
     rows = large_in(jaxpr).rows
     begin = {app: frozenset({rows[app]}) for app in rows if rows[app] in candidates}
+    n_elements = {r: math.prod(r[0]) for r in candidates}
+    sizes: dict[Application, int] = {}
     variable, are_read = jaxpr.n_in + len(jaxpr.consts), of.keys()
     for app, args in jaxpr.equations:
         if app in begin:
             of[variable] = begin[app]
         elif not are_read.isdisjoint(args):
-            read = frozenset().union(*[of[a] for a in args if a in of])
-            size = math.prod([n for n in app.outs[0].shape if type(n) is int])
-            used |= {r for r in read if size == math.prod(r[0])}
-            left = frozenset({r for r in read if size < math.prod(r[0])})
-            of.update({variable + i: left for i in range(len(app.outs))} if left else {})
-        variable += len(app.outs)
+            if app not in sizes:
+                sizes[app] = math.prod([n for n in app.outs[0].shape if type(n) is int])
+            size, left = sizes[app], set[Rows]()
+            for a in args:
+                for r in of.get(a, ()):
+                    if size < n_elements[r]:
+                        left.add(r)
+                    elif size == n_elements[r]:
+                        used.add(r)
+            if left:
+                of.update(dict.fromkeys(range(variable, variable + len(app.outs)), left))
+            if len(used) == len(candidates):
+                break
+        variable += len(app.outs) if app.multiple else 1
     return used
 
 

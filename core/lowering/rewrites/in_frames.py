@@ -11,7 +11,6 @@ from tracebridge.core import lax
 from tracebridge.core.kernels.equations import REDUCTIONS, is_handled
 from tracebridge.core.kernels.functions import handles
 from tracebridge.core.kernels.rows.program import RESHAPES, kind_of_sum
-from tracebridge.core.lax.families import Elementwise
 from tracebridge.core.lowering.rewrites.frames import SHORTEST
 from tracebridge.core.util.caching import BoundedCache
 
@@ -33,7 +32,7 @@ def joins_by_shapes(app: Application, frame: Frame, by_row: bool) -> tuple[bool,
     ``by_row``: whether it reads members of the group that are no arrays of the frame.
     """
     primitive = app.primitive
-    if not isinstance(primitive, Elementwise) and primitive not in _REMEMBERED:
+    if not primitive.is_elementwise and primitive not in _REMEMBERED:
         return is_handled(app) and _fits(app, frame, by_row), False
     return _KNOWN.get_or_make((app, frame, by_row), lambda: _joins(app, frame, by_row))
 

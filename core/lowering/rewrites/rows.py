@@ -22,7 +22,6 @@ from tracebridge.core.kernels.functions import is_easy_power
 from tracebridge.core.kernels.machine import is_there
 from tracebridge.core.kernels.rows.program import RESHAPES, Target, Written
 from tracebridge.core.kernels.rows.row_kernel import row_kernel_p
-from tracebridge.core.lax.families import Elementwise
 from tracebridge.core.lowering.rewrites.columns import with_columns
 from tracebridge.core.lowering.rewrites.flat import flat
 from tracebridge.core.lowering.rewrites.frames import Frames, has_frames, large_in, meaning
@@ -245,7 +244,7 @@ class _Rows(Groups):
     def _makes_numbers(self, k: int, frame: Frame) -> bool:
         """Whether an equation computes one number for each row from others, or from one."""
         app, _ = self.jaxpr.equations[k]
-        if not isinstance(app.primitive, Elementwise) or self.kind_of(app) is not True:
+        if not app.primitive.is_elementwise or self.kind_of(app) is not True:
             return False
         shape = app.out.shape
         fits = all([not a.ndim or a.shape == shape for a in app.avals])
@@ -328,7 +327,7 @@ class _RowKernel(Kernel):
         around = [rows.made_by[v] for v in large]
         around += [k for v in self.results for k in self.readers[v] if k not in inside]
         around += self._readers_of_joins()
-        fused = [k for k in around if k >= 0 and isinstance(equations[k][0].primitive, Elementwise)]
+        fused = [k for k in around if k >= 0 and equations[k][0].primitive.is_elementwise]
         return len(self.gives) <= _MOST_OF_FUNCTIONS and not fused
 
     def _readers_of_joins(self) -> list[int]:

@@ -25,7 +25,6 @@ from tracebridge.core.ir.traverse import primitives_of
 from tracebridge.core.kernels.machine import is_there, n_threads
 from tracebridge.core.kernels.numbers import with_places
 from tracebridge.core.kernels.steps.scan_kernel import scan_kernel_p, written
-from tracebridge.core.lax.families import Elementwise
 from tracebridge.core.lowering.rewrites.blocks import Loop, Moved, Readings, with_loops
 from tracebridge.core.lowering.rewrites.flat import flat, with_shifts
 from tracebridge.core.util.caching import BoundedCache
@@ -202,6 +201,6 @@ def _is_stencil(body: Jaxpr) -> bool:
         found = [app for app, _ in body.equations if app.primitive in _NEIGHBOURS]
         large = [app for app in found if app.avals[0].size >= _MOST_WITHOUT_PRODUCT]
         others = {app.primitive for app, _ in body.equations} - _NEIGHBOURS
-        is_plain = all([isinstance(p, Elementwise) or p in _MOVES for p in others])
+        is_plain = all([p.is_elementwise or p in _MOVES for p in others])
         body.cache["is stencil"] = bool(large) and is_plain
     return body.cache["is stencil"]
