@@ -185,12 +185,22 @@ class Groups(ABC):
         """Let a group depend on others, and on what these depend on."""
         needs, needed_by = self.needs, self.needed_by
         found, above = further, needed_by[group]
-        for n in _bits(further):
-            found |= needs[n]
-        for n in _bits(above):
-            needs[n] |= found
-        for n in _bits(found):
-            needed_by[n] |= above
+        while further:
+            lowest = further & -further
+            found |= needs[lowest.bit_length() - 1]
+            further ^= lowest
+        # What it depended on before is known to depend on nothing new.
+        found &= ~needs[group]
+        left = above
+        while left:
+            lowest = left & -left
+            needs[lowest.bit_length() - 1] |= found
+            left ^= lowest
+        left = found
+        while left:
+            lowest = left & -left
+            needed_by[lowest.bit_length() - 1] |= above
+            left ^= lowest
 
     @abstractmethod
     def shares(self, variable: int, group: int) -> bool:
@@ -230,13 +240,3 @@ class Groups(ABC):
         for k in sorted(self.group_of):
             found.setdefault(root(k), []).append(k)
         return list(found.values())
-
-
-def _bits(number: int) -> list[int]:
-    """The places of the bits of a number that are set."""
-    found: list[int] = []
-    while number:
-        n = number.bit_length() - 1
-        found.append(n)
-        number ^= 1 << n
-    return found

@@ -58,16 +58,22 @@ class RowEquations:
         self.made: dict[int, ShapedArray] = {}
         """What stands for variables of the groups and has another type."""
 
-    def add(self, app: Application, args: Sequence[int], variable: int) -> None:
-        """Append an equation of the groups, which gives ``variable``."""
-        numbers = self.numbers
-        if len(args) == 2:
-            a, b = args
-            self.equations.append((app, (numbers[a], numbers[b])))
-        else:
-            self.equations.append((app, tuple([numbers[a] for a in args])))
-        numbers[variable] = self.n_variables
-        self.n_variables += 1
+    def add(self, members: Sequence[int], groups: Groups) -> None:
+        """Append equations of the groups."""
+        numbers, equations, number = self.numbers, self.equations, self.n_variables
+        of_groups, first = groups.jaxpr.equations, groups.first
+        for k in members:
+            app, args = of_groups[k]
+            if len(args) == 1:
+                equations.append((app, (numbers[args[0]],)))
+            elif len(args) == 2:
+                a, b = args
+                equations.append((app, (numbers[a], numbers[b])))
+            else:
+                equations.append((app, tuple([numbers[a] for a in args])))
+            numbers[first[k]] = number
+            number += 1
+        self.n_variables = number
 
     def add_bound(self, primitive: Primitive, x: int, aval: ShapedArray, params: Params) -> int:
         """Append an equation between variables of the program; its result."""

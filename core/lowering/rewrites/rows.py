@@ -364,14 +364,15 @@ class _RowKernel(Kernel):
         """The equations from the operands to the results."""
         groups, jaxpr = self.rows, self.rows.jaxpr
         written = RowEquations(groups, self.given, self.constants)
-        sums = groups.sums
-        for k in self.members:
+        at = 0
+        for i, k in enumerate(self.members) if groups.sums else ():
             app, args = jaxpr.equations[k]
-            rest = Rest.of(app, self.frame) if k in sums else None
-            if rest is None:
-                written.add(app, args, groups.first[k])
-            else:
+            rest = Rest.of(app, self.frame) if k in groups.sums else None
+            if rest is not None:
+                written.add(self.members[at:i], groups)
                 rest.begin(written, args[0], groups.first[k])
                 self.rests[groups.first[k]] = rest
+                at = i + 1
+        written.add(self.members[at:], groups)
         made = [*self.apart, *[v for join in self.joins for v, _ in join.parts]]
         return written.program(made, groups.programs)
