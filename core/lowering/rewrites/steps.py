@@ -14,13 +14,13 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from tracebridge.core import lax
+from tracebridge.core.interpreters.graph import Graph
 from tracebridge.core.interpreters.inline import inline_calls
-from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import element_aval
 from tracebridge.core.ir.content import content_of, has_arrays
 from tracebridge.core.ir.cost import Cost
-from tracebridge.core.ir.jaxpr import eval_jaxpr
-from tracebridge.core.ir.trace import current_trace
+from tracebridge.core.ir.debug_info import NO_DEBUG_INFO
+from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.traverse import primitives_of
 from tracebridge.core.kernels.machine import is_there, n_threads
 from tracebridge.core.kernels.numbers import with_places
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tracebridge.core.ir.application import Application, Params
-    from tracebridge.core.ir.jaxpr import Jaxpr
+    from tracebridge.core.ir.values import Value
 
 _NEIGHBOURS = frozenset({lax.roll_p, lax.slice_p, lax.pad_p, lax.concatenate_p})
 _FUNCTIONS = frozenset({Cost.EXPENSIVE, Cost.COMPOSED})
@@ -144,25 +144,42 @@ def _with_moved(body: Jaxpr, n_consts: int, n_carry: int, moved: Moved) -> Jaxpr
     program = moved.of_steps(1)
     first_xs = n_consts + n_carry
     made = {first_xs + i for i in moved.made}
-
-    def run(*args: Any) -> list[Any]:
-        given = iter(args)
-        found: dict[int, Any] = {i: next(given) for i in range(n_consts)}
-        sources: dict[int, Any] = {v: next(given) for v in moved.sources if not moved.avals[v].ndim}
-        found.update({i: next(given) for i in range(n_consts, body.n_in) if i not in made})
-        for v in moved.sources:
-            if moved.avals[v].ndim:
-                sources[v] = lax.expand_dims(next(given), (0,))
-        process = current_trace().process
-        rows = eval_jaxpr(program, process, [sources[v] for v in moved.sources])
-        found.update({i: lax.squeeze(x, (0,)) for i, x in zip(sorted(made), rows, strict=True)})
-        return eval_jaxpr(body, process, [found[i] for i in range(body.n_in)])
-
     avals = [*body.in_avals[:n_consts]]
     avals += [moved.avals[v] for v in moved.sources if not moved.avals[v].ndim]
     avals += [a for i, a in enumerate(body.in_avals) if i >= n_consts and i not in made]
     avals += [element_aval(moved.avals[v]) for v in moved.sources if moved.avals[v].ndim]
-    return stage(run, avals, locate=False)
+    graph = Graph()
+    inputs = graph.inputs(avals)
+    for const in [*_consts_from_the_end(body), *_consts_from_the_end(program)]:
+        graph.constant(const)
+    given = iter(inputs)
+    found: dict[int, int] = {i: next(given) for i in range(n_consts)}
+    sources: dict[int, int] = {v: next(given) for v in moved.sources if not moved.avals[v].ndim}
+    found.update({i: next(given) for i in range(n_consts, body.n_in) if i not in made})
+    for v in moved.sources:
+        if moved.avals[v].ndim:
+            sources[v] = _as_first(graph, next(given))
+    rows = graph.inline(program, [sources[v] for v in moved.sources])
+    for i, x in zip(sorted(made), rows, strict=True):
+        found[i] = graph.add_bound(lax.squeeze_p, [x], {"dimensions": (0,)})
+    outs = graph.inline(body, [found[i] for i in range(body.n_in)])
+    new = graph.program(inputs, outs, NO_DEBUG_INFO)
+    return Jaxpr(new.in_avals, new.consts, new.equations, new.outs, new.out_avals)
+
+
+def _as_first(graph: Graph, x: int) -> int:
+    """An array as the only element along a new first axis."""
+    shape = graph.avals[x].shape
+    axes = tuple(range(1, len(shape) + 1))
+    params = {"shape": (1, *shape), "broadcast_dimensions": axes}
+    return graph.add_bound(lax.broadcast_in_dim_p, [x], params)
+
+
+def _consts_from_the_end(jaxpr: Jaxpr) -> list[Value]:
+    """The constants of a program in the order in which its last equations read them first."""
+    first, last = jaxpr.n_in, jaxpr.n_in + len(jaxpr.consts)
+    read = [*jaxpr.outs, *[a for _, args in reversed(jaxpr.equations) for a in args]]
+    return [jaxpr.consts[v - first] for v in dict.fromkeys(read) if first <= v < last]
 
 
 def _is_small(body: Jaxpr) -> bool:
