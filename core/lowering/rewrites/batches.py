@@ -45,7 +45,7 @@ from tracebridge.core.lowering.rewrites.batch_limits import (
     limits_of,
 )
 from tracebridge.core.lowering.rewrites.flat import computed_by, flat, with_shifts
-from tracebridge.core.lowering.rewrites.groups import Groups
+from tracebridge.core.lowering.rewrites.groups import Groups, Readers
 from tracebridge.core.lowering.rewrites.inlined import inlined
 from tracebridge.core.lowering.rewrites.producers import GIVEN
 from tracebridge.core.lowering.rewrites.slices import part_of_array
@@ -249,7 +249,7 @@ class _Batches(Groups):
     def kernels(self) -> list[Kernel]:
         """The groups that have kernels and are faster with them."""
         found = [m for m in self.components() if self._pays(m)]
-        readers = self.readers() if found else []
+        readers = self.readers([self.first[k] for some in found for k in some])
         kernels = [_BatchKernel(self, members, readers) for members in found]
         return [kernel for kernel in kernels if kernel.is_written()]
 
@@ -301,9 +301,7 @@ def _n_consts(arrays: Arrays) -> int:
 
 @final
 class _BatchKernel(Kernel):
-    def __init__(
-        self, groups: _Batches, members: Sequence[int], readers: Sequence[Sequence[int]]
-    ) -> None:
+    def __init__(self, groups: _Batches, members: Sequence[int], readers: Readers) -> None:
         super().__init__(groups, members, readers, frozenset())
         self.batches = groups
         self.sizes: tuple[int, ...] = self.key

@@ -20,9 +20,11 @@ from tracebridge.core.interpreters.graph import Graph
 from tracebridge.core.ir.debug_info import NO_DEBUG_INFO
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.traverse import primitives_of
-from tracebridge.core.lowering.rewrites.producers import producers
+from tracebridge.core.lowering.rewrites.producers import producers, variable_avals
 
 if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+
     from tracebridge.core.ir.application import Application, Params
     from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.primitive import Primitive
@@ -107,7 +109,7 @@ class Readings:
     """Who makes and reads the variables of a program."""
 
     def __init__(self, jaxpr: Jaxpr) -> None:
-        self.jaxpr, self.avals = jaxpr, jaxpr.variable_avals()
+        self.jaxpr, self.avals = jaxpr, variable_avals(jaxpr)
         _, self.firsts = producers(jaxpr)
         """Of each equation: its first result."""
         equations = jaxpr.equations
@@ -154,12 +156,14 @@ class Moved:
         fixed = set(self.operands[: self.first_xs])
         allowed = {self.at}
         for k in range(self.at - 1, -1, -1):
-            made = self.results(k)
-            readers = set().union(*[self.readers.get(v, ()) for v in made])
-            if readers and readers <= allowed and fixed.isdisjoint(made):
-                app = self.jaxpr.equations[k][0]
-                if _for_steps(app, self.length, self.length) is not None:
-                    allowed.add(k)
+            app = self.jaxpr.equations[k][0]
+            readers: AbstractSet[int] = self.readers.get(self.firsts[k], frozenset())
+            if app.multiple:
+                readers = set().union(*[self.readers.get(v, ()) for v in self.results(k)])
+            if not readers or not readers <= allowed or not fixed.isdisjoint(self.results(k)):
+                continue
+            if _for_steps(app, self.length, self.length) is not None:
+                allowed.add(k)
         return sorted(allowed - {self.at})
 
     def of_steps(self, steps: int) -> Jaxpr:

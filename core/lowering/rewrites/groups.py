@@ -14,11 +14,15 @@ from tracebridge.core.ir.values import Literal
 from tracebridge.core.lowering.rewrites.producers import GIVEN, producers, variable_avals
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Hashable, Iterable, Sequence
 
     from tracebridge.core.ir.application import Application
     from tracebridge.core.ir.jaxpr import Jaxpr
     from tracebridge.core.ir.primitive import Primitive
+
+
+Readers = dict[int, list[int]]
+"""Of variables the equations that read them."""
 
 
 class Groups(ABC):
@@ -85,14 +89,18 @@ class Groups(ABC):
         self.group_of[k] = group
         self.within[self.first[k]] = None if k in self.sums else group
 
-    def readers(self) -> list[list[int]]:
-        """Of each variable the equations that read it, and ``GIVEN`` first if it is a result."""
-        readers: list[list[int]] = [[] for _ in self.avals]
+    def readers(self, of: Iterable[int]) -> Readers:
+        """Of variables the equations that read them, and ``GIVEN`` first of results."""
+        readers: dict[int, list[int]] = {v: [] for v in of}
         for v in self.jaxpr.outs:
-            readers[v].append(GIVEN)
+            if v in readers:
+                readers[v].append(GIVEN)
+        wanted = readers.keys()
         for k, (_, args) in enumerate(self.jaxpr.equations):
-            for a in args:
-                readers[a].append(k)
+            if not wanted.isdisjoint(args):
+                for a in args:
+                    if a in readers:
+                        readers[a].append(k)
         return readers
 
     def is_number(self, v: int) -> bool:

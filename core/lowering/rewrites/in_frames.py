@@ -26,6 +26,11 @@ _REMEMBERED = frozenset({*REDUCTIONS, *BY_ROW, lax.iota_p})
 _KNOWN: BoundedCache[tuple[bool, bool]] = BoundedCache("equations in frames of rows", 4096)
 
 
+def may_join(app: Application) -> bool:
+    """Whether an equation may be in a group of some frame."""
+    return app.primitive in _REMEMBERED or is_handled(app) or app.primitive is lax.pow_p
+
+
 def joins_by_shapes(app: Application, frame: Frame, by_row: bool) -> tuple[bool, bool]:
     """Whether an equation can be in a group, and whether it sums up others there.
 

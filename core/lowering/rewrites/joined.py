@@ -5,7 +5,7 @@ The gradient of what was split, for example: the two halves of a gated linear un
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple, final
 
 from tracebridge.core import lax
@@ -15,9 +15,8 @@ from tracebridge.core.lowering.rewrites.producers import GIVEN
 
 if TYPE_CHECKING:
     from tracebridge.core.kernels.rows.frame import Frame
+    from tracebridge.core.lowering.rewrites.groups import Readers
     from tracebridge.core.lowering.rewrites.with_kernels import Kernel
-
-Readers = Sequence[Sequence[int]]
 
 
 class Join(NamedTuple):

@@ -17,29 +17,36 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, final
 
 from tracebridge.core import lax
+from tracebridge.core.ir.traverse import distinct_applications
 from tracebridge.core.kernels.equations import REDUCTIONS, exponent_of, is_handled
 from tracebridge.core.kernels.functions import is_easy_power
 from tracebridge.core.kernels.machine import is_there
-from tracebridge.core.kernels.rows.program import RESHAPES, Target, Written
+from tracebridge.core.kernels.rows.program import RESHAPES, Target, Written, kind_of_sum
 from tracebridge.core.kernels.rows.row_kernel import row_kernel_p
 from tracebridge.core.lowering.rewrites.columns import with_columns
 from tracebridge.core.lowering.rewrites.flat import flat
 from tracebridge.core.lowering.rewrites.frames import Frames, has_frames, large_in, meaning
-from tracebridge.core.lowering.rewrites.groups import Groups
-from tracebridge.core.lowering.rewrites.in_frames import BY_ROW, can_be_power, joins_by_shapes
+from tracebridge.core.lowering.rewrites.groups import Groups, Readers
+from tracebridge.core.lowering.rewrites.in_frames import (
+    BY_ROW,
+    can_be_power,
+    joins_by_shapes,
+    may_join,
+)
 from tracebridge.core.lowering.rewrites.joined import joined_in
 from tracebridge.core.lowering.rewrites.parts import part_of
+from tracebridge.core.lowering.rewrites.producers import GIVEN, producers
 from tracebridge.core.lowering.rewrites.row_programs import Rest, RowEquations
 from tracebridge.core.lowering.rewrites.turned_sums import with_turned_sums
 from tracebridge.core.lowering.rewrites.with_kernels import Kernel, WithKernels
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from tracebridge.core.ir.application import Application
     from tracebridge.core.ir.jaxpr import Jaxpr
     from tracebridge.core.kernels.numbers import WithPlaces
-    from tracebridge.core.kernels.rows.frame import Frame
+    from tracebridge.core.kernels.rows.frame import Frame, Shape
     from tracebridge.core.kernels.rows.program import Views
 
 _MOST_EQUATIONS = 128
@@ -60,10 +67,33 @@ def with_row_kernels(jaxpr: Jaxpr) -> Jaxpr | None:
     program = with_turned_sums(with_columns(flat(jaxpr, meaning)))
     made, frames = None, Frames()
     while found := frames.next_ones(program):
-        new = _Rows(program, found).result()
+        new = _Rows(program, found).result() if _may_pay(program, found) else None
         if new is not None:
             made = program = new
     return made
+
+
+def _may_pay(jaxpr: Jaxpr, frames: Mapping[Shape, Frame]) -> bool:
+    """Whether a group of these frames may be worth a kernel, as ``_Rows`` says."""
+    large = large_in(jaxpr)
+    if any([app.out.shape in frames for app in large.costly]):
+        return True
+    for app in distinct_applications(jaxpr):
+        if app.primitive in REDUCTIONS:
+            frame = frames.get(app.avals[0].shape)
+            if frame is not None and kind_of_sum(app, frame) == "rows":
+                return True
+    return bool(_joined(jaxpr))
+
+
+def _joined(jaxpr: Jaxpr) -> set[int]:
+    """Variables that are parts of large arrays, and results of what members of groups may be."""
+    joining = set(large_in(jaxpr).joining)
+    if not joining:
+        return set()
+    parts = {v for app, args in jaxpr.equations if app in joining for v in args}
+    (made_by, _), equations = producers(jaxpr), jaxpr.equations
+    return {v for v in parts if made_by[v] != GIVEN and may_join(equations[made_by[v]][0])}
 
 
 @final
@@ -80,11 +110,8 @@ class _Rows(Groups):
         """Of groups."""
         self.programs: dict[object, Jaxpr] = {}
         """Those of kernels, by what they compute: layers of a network are alike."""
-        large = large_in(jaxpr)
-        self._costly, joining = set(large.costly), set(large.joining)
-        joins = [args for app, args in jaxpr.equations if app in joining] if joining else []
-        self.joined = {v for args in joins for v in args}
-        """Variables that are parts of large arrays."""
+        self._costly = set(large_in(jaxpr).costly)
+        self.joined = _joined(jaxpr)
         super().__init__(jaxpr)
         if len(self.keys) > 1:
             self._move_to_readers()
@@ -215,7 +242,15 @@ class _Rows(Groups):
                 return True
         return False
 
-    def _with_numbers(self, members: Sequence[int], readers: Sequence[Sequence[int]]) -> list[int]:
+    def _reads_numbers(self, members: Sequence[int]) -> bool:
+        """Whether members read numbers of rows that equations outside of groups make."""
+        frame, group_of, made_by = self.key_of(members), self.group_of, self.made_by
+        for k in {made_by[a] for member in members for a in self.jaxpr.equations[member][1]}:
+            if k >= 0 and k not in group_of and self._makes_numbers(k, frame):
+                return True
+        return False
+
+    def _with_numbers(self, members: Sequence[int], readers: Readers) -> list[int]:
         """Members, and what computes numbers of rows for nobody but them.
 
         As the inverse of a deviation that the forward pass has kept: XLA would run one more kernel.
@@ -272,8 +307,11 @@ class _Rows(Groups):
         found = [members for members in self.components() if self._pays(members)]
         if not found:
             return None
-        readers = self.readers()
-        found = [self._with_numbers(members, readers) for members in found]
+        of_members = {self.first[k] for members in found for k in members}
+        reads_numbers = any([self._reads_numbers(members) for members in found])
+        readers = self.readers(range(len(self.avals)) if reads_numbers else of_members)
+        if reads_numbers:
+            found = [self._with_numbers(members, readers) for members in found]
         kernels = [_RowKernel(self, members, readers) for members in found]
         kernels = [kernel for kernel in kernels if kernel.pays]
         return WithKernels(self, kernels).program() if kernels else None
@@ -281,9 +319,7 @@ class _Rows(Groups):
 
 @final
 class _RowKernel(Kernel):
-    def __init__(
-        self, groups: _Rows, members: Sequence[int], readers: Sequence[Sequence[int]]
-    ) -> None:
+    def __init__(self, groups: _Rows, members: Sequence[int], readers: Readers) -> None:
         super().__init__(groups, members, readers, _COPIES)
         self.rows, self.readers = groups, readers
         self.frame: Frame = self.key

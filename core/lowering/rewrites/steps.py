@@ -21,7 +21,7 @@ from tracebridge.core.ir.content import content_of, has_arrays
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.debug_info import NO_DEBUG_INFO
 from tracebridge.core.ir.jaxpr import Jaxpr
-from tracebridge.core.ir.traverse import primitives_of
+from tracebridge.core.ir.traverse import distinct_applications, primitives_of
 from tracebridge.core.kernels.machine import is_there, n_threads
 from tracebridge.core.kernels.numbers import with_places
 from tracebridge.core.kernels.steps.scan_kernel import scan_kernel_p, written
@@ -192,10 +192,10 @@ def _is_small(body: Jaxpr) -> bool:
 def _has_small_arrays(body: Jaxpr) -> bool:
     if len(body.equations) > _MOST_EQUATIONS:
         return False
-    has_product = any([app.primitive is lax.dot_general_p for app, _ in body.equations])
+    has_product = lax.dot_general_p in primitives_of(body)
     most = _MOST_ELEMENTS if has_product else _MOST_WITHOUT_PRODUCT
     most = _MOST_OF_STENCIL if _is_stencil(body) else most
-    for app, _ in body.equations:
+    for app in distinct_applications(body):
         sizes = [a.size for a in (*app.avals, *app.outs)]
         if any([type(size) is not int or size > most for size in sizes]):
             return False
@@ -209,15 +209,15 @@ def _has_small_arrays(body: Jaxpr) -> bool:
 
 def _has_functions(body: Jaxpr) -> bool:
     """Whether most of the time may go to exponentials and their like."""
-    return any([app.primitive.cost in _FUNCTIONS for app, _ in body.equations])
+    return any([p.cost in _FUNCTIONS for p in primitives_of(body)])
 
 
 def _is_stencil(body: Jaxpr) -> bool:
     """Whether steps read neighbours in large arrays, and do nothing but elementwise work else."""
     if "is stencil" not in body.cache:
-        found = [app for app, _ in body.equations if app.primitive in _NEIGHBOURS]
+        found = [app for app in distinct_applications(body) if app.primitive in _NEIGHBOURS]
         large = [app for app in found if app.avals[0].size >= _MOST_WITHOUT_PRODUCT]
-        others = {app.primitive for app, _ in body.equations} - _NEIGHBOURS
+        others = primitives_of(body) - _NEIGHBOURS
         is_plain = all([p.is_elementwise or p in _MOVES for p in others])
         body.cache["is stencil"] = bool(large) and is_plain
     return body.cache["is stencil"]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.jaxpr import Equation
     from tracebridge.core.ir.primitive import Primitive
     from tracebridge.core.ir.values import Value
-    from tracebridge.core.lowering.rewrites.groups import Groups
+    from tracebridge.core.lowering.rewrites.groups import Groups, Readers
 
 
 class Kernel(ABC):
@@ -36,7 +36,7 @@ class Kernel(ABC):
         self,
         groups: Groups,
         members: Sequence[int],
-        readers: Sequence[Sequence[int]],
+        readers: Readers,
         copies: frozenset[Primitive],
     ) -> None:
         self.groups = groups
@@ -182,9 +182,15 @@ class WithKernels:
 
     def _numbered(self, order: Sequence[int], variables: list[int], at: int) -> list[Equation]:
         """The equations, with results from the number ``at`` on."""
-        numbered: list[Equation] = []
         equations, firsts, n_own = self._equations, self._first, self._n_own
-        for k in order:
+        unchanged = 0
+        if at == self.groups.jaxpr.n_in + len(self.groups.jaxpr.consts):
+            while unchanged < len(order) and order[unchanged] == unchanged < n_own - 1:
+                unchanged += 1
+        numbered = equations[:unchanged]
+        if 0 < unchanged < n_own:
+            at = firsts[unchanged]
+        for k in order[unchanged:]:
             (app, args), first = equations[k], firsts[k]
             if len(args) == 1:
                 numbered.append((app, (variables[args[0]],)))
