@@ -141,7 +141,6 @@ def _with_moved(body: Jaxpr, n_consts: int, n_carry: int, moved: Moved) -> Jaxpr
     It takes consts, numbers that the moved equations read, carry, the other xs, slices of what the
     moved equations read.
     """
-    program = moved.of_steps(1)
     first_xs = n_consts + n_carry
     made = {first_xs + i for i in moved.made}
     avals = [*body.in_avals[:n_consts]]
@@ -150,7 +149,7 @@ def _with_moved(body: Jaxpr, n_consts: int, n_carry: int, moved: Moved) -> Jaxpr
     avals += [element_aval(moved.avals[v]) for v in moved.sources if moved.avals[v].ndim]
     graph = Graph()
     inputs = graph.inputs(avals)
-    for const in [*_consts_from_the_end(body), *_consts_from_the_end(program)]:
+    for const in [*_consts_from_the_end(body), *moved.consts_from_the_end()]:
         graph.constant(const)
     given = iter(inputs)
     found: dict[int, int] = {i: next(given) for i in range(n_consts)}
@@ -159,7 +158,7 @@ def _with_moved(body: Jaxpr, n_consts: int, n_carry: int, moved: Moved) -> Jaxpr
     for v in moved.sources:
         if moved.avals[v].ndim:
             sources[v] = _as_first(graph, next(given))
-    rows = graph.inline(program, [sources[v] for v in moved.sources])
+    rows = moved.add_to(graph, sources, 1)
     for i, x in zip(sorted(made), rows, strict=True):
         found[i] = graph.add_bound(lax.squeeze_p, [x], {"dimensions": (0,)})
     outs = graph.inline(body, [found[i] for i in range(body.n_in)])
