@@ -174,6 +174,7 @@ class _Batches(Groups):
         """Of batches, equal ones as one object."""
         self._alike: dict[object, tuple[int, ...] | None] = {}
         """Those of equations like this one that read such members; None: it cannot be one."""
+        self._of_operands: dict[tuple[Application, tuple[int, ...]], Sequence[Cut]] = {}
         self.planned: dict[object, _Planned] = {}
         """By what kernels compute: layers of a network are alike."""
         super().__init__(jaxpr)
@@ -246,6 +247,15 @@ class _Batches(Groups):
             return y is not None and is_easy_power(y)
         return is_handled(app)
 
+    def cuts_of_operands(self, app: Application, out: tuple[int, ...]) -> Sequence[Cut]:
+        """The axes of the batch in the operands of an equation, of those in its result."""
+        found = self._of_operands.get((app, out))
+        if found is None:
+            found = self._of_operands[app, out] = [
+                tuple([axes.index(j) if j in axes else None for j in out]) for axes in pairs_of(app)
+            ]
+        return found
+
     def kernels(self) -> list[Kernel]:
         """The groups that have kernels and are faster with them."""
         found = [m for m in self.components() if self._pays(m)]
@@ -310,11 +320,10 @@ class _BatchKernel(Kernel):
         """By equation and argument, where others make it."""
         for k in self.members:
             app, args = groups.jaxpr.equations[k]
-            out = groups.cuts[groups.first[k]]
-            for i, (a, axes) in enumerate(zip(args, pairs_of(app), strict=True)):
-                if a not in own and not groups.is_number(a):
-                    cut = tuple([axes.index(j) if j in axes else None for j in out])
-                    self.read[k, i] = _Operand(a, cut)
+            cuts = groups.cuts_of_operands(app, groups.cuts[groups.first[k]])
+            for i, a in enumerate(args):
+                if a not in own and a not in groups.numbers:
+                    self.read[k, i] = _Operand(a, cuts[i])
         self.moved: dict[_Operand, tuple[int, _Operand]] = {}
         """What is broadcast or transposed within -> the equation outside, its operand."""
         for operand in dict.fromkeys(self.read.values()):
@@ -372,30 +381,30 @@ class _BatchKernel(Kernel):
         members: list[object] = []
         for k in self.members:
             app, args = equations[k]
-            read = [
-                places[self.read[k, i]]
-                if (k, i) in self.read
-                else own.get(a, self._number(a, numbers))
-                for i, a in enumerate(args)
-            ]
-            members += [app, groups.cuts[groups.first[k]], tuple(read)]
+            members += [app, groups.cuts[groups.first[k]]]
+            for i, a in enumerate(args):
+                if a in own:
+                    members.append(own[a])
+                elif a in groups.numbers:
+                    members.append(self._number(a, numbers))
+                else:
+                    members.append(places[self.read[k, i]])
         results = tuple([own[v] for v in self.results])
         key = self.sizes, tuple(moved), tuple(parts), tuple(members), results, self.places
         return key, tuple(numbers)
 
     def _number(self, variable: int, places: dict[float | OpenNumber, int]) -> object:
-        """The key of a number that stands in the program; None of other variables.
+        """The key of a number that stands in the program.
 
         That of an open number is its place, as `with_places` finds it.
         """
         jaxpr = self.batches.jaxpr
-        if not self.batches.is_number(variable):
-            return None
         const = jaxpr.consts[variable - jaxpr.n_in]
         number = number_in(const)
         if number is not None:
             return const.aval, Place(places.setdefault(number, len(places)), is_near_one(number))
-        return const.key() if isinstance(const, Literal) else None
+        assert isinstance(const, Literal)  # as `is_number` says
+        return const.key()
 
     def _planned(self) -> _Planned:
         """The program of one element of the batch, or of some of its rows."""
