@@ -78,13 +78,15 @@ class _Search:
 
         Only ``reader`` reads it; reshapes are added to ``equations``.
         """
-        while set(self._outside(variable)) == {reader}:
+        made_by, equations_of = self.groups.made_by, self.groups.jaxpr.equations
+        # Of other variables than those of the kernel it is not known who reads them.
+        while variable in self.results or made_by[variable] in self.copied:
+            if set(self._outside(variable)) != {reader}:
+                return None
             if variable in self.results:
                 return variable
-            reader = self.groups.made_by[variable]
-            if reader not in self.copied:
-                return None
-            app, args = self.groups.jaxpr.equations[reader]
+            reader = made_by[variable]
+            app, args = equations_of[reader]
             if app.primitive not in RESHAPES:
                 return None
             equations.add(reader)
