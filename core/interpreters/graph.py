@@ -51,6 +51,16 @@ class Graph:
         self.avals.extend(avals)
         return range(first, len(self.avals))
 
+    def variables(self, jaxpr: Jaxpr, avals: Iterable[ShapedArray]) -> None:
+        """The variables of a program as values with the same numbers, without its equations.
+
+        ``avals``: those of all variables. The graph is empty before.
+        """
+        self.avals.extend(avals)
+        for number, const in enumerate(jaxpr.consts, jaxpr.n_in):
+            self._numbers.setdefault(id(const), number)
+            self.consts[number] = const
+
     def constant(self, value: Value) -> int:
         """The number of a constant; the same object has one number."""
         number = self._numbers.get(id(value))
@@ -118,16 +128,18 @@ class Graph:
         ``inputs`` may be results of equations: those are not repeated.
         """
         avals = self.avals
-        # Per value its variable; -1: not needed so far; -2: needed, numbered below. The last one
-        # stands for the first result of an equation at the end that has none.
+        # Per value its variable, -1 where it has none so far. The last one stands for the first
+        # result of an equation at the end that has none.
         variables = [-1] * (len(avals) + 1)
         for i, number in enumerate(inputs):
             variables[number] = i
+        needed = bytearray(len(avals) + 1)
         for number in outs:
-            if variables[number] == -1:
-                variables[number] = -2
-        kept = _needed(self.equations if equations is None else equations, variables, keep_effects)
-        consts = [n for n in self.consts if variables[n] == -2]
+            needed[number] = 1
+        kept = _needed(
+            self.equations if equations is None else equations, variables, needed, keep_effects
+        )
+        consts = [n for n in self.consts if needed[n] and variables[n] == -1]
         variable = len(inputs)
         for number in consts:
             variables[number] = variable
@@ -167,21 +179,27 @@ class Graph:
 
 
 def _needed(
-    equations: Sequence[GraphEquation], variables: list[int], keep_effects: bool
+    equations: Sequence[GraphEquation],
+    variables: Sequence[int],
+    needed: bytearray,
+    keep_effects: bool,
 ) -> list[GraphEquation]:
-    """The equations that make needed values, or are kept anyway; marks what they need."""
+    """The equations that make needed values which have no variable, or are kept anyway.
+
+    What they need is marked.
+    """
     kept: list[GraphEquation] = []
     for equation in reversed(equations):
         app, args, first, _ = equation
-        if (
-            -2 in variables[first : first + len(app.outs)]
-            if app.multiple
-            else variables[first] == -2
-        ) or (keep_effects and (app.effects or app.primitive.has_rules_of_users)):
+        if app.multiple:
+            results = range(first, first + len(app.outs))
+            is_kept = any([needed[n] and variables[n] == -1 for n in results])
+        else:
+            is_kept = needed[first] and variables[first] == -1
+        if is_kept or (keep_effects and (app.effects or app.primitive.has_rules_of_users)):
             kept.append(equation)
             for a in args:
-                if variables[a] == -1:
-                    variables[a] = -2
+                needed[a] = 1
     kept.reverse()
     return kept
 

@@ -64,6 +64,9 @@ class Primitive(abc.ABC):
     inlinable_at_last: ClassVar[bool] = False
     # The parameter with what it computes, if only its derivative is something else.
     computes: ClassVar[str | None] = None
+    # Whether each element of the result is made of the elements at its place alone (`Elementwise`):
+    # asked of each equation of a program, where `isinstance` of an abstract class takes long.
+    is_elementwise: ClassVar[bool] = False
     # Programs with it are reduced before they are lowered: unused results have a meaning for it.
     wants_dce: ClassVar[bool] = False
     # Parameters refer to functions of the user: no long-lived cache may hold applications.

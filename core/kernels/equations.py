@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from tracebridge.core import lax
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.kernels.functions import handles
-from tracebridge.core.lax.families import Elementwise
 from tracebridge.core.util.caching import BoundedCache
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ REDUCTIONS: dict[Primitive, str] = {
 
 def is_handled(app: Application) -> bool:
     """Whether kernels can compute an elementwise equation."""
-    if not isinstance(app.primitive, Elementwise) and app.primitive is not lax.stop_gradient_p:
+    if not app.primitive.is_elementwise and app.primitive is not lax.stop_gradient_p:
         return False
     known = _HANDLED.get(app)
     if known is None:

@@ -109,6 +109,7 @@ def _as_dtype(name: str, v: Literal, dtype: np.dtype[Any]) -> Literal:
 class Elementwise(Primitive):
     """n operands of one shape (or rank 0), one result of that shape."""
 
+    is_elementwise: ClassVar[bool] = True
     # Which dtypes the operands may have; the text is for messages.
     accepts: ClassVar[Accepts] = staticmethod(any_dtype)
     accepts_text: ClassVar[str] = "any dtype"

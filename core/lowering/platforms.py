@@ -20,6 +20,7 @@ from tracebridge.core.lowering.context import register_platform_lowering, regist
 from tracebridge.core.lowering.rewrites.blocks import with_blocks
 from tracebridge.core.lowering.rewrites.by_content import by_content
 from tracebridge.core.lowering.rewrites.own_copies import are_long_rows
+from tracebridge.core.lowering.rewrites.producers import forget_facts
 from tracebridge.core.lowering.rewrites.programs import rewritten
 from tracebridge.core.lowering.rewrites.steps import with_scan_kernels
 from tracebridge.core.lowering.rewrites.waves import LEAST_GUARDED
@@ -286,7 +287,11 @@ def _cpu_form(jaxpr: Jaxpr) -> Jaxpr | None:
         [a.split is not None for app, _ in jaxpr.equations for a in app.outs]
     ):
         return None
-    form = with_blocks(with_scan_kernels(rewritten(jaxpr)))
+    new = rewritten(jaxpr)
+    with_kernels = with_scan_kernels(new)
+    form = with_blocks(with_kernels)
+    for program in (new, with_kernels, form):
+        forget_facts(program)
     return None if form is jaxpr else form
 
 

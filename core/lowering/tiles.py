@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING
 
 from tracebridge.core.dtypes.dtypes import bfloat16
 from tracebridge.core.ir.cost import Cost
-from tracebridge.core.lax.families import Elementwise
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,7 +75,7 @@ def _applications(jaxpr: Jaxpr) -> Iterator[Application]:
 
 def _is_elementwise(app: Application) -> bool:
     is_plain = app.primitive.cost in (Cost.FREE, Cost.CHEAP, Cost.EXPENSIVE)
-    return isinstance(app.primitive, Elementwise) and is_plain and not app.effects
+    return app.primitive.is_elementwise and is_plain and not app.effects
 
 
 def _is_split(aval: ShapedArray) -> bool:

@@ -45,13 +45,14 @@ from tracebridge.core.lowering.rewrites.batch_limits import (
     limits_of,
 )
 from tracebridge.core.lowering.rewrites.flat import computed_by, flat, with_shifts
-from tracebridge.core.lowering.rewrites.groups import Groups, Kernel, WithKernels
+from tracebridge.core.lowering.rewrites.groups import Groups, Readers
 from tracebridge.core.lowering.rewrites.inlined import inlined
 from tracebridge.core.lowering.rewrites.producers import GIVEN
 from tracebridge.core.lowering.rewrites.slices import part_of_array
+from tracebridge.core.lowering.rewrites.with_kernels import Kernel, WithKernels
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from tracebridge.core.ir.application import Application
     from tracebridge.core.ir.aval import ShapedArray
@@ -160,6 +161,8 @@ def _cut(app: Application, key: tuple[int, ...], cuts: _Cuts) -> tuple[int, ...]
 class _Batches(Groups):
     """Groups by the sizes of their batch."""
 
+    begins_with = lax.dot_general_p
+
     def __init__(self, jaxpr: Jaxpr, limits: Limits) -> None:
         self.limits, self.has_too_large = limits, False
         self._limits: dict[int, Limits] = {}
@@ -167,8 +170,11 @@ class _Batches(Groups):
         self.cuts: dict[int, tuple[int, ...]] = {}
         """Of results of members: their axes of the batch."""
         self._begins: dict[Application, tuple[int, ...] | None] = {}
+        self._sizes: dict[tuple[int, ...], tuple[int, ...]] = {}
+        """Of batches, equal ones as one object."""
         self._alike: dict[object, tuple[int, ...] | None] = {}
         """Those of equations like this one that read such members; None: it cannot be one."""
+        self._of_operands: dict[tuple[Application, tuple[int, ...]], Sequence[Cut]] = {}
         self.planned: dict[object, _Planned] = {}
         """By what kernels compute: layers of a network are alike."""
         super().__init__(jaxpr)
@@ -179,7 +185,7 @@ class _Batches(Groups):
 
     def key_for(self, app: Application, args: Sequence[int]) -> tuple[int, ...] | None:
         """The sizes of the batch."""
-        is_product, within = app.primitive is lax.dot_general_p, self.within
+        is_product, within = app.primitive is self.begins_with, self.within
         for i, a in enumerate(args):
             group = within[a]
             if group is not None and (not is_product or self.cuts[a] == batch_of_operand(app, i)):
@@ -189,7 +195,8 @@ class _Batches(Groups):
     def _begun_by(self, app: Application) -> tuple[int, ...] | None:
         """The sizes of a batch that a product begins a group of."""
         if app not in self._begins:
-            self._begins[app] = batch_of(app, self.limits)
+            sizes = batch_of(app, self.limits)
+            self._begins[app] = None if sizes is None else self._sizes.setdefault(sizes, sizes)
         return self._begins[app]
 
     def limits_of(self, n: int) -> Limits:
@@ -240,10 +247,19 @@ class _Batches(Groups):
             return y is not None and is_easy_power(y)
         return is_handled(app)
 
+    def cuts_of_operands(self, app: Application, out: tuple[int, ...]) -> Sequence[Cut]:
+        """The axes of the batch in the operands of an equation, of those in its result."""
+        found = self._of_operands.get((app, out))
+        if found is None:
+            found = self._of_operands[app, out] = [
+                tuple([axes.index(j) if j in axes else None for j in out]) for axes in pairs_of(app)
+            ]
+        return found
+
     def kernels(self) -> list[Kernel]:
         """The groups that have kernels and are faster with them."""
         found = [m for m in self.components() if self._pays(m)]
-        readers = self.readers(found) if found else {}
+        readers = self.readers([self.first[k] for some in found for k in some])
         kernels = [_BatchKernel(self, members, readers) for members in found]
         return [kernel for kernel in kernels if kernel.is_written()]
 
@@ -295,9 +311,7 @@ def _n_consts(arrays: Arrays) -> int:
 
 @final
 class _BatchKernel(Kernel):
-    def __init__(
-        self, groups: _Batches, members: Sequence[int], readers: Mapping[int, Sequence[int]]
-    ) -> None:
+    def __init__(self, groups: _Batches, members: Sequence[int], readers: Readers) -> None:
         super().__init__(groups, members, readers, frozenset())
         self.batches = groups
         self.sizes: tuple[int, ...] = self.key
@@ -306,11 +320,10 @@ class _BatchKernel(Kernel):
         """By equation and argument, where others make it."""
         for k in self.members:
             app, args = groups.jaxpr.equations[k]
-            out = groups.cuts[groups.first[k]]
-            for i, (a, axes) in enumerate(zip(args, pairs_of(app), strict=True)):
-                if a not in own and not groups.is_number(a):
-                    cut = tuple([axes.index(j) if j in axes else None for j in out])
-                    self.read[k, i] = _Operand(a, cut)
+            cuts = groups.cuts_of_operands(app, groups.cuts[groups.first[k]])
+            for i, a in enumerate(args):
+                if a not in own and a not in groups.numbers:
+                    self.read[k, i] = _Operand(a, cuts[i])
         self.moved: dict[_Operand, tuple[int, _Operand]] = {}
         """What is broadcast or transposed within -> the equation outside, its operand."""
         for operand in dict.fromkeys(self.read.values()):
@@ -368,30 +381,30 @@ class _BatchKernel(Kernel):
         members: list[object] = []
         for k in self.members:
             app, args = equations[k]
-            read = [
-                places[self.read[k, i]]
-                if (k, i) in self.read
-                else own.get(a, self._number(a, numbers))
-                for i, a in enumerate(args)
-            ]
-            members += [app, groups.cuts[groups.first[k]], tuple(read)]
+            members += [app, groups.cuts[groups.first[k]]]
+            for i, a in enumerate(args):
+                if a in own:
+                    members.append(own[a])
+                elif a in groups.numbers:
+                    members.append(self._number(a, numbers))
+                else:
+                    members.append(places[self.read[k, i]])
         results = tuple([own[v] for v in self.results])
         key = self.sizes, tuple(moved), tuple(parts), tuple(members), results, self.places
         return key, tuple(numbers)
 
     def _number(self, variable: int, places: dict[float | OpenNumber, int]) -> object:
-        """The key of a number that stands in the program; None of other variables.
+        """The key of a number that stands in the program.
 
         That of an open number is its place, as `with_places` finds it.
         """
         jaxpr = self.batches.jaxpr
-        if not self.batches.is_number(variable):
-            return None
         const = jaxpr.consts[variable - jaxpr.n_in]
         number = number_in(const)
         if number is not None:
             return const.aval, Place(places.setdefault(number, len(places)), is_near_one(number))
-        return const.key() if isinstance(const, Literal) else None
+        assert isinstance(const, Literal)  # as `is_number` says
+        return const.key()
 
     def _planned(self) -> _Planned:
         """The program of one element of the batch, or of some of its rows."""
@@ -460,9 +473,9 @@ class _BatchKernel(Kernel):
             return False
         return kernel.lines <= _MOST_LINES
 
-    def add_to(self, graph: Graph, operands: Sequence[int]) -> Sequence[int]:
+    def add_to(self, program: WithKernels) -> Sequence[int]:
         """Append the kernel."""
         params: dict[str, Any] = {"program": self.program, "arrays": self.arrays}
         params.update(num_consts=self.n_consts, numbers=self.numbers)
-        first = graph.add_bound(batch_kernel_p, operands, params)
+        first = program.add_bound(batch_kernel_p, self.operands, params)
         return range(first, first + len(self.results))

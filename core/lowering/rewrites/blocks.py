@@ -13,7 +13,6 @@ argument or because others read it later.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from tracebridge.core import lax
@@ -21,10 +20,11 @@ from tracebridge.core.interpreters.graph import Graph
 from tracebridge.core.ir.debug_info import NO_DEBUG_INFO
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.traverse import primitives_of
-from tracebridge.core.lax.families import Elementwise
-from tracebridge.core.lowering.rewrites.producers import producers
+from tracebridge.core.lowering.rewrites.producers import producers, variable_avals
 
 if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+
     from tracebridge.core.ir.application import Application, Params
     from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.primitive import Primitive
@@ -35,7 +35,6 @@ _BLOCK_BYTES = 1 << 18
 _FEWEST_STEPS = 8
 _FEWEST_BLOCKS = 3
 _LEAST_GAIN = 1 << 20
-_NOBODY: AbstractSet[int] = frozenset()
 _BOUNDS = ("start_indices", "limit_indices", "strides")
 
 
@@ -110,7 +109,7 @@ class Readings:
     """Who makes and reads the variables of a program."""
 
     def __init__(self, jaxpr: Jaxpr) -> None:
-        self.jaxpr, self.avals = jaxpr, jaxpr.variable_avals()
+        self.jaxpr, self.avals = jaxpr, variable_avals(jaxpr)
         _, self.firsts = producers(jaxpr)
         """Of each equation: its first result."""
         equations = jaxpr.equations
@@ -158,23 +157,30 @@ class Moved:
         allowed = {self.at}
         for k in range(self.at - 1, -1, -1):
             app = self.jaxpr.equations[k][0]
-            readers: AbstractSet[int] = self.readers.get(self.firsts[k], _NOBODY)
+            readers: AbstractSet[int] = self.readers.get(self.firsts[k], frozenset())
             if app.multiple:
-                found = [self.readers.get(v, _NOBODY) for v in self.results(k)]
-                readers = set[int]().union(*found)
-            is_inside = readers and readers <= allowed and fixed.isdisjoint(self.results(k))
-            if is_inside and _for_steps(app, self.length, self.length) is not None:
+                readers = set().union(*[self.readers.get(v, ()) for v in self.results(k)])
+            if not readers or not readers <= allowed or not fixed.isdisjoint(self.results(k)):
+                continue
+            if _for_steps(app, self.length, self.length) is not None:
                 allowed.add(k)
         return sorted(allowed - {self.at})
 
     def of_steps(self, steps: int) -> Jaxpr:
         """The moved equations for so many steps."""
-        jaxpr, graph = self.jaxpr, Graph()
+        graph = Graph()
+        inputs = graph.inputs([_of_steps(self.avals[v], steps) for v in self.sources])
+        made = self.add_to(graph, dict(zip(self.sources, inputs, strict=True)), steps)
+        return graph.program(inputs, made, NO_DEBUG_INFO)
+
+    def add_to(self, graph: Graph, number_of: dict[int, int], steps: int) -> list[int]:
+        """Append the moved equations for so many steps; the xs that they make.
+
+        ``number_of``: the sources in the graph.
+        """
+        jaxpr = self.jaxpr
         constants = enumerate(jaxpr.consts, jaxpr.n_in)
-        number_of = {v: graph.constant(c) for v, c in constants if self._is_number(v)}
-        avals = [_of_steps(self.avals[v], steps) for v in self.sources]
-        inputs = graph.inputs(avals)
-        number_of.update(zip(self.sources, inputs, strict=True))
+        number_of.update({v: graph.constant(c) for v, c in constants if self._is_number(v)})
         for k in self.moved:
             app, args = jaxpr.equations[k]
             read = [number_of[a] for a in args]
@@ -182,8 +188,7 @@ class Moved:
             made = app.primitive.application(tuple([graph.avals[n] for n in read]), params or {})
             first = graph.add(made, read, jaxpr.sources[k] if jaxpr.sources else None)
             number_of.update({v: first + i for i, v in enumerate(self.results(k))})
-        made_xs = [number_of[self.operands[self.first_xs + i]] for i in self.made]
-        return graph.program(inputs, made_xs, NO_DEBUG_INFO)
+        return [number_of[self.operands[self.first_xs + i]] for i in self.made]
 
     def unmade(self) -> list[int]:
         """The operands that the moved equations do not make."""
@@ -226,7 +231,7 @@ def _for_steps(app: Application, length: int, steps: int) -> Any:
     if any([a.shape[:1] != (length,) for a in app.outs]):
         return None
     primitive, params = app.primitive, app.params
-    if isinstance(primitive, Elementwise):
+    if primitive.is_elementwise:
         is_plain = all([not a.ndim or a.shape == app.outs[0].shape for a in app.avals])
         return params if is_plain else None
     if primitive is lax.split_p:

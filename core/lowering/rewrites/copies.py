@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, final
 
 from tracebridge.core import lax
-from tracebridge.core.lax.families import Elementwise
 from tracebridge.core.lowering.rewrites.factors import matching_groups
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ class Copies:
 
     def _made(self, app: Application, args: Sequence[int]) -> int:
         primitive = app.primitive
-        if isinstance(primitive, Elementwise):
+        if primitive.is_elementwise:
             mask = 0 if app.effects else -1
             for number, aval in zip(args, app.avals, strict=True):
                 if mask and aval.ndim:

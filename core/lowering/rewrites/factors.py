@@ -22,6 +22,8 @@ Producers = Mapping[int, "tuple[Application, Sequence[int]]"]
 
 _MOST_FACTORS = 12  # squares of squares of squares double each time
 _MOST_VISITS = 48  # equations that are looked at for one sum
+_PLACES = frozenset({lax.broadcast_in_dim_p, lax.transpose_p, lax.reshape_p, lax.squeeze_p})
+_COMES_APART = _PLACES | {lax.mul_p, lax.square_p, lax.integer_pow_p, lax.neg_p, lax.dot_general_p}
 
 
 class Factor(NamedTuple):
@@ -61,6 +63,8 @@ class Unfolding:
 
     def resolved(self, axes: Sequence[int | None]) -> tuple[int, ...]:
         """Axes after those that were made of several have become these; none of size 1."""
+        if not self.parts:
+            return tuple([a for a in axes if a is not None])
         found: list[int] = []
         for a in axes:
             if a is not None:
@@ -73,6 +77,11 @@ class Unfolding:
         ``whole``: a value with a factor that has all its axes is one factor, because nothing is
         won by taking it apart.
         """
+        made = self.made_by.get(number)
+        if made is None or made[0].primitive not in _COMES_APART:
+            self.visits += 1
+            self.failed |= self.visits > _MOST_VISITS
+            return [Factor(number, axes)]
         parts, sign, n_sizes = dict(self.parts), self.sign, len(self.sizes)
         factors = self._factors(number, axes)
         if len(factors) > 1 and whole:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, final
 
-from tracebridge.core.interpreters.graph import Graph
+from tracebridge.core.config.values import option
+from tracebridge.core.interpreters.graph import Graph, joined
 from tracebridge.core.interpreters.staging import stage
+from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.traverse import distinct_applications, primitives_of
 from tracebridge.core.lax.reduce.exp_sums import by_largest, shifted_exp_sum_p
 from tracebridge.core.util.caching import BoundedCache
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tracebridge.core.ir.application import Application
-    from tracebridge.core.ir.jaxpr import Jaxpr
+    from tracebridge.core.ir.jaxpr import Equation
     from tracebridge.core.ir.primitive import Primitive
 
 
@@ -54,23 +58,75 @@ def flat(jaxpr: Jaxpr, meaning: Callable[[Application], Jaxpr | None]) -> Jaxpr:
             meanings[app] = flat(meant, meaning)
     if not meanings:
         return jaxpr
-    graph = Graph()
-    inputs = graph.inputs(jaxpr.in_avals)
-    numbers = [*inputs, *[graph.constant(c) for c in jaxpr.consts]]
-    avals, equations, sources = graph.avals, graph.equations, jaxpr.sources
-    for k, (app, idx) in enumerate(jaxpr.equations):
-        source = sources[k] if sources else None
-        args = [numbers[i] for i in idx]
-        if app in meanings:
-            numbers.extend(graph.inline(meanings[app], args, source))
-            continue
-        # As Graph.add does: this loop sees every equation.
-        first = len(avals)
-        equations.append((app, args, first, source))
-        if app.multiple:
-            avals.extend(app.outs)
-            numbers.extend(range(first, first + len(app.outs)))
-        else:
-            avals.append(app.out)
-            numbers.append(first)
-    return graph.program(inputs, [numbers[i] for i in jaxpr.outs], jaxpr.debug)
+    return _Flat(jaxpr, meanings).program()
+
+
+@final
+class _Flat:
+    """A program without calls while it is written; ``meanings`` have none either.
+
+    Mostly all equations are needed: they get their numbers at once.
+    """
+
+    def __init__(self, jaxpr: Jaxpr, meanings: dict[Application, Jaxpr]) -> None:
+        self.jaxpr, self.meanings = jaxpr, meanings
+        self.equations: list[Equation] = []
+        self.sources: list[Any] = []
+        objects = {id(c): c for program in (jaxpr, *meanings.values()) for c in program.consts}
+        self.consts = list(objects.values())
+        n_in = jaxpr.n_in
+        self.of_object = dict(zip(objects, range(n_in, n_in + len(objects)), strict=True))
+        """The same object is one constant."""
+        self.n_variables = n_in + len(objects)
+
+    def program(self) -> Jaxpr:
+        """The program."""
+        jaxpr = self.jaxpr
+        outs = self._write(jaxpr, range(jaxpr.n_in), None)
+        read = {*outs, *[a for _, args in self.equations for a in args]}
+        is_needed = read.issuperset(range(jaxpr.n_in, self.n_variables))
+        if not is_needed or option("enable_checks"):
+            return self._needed(outs)
+        sources = None if self.sources.count(None) == len(self.sources) else self.sources
+        in_avals, out_avals, debug = jaxpr.in_avals, jaxpr.out_avals, jaxpr.debug
+        return Jaxpr(in_avals, self.consts, self.equations, outs, out_avals, sources, debug)
+
+    def _needed(self, outs: Sequence[int]) -> Jaxpr:
+        """The program without what nobody needs."""
+        graph = Graph()
+        inputs = graph.inputs(self.jaxpr.in_avals)
+        for const in self.consts:
+            graph.constant(const)
+        for (app, args), source in zip(self.equations, self.sources, strict=True):
+            graph.add(app, args, source)
+        return graph.program(inputs, outs, self.jaxpr.debug)
+
+    def _write(self, program: Jaxpr, args: Sequence[int], source: object) -> list[int]:
+        """The equations of a program; the variables that are its results."""
+        env = [*args, *[self.of_object[id(c)] for c in program.consts]]
+        equations, places, number = self.equations, self.sources, self.n_variables
+        meaning, sources = self.meanings.get, program.sources
+        for k, (app, idx) in enumerate(program.equations):
+            here = source
+            if sources is not None:
+                here = sources[k] if source is None else joined(source, sources[k])
+            meant = meaning(app)
+            if meant is not None:
+                self.n_variables = number
+                env.extend(self._write(meant, [env[i] for i in idx], here))
+                number = self.n_variables
+                continue
+            if len(idx) == 2:
+                a, b = idx
+                equations.append((app, (env[a], env[b])))
+            else:
+                equations.append((app, tuple([env[i] for i in idx])))
+            places.append(here)
+            if app.multiple:
+                env.extend(range(number, number + len(app.outs)))
+                number += len(app.outs)
+            else:
+                env.append(number)
+                number += 1
+        self.n_variables = number
+        return [env[v] for v in program.outs]

@@ -8,7 +8,7 @@ joined, as in rotary embeddings: XLA does not use vectors for what it joins.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, NamedTuple, final
 
 import numpy as np
 
@@ -20,9 +20,11 @@ from tracebridge.core.kernels.rows.program import RESHAPES
 from tracebridge.core.lax.reduce.exp_sums import shifted_exp_sum_p
 from tracebridge.core.lowering.rewrites.flat import computed_by, is_call, with_shifts
 from tracebridge.core.lowering.rewrites.inlined import inlined
+from tracebridge.core.lowering.rewrites.producers import facts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from tracebridge.core.ir.application import Application
     from tracebridge.core.ir.aval import ShapedArray
@@ -61,18 +63,43 @@ Rows = tuple[Shape, Shape]
 """A shape, and the axes of it that are a row."""
 
 
+class Large(NamedTuple):
+    """What equations of a program do with large arrays.
+
+    ``costly``: those that compute functions of each element; ``joining``: concatenations; ``rows``:
+    of reductions, what they reduce.
+    """
+
+    costly: Sequence[Application]
+    joining: Sequence[Application]
+    rows: Mapping[Application, Rows]
+
+
+_NOTHING = Large((), (), {})
+
+
+def large_in(jaxpr: Jaxpr) -> Large:
+    """What the program itself does, without what it calls."""
+    if primitives_of(jaxpr).isdisjoint(_WITH_FRAMES):
+        return _NOTHING
+    facts = facts_of(jaxpr)
+    found: Large | None = facts.get("large arrays")
+    if found is None:
+        apps = [a for a in distinct_applications(jaxpr) if a.primitive in _WITH_FRAMES]
+        costly = [app for app in apps if is_costly(app)]
+        joining = [app for app in apps if is_large_join(app)]
+        rows = {app: rows for app in apps if (rows := _rows_of(app)) is not None}
+        found = facts["large arrays"] = Large(costly, joining, rows)
+    return found
+
+
 def has_frames(jaxpr: Jaxpr) -> bool:
     """Whether large arrays may have frames, in called functions too."""
-    found = primitives_of(jaxpr)
-    calls = any([is_call(p) for p in found])
-    if not calls and found.isdisjoint(_WITH_FRAMES):
-        return False
-    for app in distinct_applications(jaxpr):
-        primitive = app.primitive
-        if primitive in _WITH_FRAMES:
-            if is_costly(app) or is_large_join(app) or _rows_of(app) is not None:
-                return True
-        elif calls and is_call(primitive):
+    if any(large_in(jaxpr)):
+        return True
+    calls = {p for p in primitives_of(jaxpr) if is_call(p)}
+    for app in distinct_applications(jaxpr) if calls else ():
+        if app.primitive in calls:
             called = inlined(app) or computed_by(app)
             if called is not None and has_frames(called):
                 return True
@@ -159,9 +186,9 @@ class Frames:
     def _of_functions(self, jaxpr: Jaxpr) -> dict[Shape, Frame]:
         """The frames of arrays of which only functions of each element are computed."""
         frames: dict[Shape, Frame] = {}
-        apps = distinct_applications(jaxpr)
-        costly = [app.out.shape for app in apps if is_costly(app)]
-        joined = [app.avals[0].shape for app in apps if is_large_join(app)]
+        large = large_in(jaxpr)
+        costly = [app.out.shape for app in large.costly]
+        joined = [app.avals[0].shape for app in large.joining]
         for shape in dict.fromkeys([*costly, *joined]):
             rows = _any_rows(shape)
             if rows is None or (shape, ()) in self.tried or shape in frames:
@@ -174,16 +201,14 @@ class Frames:
 
     def _found(self, jaxpr: Jaxpr) -> list[Rows]:
         """The rows that are reduced; if along several axes, only where they are used again."""
-        if primitives_of(jaxpr).isdisjoint(_REDUCING):
-            return []
-        found = [_rows_of(a) for a in distinct_applications(jaxpr) if a.primitive in _REDUCING]
-        several = {rows for rows in found if rows is not None and not _is_plain(rows)}
+        found = dict.fromkeys(large_in(jaxpr).rows.values())
+        several = {rows for rows in found if not _is_plain(rows)}
         if self._used is None:
             self._used = _used_again(jaxpr, several)
         used = self._used & several - self.tried
         across = {rows for rows in used if _is_across(rows)}
         first = [rows for rows in found if rows in used - across]
-        plain = [rows for rows in found if rows and _is_plain(rows)]
+        plain = [rows for rows in found if _is_plain(rows)]
         last = [rows for rows in found if rows in across]
         return list(dict.fromkeys([*first, *plain, *last]))
 
@@ -228,24 +253,31 @@ def _used_again(jaxpr: Jaxpr, candidates: set[Rows]) -> set[Rows]:
     """Rows whose reductions are read by what has as many elements as the array again."""
     if not candidates:
         return set()
-    of: dict[int, frozenset[Rows]] = {}
+    of: dict[int, AbstractSet[Rows]] = {}
     used: set[Rows] = set()
-    begin: dict[Application, frozenset[Rows]] = {}
-    for app in distinct_applications(jaxpr):
-        rows = _rows_of(app)
-        if rows is not None and rows in candidates:
-            begin[app] = frozenset({rows})
-    variable = jaxpr.n_in + len(jaxpr.consts)
+    rows = large_in(jaxpr).rows
+    begin = {app: frozenset({rows[app]}) for app in rows if rows[app] in candidates}
+    n_elements = {r: math.prod(r[0]) for r in candidates}
+    sizes: dict[Application, int] = {}
+    variable, are_read = jaxpr.n_in + len(jaxpr.consts), of.keys()
     for app, args in jaxpr.equations:
         if app in begin:
             of[variable] = begin[app]
-        elif of and (found := [of[a] for a in args if a in of]):
-            read = frozenset().union(*found)
-            size = math.prod([n for n in app.outs[0].shape if type(n) is int])
-            used |= {r for r in read if size == math.prod(r[0])}
-            left = frozenset({r for r in read if size < math.prod(r[0])})
-            of.update({variable + i: left for i in range(len(app.outs))} if left else {})
-        variable += len(app.outs)
+        elif not are_read.isdisjoint(args):
+            if app not in sizes:
+                sizes[app] = math.prod([n for n in app.outs[0].shape if type(n) is int])
+            size, left = sizes[app], set[Rows]()
+            for a in args:
+                for r in of.get(a, ()):
+                    if size < n_elements[r]:
+                        left.add(r)
+                    elif size == n_elements[r]:
+                        used.add(r)
+            if left:
+                of.update(dict.fromkeys(range(variable, variable + len(app.outs)), left))
+            if len(used) == len(candidates):
+                break
+        variable += len(app.outs) if app.multiple else 1
     return used
 
 

@@ -8,51 +8,52 @@ a circle begins the next one. Parts of a group that share no value are kernels o
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import defaultdict
-from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from tracebridge.core.interpreters.graph import Graph
 from tracebridge.core.ir.values import Literal
-from tracebridge.core.lowering.rewrites.producers import GIVEN, producers
+from tracebridge.core.lowering.rewrites.producers import GIVEN, producers, variable_avals
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Mapping, Sequence
+    from collections.abc import Hashable, Iterable, Sequence
 
     from tracebridge.core.ir.application import Application
     from tracebridge.core.ir.jaxpr import Jaxpr
     from tracebridge.core.ir.primitive import Primitive
 
 
-_ABSENT = -1  # the number of a variable that is not written yet
+Readers = dict[int, list[int]]
+"""Of variables the equations that read them."""
 
 
 class Groups(ABC):
     """One program while its groups are found; variables and equations are those of the Jaxpr."""
 
+    begins_with: ClassVar[Primitive | None] = None
+    """What may begin a group by itself, where what is read decides about the others."""
+
     def __init__(self, jaxpr: Jaxpr) -> None:
         self.jaxpr = jaxpr
         self.made_by, self.first = producers(jaxpr)
-        self.avals = jaxpr.variable_avals()
+        self.avals = variable_avals(jaxpr)
         self.sums: set[int] = set()
         """Members that sum over other axes: no other member of the group can read their results."""
-        self.kinds: dict[Application, Hashable] = {}
-        """``kind_of`` the equations so far."""
+        self._places: dict[Application, tuple[Hashable, bool]] = {}
+        """``_place_of`` the equations so far."""
         self.group_of: dict[int, int] = {}
         """Of member equations."""
         self.within: list[int | None] = [None] * (jaxpr.n_in + len(jaxpr.consts))
         """Of each variable so far: the group whose other members can read it."""
         self.behind = [0] * len(self.within)
         """Of each variable so far: what depends on it from outside depends on these groups."""
-        self.current: dict[Hashable, int] = {}
-        """By key the group that grows."""
+        self.current: dict[int, int] = {}
+        """The groups that grow, by the identity of their keys: equal keys are one object."""
         self.keys: list[Any] = []
         """Of each group what its members have in common."""
         self.needs: list[int] = []
         """Of each group: all that it depends on, as the bits of a number."""
         self.needed_by: list[int] = []
         """Of each group: all that depend on it, and itself."""
-        self._numbers = {
+        self.numbers = {
             v
             for v, const in enumerate(jaxpr.consts, jaxpr.n_in)
             if isinstance(const, Literal) and not const.aval.ndim
@@ -68,105 +69,146 @@ class Groups(ABC):
         False: none of them is in a group. True: what they read decides. Else the key.
         """
 
+    def always_joins(self, app: Application, key: Any) -> bool | None:
+        """Whether equations like this one join each group of their kind; None: ``joins`` tells."""
+        del app, key
+
     @abstractmethod
     def key_for(self, app: Application, args: Sequence[int]) -> Hashable | None:
-        """What the members of the group have in common that an equation may belong to."""
+        """What the members of the group have in common that an equation may belong to.
+
+        Asked where an equation reads members, and of those that begin groups.
+        """
 
     @abstractmethod
     def joins(self, k: int, key: Any, group: int) -> bool:
         """Whether an equation can be in a group, which may be a new one."""
-
-    def member(self, variable: int) -> int | None:
-        """The group in which a variable can be read."""
-        return self.within[variable]
 
     def put(self, k: int, group: int) -> None:
         """Make an equation, which has one result, a member of a group."""
         self.group_of[k] = group
         self.within[self.first[k]] = None if k in self.sums else group
 
-    def readers(self, members: Iterable[Sequence[int]]) -> dict[int, list[int]]:
-        """The equations that read results of members, and ``GIVEN`` if they are results."""
-        read = {self.first[k] for some in members for k in some}
-        readers: dict[int, list[int]] = defaultdict(list)
+    def readers(self, of: Iterable[int]) -> Readers:
+        """Of variables the equations that read them, and ``GIVEN`` first of results."""
+        readers: dict[int, list[int]] = {v: [] for v in of}
         for v in self.jaxpr.outs:
-            if v in read:
+            if v in readers:
                 readers[v].append(GIVEN)
+        wanted = readers.keys()
         for k, (_, args) in enumerate(self.jaxpr.equations):
-            for a in args:
-                if a in read:
-                    readers[a].append(k)
+            if not wanted.isdisjoint(args):
+                for a in args:
+                    if a in readers:
+                        readers[a].append(k)
         return readers
 
     def is_number(self, v: int) -> bool:
         """Whether a variable is a number that stands in the program."""
-        return v in self._numbers
+        return v in self.numbers
 
     def _place_all(self) -> None:
-        kinds, place, sums = self.kinds, self._place, self.sums
-        behind, within = self.behind, self.within
+        places, place, sums, group_of = self._places, self._place, self.sums, self.group_of
+        behind, within, begins = self.behind, self.within, self.begins_with
+        current, needs, needed_by = self.current, self.needs, self.needed_by
         for k, (app, args) in enumerate(self.jaxpr.equations):
-            kind = kinds.get(app)
-            if kind is None:
-                kind = kinds[app] = self.kind_of(app)
-            if kind is not False:
-                key = self.key_for(app, args) if kind is True else kind
-                group = None if key is None else place(k, args, key)
+            found = places.get(app)
+            if found is None:
+                found = places[app] = self._place_of(app)
+            key, joins = found
+            if joins:
+                group = current.get(id(key))
                 if group is not None:
-                    self.group_of[k] = group
+                    outside = 0
+                    for a in args:
+                        if within[a] != group:
+                            outside |= behind[a]
+                    if not outside & (needed_by[group] | ~needs[group]):  # as most of them
+                        group_of[k] = group
+                        within.append(group)
+                        behind.append(1 << group)
+                        continue
+            elif key is True:
+                key = None
+                if app.primitive is begins:
+                    key = self.key_for(app, args)
+                elif current:
+                    for a in args:
+                        if within[a] is not None:
+                            key = self.key_for(app, args)
+                            break
+            if key is not None:
+                group = place(k, args, key, joins)
+                if group is not None:
+                    group_of[k] = group
                     within.append(None if k in sums else group)
                     behind.append(1 << group)
                     continue
-            found = 0
-            if self.keys:  # nothing depends on groups before the first one
+            depends = 0
+            if current:  # nothing depends on groups before the first one
                 for a in args:
-                    found |= behind[a]
+                    depends |= behind[a]
             if app.effects:
-                found = self.effects = self.effects | found
+                depends = self.effects = self.effects | depends
             if app.multiple:
                 within += [None] * len(app.outs)
-                behind += [found] * len(app.outs)
+                behind += [depends] * len(app.outs)
             else:
                 within.append(None)
-                behind.append(found)
+                behind.append(depends)
 
-    def _place(self, k: int, args: Sequence[int], key: Hashable) -> int | None:
-        """The group of an equation, if it can be in one."""
-        new = len(self.keys)
-        group = self.current.get(key, new)
-        outside = self._outside_of(args, group)
+    def _place_of(self, app: Application) -> tuple[Hashable, bool]:
+        """Of all equations like this one: their key, as ``_place_all`` knows it, and ``joins``."""
+        kind = self.kind_of(app)
+        if kind is True:
+            return True, False
+        always = None if kind is False else self.always_joins(app, kind)
+        return (None, False) if kind is False or always is False else (kind, always is True)
+
+    def _place(self, k: int, args: Sequence[int], key: Hashable, joins: bool) -> int | None:
+        """The group of an equation, if it can be in one; ``joins``: nobody has to be asked."""
+        new, behind, within = len(self.keys), self.behind, self.within
+        group = self.current.get(id(key), new)
+        outside = 0
+        for a in args:
+            if within[a] != group:
+                outside |= behind[a]
         if group != new and outside & self.needed_by[group]:
-            group, outside = new, self._outside_of(args, new)
-        if not self.joins(k, key, group):
+            group = new
+            for a in args:
+                outside |= behind[a]
+        if not (joins or self.joins(k, key, group)):
             return None
         if group == new:
             self.keys.append(key)
             self.needs.append(0)
             self.needed_by.append(1 << new)
-            self.current[key] = new
+            self.current[id(key)] = new
         further = outside & ~self.needs[group]
         if further:
             self._depend(group, further)
         return group
 
-    def _outside_of(self, args: Sequence[int], group: int) -> int:
-        """The groups that these variables depend on without being members of ``group``."""
-        found, behind, within = 0, self.behind, self.within
-        for a in args:
-            if within[a] != group:
-                found |= behind[a]
-        return found
-
     def _depend(self, group: int, further: int) -> None:
         """Let a group depend on others, and on what these depend on."""
         needs, needed_by = self.needs, self.needed_by
         found, above = further, needed_by[group]
-        for n in _bits(further):
-            found |= needs[n]
-        for n in _bits(above):
-            needs[n] |= found
-        for n in _bits(found):
-            needed_by[n] |= above
+        while further:
+            lowest = further & -further
+            found |= needs[lowest.bit_length() - 1]
+            further ^= lowest
+        # What it depended on before is known to depend on nothing new.
+        found &= ~needs[group]
+        left = above
+        while left:
+            lowest = left & -left
+            needs[lowest.bit_length() - 1] |= found
+            left ^= lowest
+        left = found
+        while left:
+            lowest = left & -left
+            needed_by[lowest.bit_length() - 1] |= above
+            left ^= lowest
 
     @abstractmethod
     def shares(self, variable: int, group: int) -> bool:
@@ -175,7 +217,9 @@ class Groups(ABC):
     def components(self) -> list[list[int]]:
         """The members of groups that share values, in the order of the program."""
         parent = {k: k for k in self.group_of}
-        equations, made_by, within = self.jaxpr.equations, self.made_by, self.within
+        equations, made_by, within, shares = (
+            self.jaxpr.equations, self.made_by, self.within, self.shares,
+        )  # fmt: skip
 
         def root(k: int) -> int:
             while (above := parent[k]) != k:
@@ -184,190 +228,23 @@ class Groups(ABC):
 
         readers: dict[tuple[int, int], int] = {}
         for k, group in self.group_of.items():
-            own = root(k)
+            own = parent[k]
+            if own != k:
+                own = root(own)
             for a in equations[k][1]:
                 if within[a] == group:
-                    other = root(made_by[a])
+                    near = made_by[a]
                 elif (group, a) in readers:
-                    other = root(readers[group, a])
-                elif self.shares(a, group):
+                    near = readers[group, a]
+                elif shares(a, group):
                     readers[group, a] = k
                     continue
                 else:
                     continue
-                parent[own] = own = other
+                other = parent[near]
+                if other != own:
+                    parent[own] = own = root(other)
         found: dict[int, list[int]] = {}
         for k in sorted(self.group_of):
             found.setdefault(root(k), []).append(k)
         return list(found.values())
-
-
-def _bits(number: int) -> list[int]:
-    """The places of the bits of a number that are set."""
-    found: list[int] = []
-    while number:
-        n = number.bit_length() - 1
-        found.append(n)
-        number ^= 1 << n
-    return found
-
-
-class Kernel(ABC):
-    """The equations of a kernel, what they read, and what of theirs others read.
-
-    ``copies``: primitives of members that others do again where they read the results.
-    """
-
-    def __init__(
-        self,
-        groups: Groups,
-        members: Sequence[int],
-        readers: Mapping[int, Sequence[int]],
-        copies: frozenset[Primitive],
-    ) -> None:
-        jaxpr = groups.jaxpr
-        self.groups = groups
-        self.key = groups.keys[groups.group_of[members[0]]]
-        inside = set(members)
-        self.copied: list[int] = []
-        """Members that are made outside as well: they only copy."""
-        of_members = [groups.first[k] for k in members]
-        read = {v for v in of_members if not inside.issuperset(readers.get(v, ()))}
-        for k in reversed(members):
-            if groups.first[k] in read and jaxpr.equations[k][0].primitive in copies:
-                read.update(jaxpr.equations[k][1])
-                self.copied.insert(0, k)
-        made = {groups.first[k]: k for k in members if k not in self.copied}
-        self.results = [v for v in made if v in read]
-        self.gives = self.results
-        """The variables that the kernel makes for others: results, or what is joined of these."""
-        self.members = self._needed(members)
-        self.unread = inside.difference(self.members, self.copied)
-        """Equations that are written neither inside nor outside."""
-        operands = dict.fromkeys([a for k in self.members for a in jaxpr.equations[k][1]])
-        own = {groups.first[k] for k in self.members}
-        self.operands = [a for a in operands if a not in own and not groups.is_number(a)]
-
-    def _needed(self, members: Sequence[int]) -> list[int]:
-        needed, kept = set(self.results), []
-        for k in reversed(members):
-            if self.groups.first[k] in needed:
-                needed.update(self.groups.jaxpr.equations[k][1])
-                kept.append(k)
-        return kept[::-1]
-
-    @abstractmethod
-    def add_to(self, graph: Graph, operands: Sequence[int]) -> Sequence[int]:
-        """Append its equations to a graph; the numbers of what it gives."""
-
-
-@final
-class WithKernels:
-    """Writes a program anew: kernels stand where their last member was, or where they can run."""
-
-    def __init__(self, groups: Groups, kernels: Sequence[Kernel]) -> None:
-        self.groups = groups
-        self.kernels = {kernel.members[-1]: kernel for kernel in kernels}
-        self.idle = {k for kernel in kernels for k in kernel.members}
-        """Equations that are written inside of kernels only, or not at all."""
-        self.idle -= {k for kernel in kernels for k in kernel.copied}
-        self.idle |= {k for kernel in kernels for k in kernel.unread}
-        self.graph = Graph()
-        self.numbers = [_ABSENT] * len(groups.avals)
-        """In the graph, of the variables that are there."""
-
-    def program(self) -> Jaxpr:
-        """The program with its kernels."""
-        jaxpr, graph = self.groups.jaxpr, self.graph
-        inputs = graph.inputs(jaxpr.in_avals)
-        given = [*inputs, *[graph.constant(c) for c in jaxpr.consts]]
-        self.numbers[: len(given)] = given
-        self._run()
-        outs = [self.numbers[v] for v in jaxpr.outs]
-        return graph.program(inputs, outs, jaxpr.debug)
-
-    def _run(self) -> None:
-        """Write each equation or kernel as soon as all is there that it reads, the first first.
-
-        Few wait: those that read results of a kernel whose last member comes later.
-        """
-        numbers, kernels, idle = self.numbers, self.kernels, self.idle
-        avals, equations = self.graph.avals, self.graph.equations
-        firsts, sources = self.groups.first, self.groups.jaxpr.sources
-        readers: dict[object, list[int]] = {}
-        missing: dict[int, int] = {}
-        last_effect: object = None
-        absent: set[object] = set()
-        """Effects that have not been written yet."""
-        for k, (app, args) in enumerate(self.groups.jaxpr.equations):
-            kernel = kernels.get(k)
-            if kernel is None:
-                if k in idle:
-                    continue
-                if not (readers or app.effects):  # as most equations
-                    read = [numbers[a] for a in args]
-                    if _ABSENT not in read:
-                        # As Graph.add does.
-                        first = len(avals)
-                        equations.append((app, read, first, sources[k] if sources else None))
-                        if app.multiple:
-                            avals.extend(app.outs)
-                            start, n = firsts[k], len(app.outs)
-                            numbers[start : start + n] = range(first, first + n)
-                        else:
-                            avals.append(app.out)
-                            numbers[firsts[k]] = first
-                        continue
-            operands = args if kernel is None else kernel.operands
-            waits: set[object] = {v for v in operands if numbers[v] == _ABSENT}
-            if app.effects:  # those keep their order
-                waits |= absent & {last_effect}
-                last_effect = ("effect", k)
-                absent.add(last_effect)
-            if not waits:
-                self._write(k, readers, missing, absent)
-                continue
-            missing[k] = len(waits)
-            for v in waits:
-                readers.setdefault(v, []).append(k)
-        assert not missing
-
-    def _write(
-        self,
-        k: int,
-        readers: dict[object, list[int]],
-        missing: dict[int, int],
-        absent: set[object],
-    ) -> None:
-        """Write an equation or kernel, and those that have waited for it."""
-        ready = [k]
-        while ready:
-            k = heappop(ready)
-            made = self._emit(k)
-            if not readers and not absent:
-                continue
-            effect = ("effect", k)
-            absent.discard(effect)
-            for v in [*made, effect]:
-                for reader in readers.pop(v, ()):
-                    missing[reader] -= 1
-                    if not missing[reader]:
-                        del missing[reader]
-                        heappush(ready, reader)
-
-    def _emit(self, k: int) -> Iterable[int]:
-        """Write an equation or the kernel that ends with it; the variables that are there now."""
-        groups, kernel = self.groups, self.kernels.get(k)
-        if kernel is not None:
-            found = kernel.add_to(self.graph, [self.numbers[a] for a in kernel.operands])
-            for v, number in zip(kernel.gives, found, strict=True):
-                self.numbers[v] = number
-            return kernel.gives
-        app, args = groups.jaxpr.equations[k]
-        sources = groups.jaxpr.sources
-        source = sources[k] if sources else None
-        first = self.graph.add(app, [self.numbers[a] for a in args], source)
-        made = range(groups.first[k], groups.first[k] + len(app.outs))
-        for i, v in enumerate(made):
-            self.numbers[v] = first + i
-        return made

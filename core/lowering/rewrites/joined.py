@@ -5,7 +5,7 @@ The gradient of what was split, for example: the two halves of a gated linear un
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple, final
 
 from tracebridge.core import lax
@@ -15,9 +15,8 @@ from tracebridge.core.lowering.rewrites.producers import GIVEN
 
 if TYPE_CHECKING:
     from tracebridge.core.kernels.rows.frame import Frame
-    from tracebridge.core.lowering.rewrites.groups import Kernel
-
-Readers = Mapping[int, Sequence[int]]
+    from tracebridge.core.lowering.rewrites.groups import Readers
+    from tracebridge.core.lowering.rewrites.with_kernels import Kernel
 
 
 class Join(NamedTuple):
@@ -79,13 +78,15 @@ class _Search:
 
         Only ``reader`` reads it; reshapes are added to ``equations``.
         """
-        while set(self._outside(variable)) == {reader}:
+        made_by, equations_of = self.groups.made_by, self.groups.jaxpr.equations
+        # Of other variables than those of the kernel it is not known who reads them.
+        while variable in self.results or made_by[variable] in self.copied:
+            if set(self._outside(variable)) != {reader}:
+                return None
             if variable in self.results:
                 return variable
-            reader = self.groups.made_by[variable]
-            if reader not in self.copied:
-                return None
-            app, args = self.groups.jaxpr.equations[reader]
+            reader = made_by[variable]
+            app, args = equations_of[reader]
             if app.primitive not in RESHAPES:
                 return None
             equations.add(reader)
@@ -94,5 +95,5 @@ class _Search:
 
     def _outside(self, variable: int) -> list[int]:
         """The equations without the kernel that read a variable of it."""
-        found = self.readers.get(variable, ())
+        found = self.readers[variable]
         return [k for k in found if k not in self.inside or k in self.copied]

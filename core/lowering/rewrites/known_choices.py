@@ -20,7 +20,6 @@ from tracebridge.core import lax
 from tracebridge.core.interpreters.graph import Graph
 from tracebridge.core.ir.open_numbers import is_open
 from tracebridge.core.ir.values import Literal
-from tracebridge.core.lax.families import Elementwise
 from tracebridge.core.lowering.rewrites.flat import computed_by, flat
 
 if TYPE_CHECKING:
@@ -100,7 +99,7 @@ def _decides(app: Application, are_known: Sequence[bool]) -> bool:
     primitive = app.primitive
     if primitive is lax.select_n_p:
         return are_known[0]
-    if isinstance(primitive, Elementwise):
+    if primitive.is_elementwise:
         return primitive in _DECIDES or (all(are_known) and bool(app.out.ndim))
     called = computed_by(app)
     if called is None:
@@ -130,7 +129,7 @@ class _Known:
         for k, (app, idx) in enumerate(jaxpr.equations):
             source = jaxpr.sources[k] if jaxpr.sources else None
             args = [numbers[i] for i in idx]
-            if isinstance(app.primitive, Elementwise):
+            if app.primitive.is_elementwise:
                 numbers.append(self._elementwise(app, args, source))
                 continue
             first = graph.add(app, args, source)

@@ -12,11 +12,12 @@ from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.debug_info import NO_DEBUG_INFO
 from tracebridge.core.ir.jaxpr import Jaxpr
+from tracebridge.core.ir.traverse import primitives_of
 from tracebridge.core.lowering.rewrites.copies import Copies
 from tracebridge.core.lowering.rewrites.factors import is_outer_product
 from tracebridge.core.lowering.rewrites.guarded import guarded_p
 from tracebridge.core.lowering.rewrites.joins import Joins
-from tracebridge.core.lowering.rewrites.producers import Reads, makers
+from tracebridge.core.lowering.rewrites.producers import Reads, makers, producers, variable_avals
 from tracebridge.core.util.caching import BoundedCache
 
 if TYPE_CHECKING:
@@ -36,16 +37,14 @@ _PLACES = frozenset(
 )
 
 
-class _Changes(Exception):
-    """A rewrite has found something, where nobody wants more than to know that."""
-
-
 @final
 class Pass:
     """One Jaxpr while it is rewritten, by a list of rewrites.
 
-    Most programs stay as they are. So rewrites look at the equations of their primitives first, in
-    the program itself (``only_looks``), and a graph is made where one of them changes something.
+    Most programs stay as they are. So rewrites look at the equations of their primitives in the
+    program itself: values have the numbers of variables, and the graph knows their types only.
+    Where a rewrite changes something, what is before it goes into the graph (``write``), and from
+    there on the graph gets each equation.
     """
 
     def __init__(self, jaxpr: Jaxpr, rewrites: Rewrites) -> None:
@@ -65,38 +64,55 @@ class Pass:
         self._reads: Reads | None = None
         self.last = 0
         """The value whose equation is looked at."""
-        self.only_looks = False
+        self._is_written = False
 
     def result(self) -> Jaxpr | None:
         """The program, if anything changes."""
-        return self._written() if Pass(self.jaxpr, self.rewrites).finds() else None
-
-    def finds(self) -> bool:
-        """Whether a rewrite changes anything. Values have the numbers of variables."""
         jaxpr, rewrites = self.jaxpr, self.rewrites
-        self.only_looks = True
+        if primitives_of(jaxpr).isdisjoint(rewrites):
+            return None
         self.made_by.update(makers(jaxpr))
-        self.graph.avals.extend(jaxpr.variable_avals())
-        self.graph.consts.update(enumerate(jaxpr.consts, jaxpr.n_in))
-        self.numbers = list(range(len(self.graph.avals)))
-        wanted = [v for v, (app, _) in self.made_by.items() if app.primitive in rewrites]
-        try:
-            for v in wanted:
-                (app, args), self.last = self.made_by[v], v
-                if rewrites[app.primitive](self, app, args, None) is not None:
-                    return True
-        except _Changes:
-            return True
-        return False
+        self.graph.variables(jaxpr, variable_avals(jaxpr))
+        self.numbers.extend(range(len(self.graph.avals)))
+        wanted = [item for item in self.made_by.items() if item[1][0].primitive in rewrites]
+        for v, (app, args) in wanted:
+            self.last = v
+            new = rewrites[app.primitive](self, app, args, self._source_of(v))
+            if new is not None or self._is_written:
+                self.write()
+                return self._rest(v, new)
+        return None
 
-    def _written(self) -> Jaxpr | None:
-        """The program with all that changes."""
-        jaxpr, graph = self.jaxpr, self.graph
+    def _source_of(self, v: int) -> object:
+        """Where the equation of a variable comes from."""
+        sources = self.jaxpr.sources
+        return None if sources is None else sources[producers(self.jaxpr)[0][v]]
+
+    def write(self) -> None:
+        """Begin the program, up to the equation that is looked at, if it has not been begun."""
+        if self._is_written:
+            return
+        self._is_written = True
+        jaxpr, n = self.jaxpr, self.last + 1
+        made_by, first = producers(jaxpr)
+        sources = jaxpr.sources or [None] * len(first)
+        end = made_by[self.last] + 1
+        equations = zip(jaxpr.equations[:end], first, sources, strict=False)
+        self.graph.equations.extend([(app, args, v, s) for (app, args), v, s in equations])
+        for v in range(n, len(self.numbers)):
+            self.made_by.pop(v, None)
+        del self.graph.avals[n:], self.numbers[n:]
+        self._reads = None
+
+    def _rest(self, v: int, new: int | None) -> Jaxpr | None:
+        """The program, where the value of the variable ``v`` has become ``new``."""
+        jaxpr, graph, numbers = self.jaxpr, self.graph, self.numbers
         avals, equations, made_by = graph.avals, graph.equations, self.made_by
-        inputs = graph.inputs(jaxpr.in_avals)
-        self.numbers = numbers = [*inputs, *[graph.constant(c) for c in jaxpr.consts]]
+        if new is not None:
+            self.changed, numbers[v] = True, new
+        begin = producers(jaxpr)[0][v] + 1
         sources, rewrite_of, written = jaxpr.sources, self.rewrites.get, self.written
-        for k, (app, idx) in enumerate(jaxpr.equations):
+        for k, (app, idx) in enumerate(jaxpr.equations[begin:], begin):
             source = sources[k] if sources else None
             args = [numbers[i] for i in idx]
             if written:
@@ -105,7 +121,7 @@ class Pass:
                 first = graph.add(app, args, source)
                 numbers.extend(range(first, first + len(app.outs)))
                 continue
-            # As Graph.add does: this loop sees every equation of every program.
+            # As Graph.add does: this loop sees every equation.
             first = len(avals)
             avals.append(app.out)
             equations.append((app, args, first, source))
@@ -117,7 +133,7 @@ class Pass:
         if not self.changed:
             return None
         outs = [written.get(numbers[i], numbers[i]) for i in jaxpr.outs]
-        return graph.program(inputs, outs, jaxpr.debug)
+        return graph.program(range(jaxpr.n_in), outs, jaxpr.debug)
 
     def emit(
         self,
@@ -130,8 +146,7 @@ class Pass:
 
         ``key``: all that the function depends on besides, if it may be remembered.
         """
-        if self.only_looks:
-            raise _Changes
+        self.write()
         program = self.staged(run, args, key)
         (number,) = self.graph.inline(program, args, source)
         return number
@@ -157,8 +172,7 @@ class Pass:
         self, run: Callable[..., object], leaves: Sequence[int], key: Hashable | None = None
     ) -> int:
         """Flag and result of a function of values, or the equation that was added last."""
-        if self.only_looks:
-            raise _Changes
+        self.write()
         plain = self.graph.program(leaves, [len(self.graph.avals) - 1], NO_DEBUG_INFO)
         plain.cache["rewritten"] = None
         params = {"fast": self.staged(run, leaves, key), "plain": plain}

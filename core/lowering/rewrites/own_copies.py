@@ -26,7 +26,6 @@ import numpy as np
 
 from tracebridge.core import lax
 from tracebridge.core.ir.cost import Cost
-from tracebridge.core.lax.families import Elementwise
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Application
@@ -90,7 +89,7 @@ class OwnCopy:
         if primitive is lax.broadcast_in_dim_p:
             return self._repeated(app, args[0])
         is_cheap = primitive.cost in (Cost.FREE, Cost.CHEAP) or not self._reads
-        if not isinstance(primitive, Elementwise) or app.effects or not is_cheap:
+        if not primitive.is_elementwise or app.effects or not is_cheap:
             return self._leaf(number)
         self._steps += 1
         # Choices are written for the sum, whatever they are made of.
@@ -103,7 +102,7 @@ class OwnCopy:
 
     def _is_chain(self, number: int) -> bool:
         made = self._made_by.get(number)
-        return made is not None and isinstance(made[0].primitive, Elementwise)
+        return made is not None and made[0].primitive.is_elementwise
 
     def _repeated(self, app: Application, operand: int) -> Make:
         """A broadcast that XLA does not join with others of the same operand."""

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from tracebridge.core import lax
-from tracebridge.core.lax.families import Elementwise
 from tracebridge.core.lax.indexing.gather import default_fill
 
 if TYPE_CHECKING:
@@ -105,7 +104,7 @@ class Pick:
 
     def _of_equation(self, number: int, app: Application, args: Sequence[int]) -> Make | None:
         primitive, params = app.primitive, app.params
-        if isinstance(primitive, Elementwise) and not app.effects:
+        if primitive.is_elementwise and not app.effects:
             self.shared.append(number)
             self.walk.append(app)
             parts = [self._of(a, aval) for a, aval in zip(args, app.avals, strict=True)]

@@ -4,19 +4,38 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, final
+from itertools import chain
+from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core.ir.traverse import primitives_of
 
 if TYPE_CHECKING:
+    from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.jaxpr import Equation, Jaxpr
 
 GIVEN = -1
 """The producer of arguments and constants."""
 
 
+def facts_of(jaxpr: Jaxpr) -> dict[str, Any]:
+    """What rewrites have found out about a program: each of them asks."""
+    return jaxpr.cache.setdefault("facts", {})
+
+
+def forget_facts(jaxpr: Jaxpr) -> None:
+    """Let go of them: programs may be kept."""
+    jaxpr.cache.pop("facts", None)
+
+
 def producers(jaxpr: Jaxpr) -> tuple[list[int], list[int]]:
     """Of each variable its equation, or ``GIVEN``; of each equation its first result."""
+    facts = facts_of(jaxpr)
+    if "producers" not in facts:
+        facts["producers"] = _producers(jaxpr)
+    return facts["producers"]
+
+
+def _producers(jaxpr: Jaxpr) -> tuple[list[int], list[int]]:
     n_given, n = jaxpr.n_in + len(jaxpr.consts), len(jaxpr.equations)
     made_by = [GIVEN] * n_given
     if not _has_several(jaxpr):
@@ -24,21 +43,41 @@ def producers(jaxpr: Jaxpr) -> tuple[list[int], list[int]]:
     first: list[int] = []
     for k, (app, _) in enumerate(jaxpr.equations):
         first.append(len(made_by))
-        made_by.extend([k] * len(app.outs))
+        if app.multiple:
+            made_by += [k] * len(app.outs)
+        else:
+            made_by.append(k)
     return made_by, first
+
+
+def variable_avals(jaxpr: Jaxpr) -> list[ShapedArray]:
+    """The aval of every variable."""
+    facts = facts_of(jaxpr)
+    if "avals" not in facts:
+        facts["avals"] = jaxpr.variable_avals()
+    return facts["avals"]
 
 
 def makers(jaxpr: Jaxpr) -> dict[int, Equation]:
     """The equations that have one result, by the variable that it is."""
+    facts = facts_of(jaxpr)
+    if "makers" not in facts:
+        facts["makers"] = _makers(jaxpr)
+    return facts["makers"]
+
+
+def _makers(jaxpr: Jaxpr) -> dict[int, Equation]:
     at = jaxpr.n_in + len(jaxpr.consts)
     if not _has_several(jaxpr):
         return dict(enumerate(jaxpr.equations, at))
     found: dict[int, Equation] = {}
     for equation in jaxpr.equations:
         app = equation[0]
-        if not app.multiple:
+        if app.multiple:
+            at += len(app.outs)
+        else:
             found[at] = equation
-        at += len(app.outs)
+            at += 1
     return found
 
 
@@ -54,9 +93,11 @@ class Reads:
     __slots__ = ("_counts", "_n_seen", "_variables")
 
     def __init__(self, jaxpr: Jaxpr) -> None:
-        self._counts = Counter(jaxpr.outs)
-        for _, args in jaxpr.equations:
-            self._counts.update(args)
+        facts = facts_of(jaxpr)
+        if "reads" not in facts:
+            read = chain.from_iterable([args for _, args in jaxpr.equations])
+            facts["reads"] = Counter(chain(jaxpr.outs, read))
+        self._counts: Counter[int] = facts["reads"]
         self._variables: dict[int, int] = {}
         """By number, of those that were seen when somebody asked."""
         self._n_seen = 0

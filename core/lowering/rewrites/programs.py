@@ -48,6 +48,7 @@ from tracebridge.core.lowering.rewrites.known_choices import with_known_choices
 from tracebridge.core.lowering.rewrites.moves_inside import with_moves_inside
 from tracebridge.core.lowering.rewrites.one_pass import Pass, Rewrites
 from tracebridge.core.lowering.rewrites.picks import Pick, may_be_pick
+from tracebridge.core.lowering.rewrites.producers import forget_facts
 from tracebridge.core.lowering.rewrites.repeated import is_costly, with_stored
 from tracebridge.core.lowering.rewrites.rows import with_row_kernels
 from tracebridge.core.lowering.rewrites.shared_products import with_shared_products
@@ -82,6 +83,9 @@ def rewritten(jaxpr: Jaxpr) -> Jaxpr:
         if lax.eq_p in found and not found.isdisjoint(EXTREMA):
             new = with_compared(new or jaxpr) or new
         jaxpr.cache["rewritten"] = new
+        forget_facts(jaxpr)
+        if new is not None:
+            forget_facts(new)
     return jaxpr.cache["rewritten"] or jaxpr
 
 
@@ -155,6 +159,7 @@ def _running(here: Pass, app: Application, args: Sequence[int], source: object) 
     del source
     if not can_run(app):
         return None
+    here.write()
     params = {"kind": RUNNING[app.primitive], "reverse": app.params["reverse"]}
     return here.graph.add_bound(running_kernel_p, args, {**params, "axis": app.params["axis"]})
 

@@ -16,40 +16,36 @@ import math
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, final
 
-import numpy as np
-
 from tracebridge.core import lax
-from tracebridge.core.interpreters.graph import Graph
-from tracebridge.core.ir.debug_info import NO_DEBUG_INFO
 from tracebridge.core.ir.traverse import distinct_applications
 from tracebridge.core.kernels.equations import REDUCTIONS, exponent_of, is_handled
-from tracebridge.core.kernels.functions import handles, is_easy_power
+from tracebridge.core.kernels.functions import is_easy_power
 from tracebridge.core.kernels.machine import is_there
-from tracebridge.core.kernels.numbers import with_places
 from tracebridge.core.kernels.rows.program import RESHAPES, Target, Written, kind_of_sum
 from tracebridge.core.kernels.rows.row_kernel import row_kernel_p
-from tracebridge.core.lax.families import Elementwise
 from tracebridge.core.lowering.rewrites.columns import with_columns
 from tracebridge.core.lowering.rewrites.flat import flat
-from tracebridge.core.lowering.rewrites.frames import (
-    SHORTEST,
-    Frames,
-    has_frames,
-    is_costly,
-    is_large_join,
-    meaning,
+from tracebridge.core.lowering.rewrites.frames import Frames, has_frames, large_in, meaning
+from tracebridge.core.lowering.rewrites.groups import Groups, Readers
+from tracebridge.core.lowering.rewrites.in_frames import (
+    BY_ROW,
+    can_be_power,
+    joins_by_shapes,
+    may_join,
 )
-from tracebridge.core.lowering.rewrites.groups import Groups, Kernel, WithKernels
 from tracebridge.core.lowering.rewrites.joined import joined_in
 from tracebridge.core.lowering.rewrites.parts import part_of
+from tracebridge.core.lowering.rewrites.producers import GIVEN, producers
+from tracebridge.core.lowering.rewrites.row_programs import Rest, RowEquations
 from tracebridge.core.lowering.rewrites.turned_sums import with_turned_sums
+from tracebridge.core.lowering.rewrites.with_kernels import Kernel, WithKernels
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tracebridge.core.ir.application import Application
-    from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.jaxpr import Jaxpr
+    from tracebridge.core.kernels.numbers import WithPlaces
     from tracebridge.core.kernels.rows.frame import Frame, Shape
     from tracebridge.core.kernels.rows.program import Views
 
@@ -58,9 +54,7 @@ _MOST_OF_FUNCTIONS = 3  # results of kernels that only compute functions
 _MOST_ARRAYS = 24  # that a kernel reads and writes at the same time
 _SMALL = 4  # an array of less than this share of the frame may be written before a kernel reads it
 
-_BY_ROW = RESHAPES | {lax.broadcast_in_dim_p}
 _COPIES = RESHAPES | {lax.broadcast_in_dim_p, lax.iota_p}
-_FLOAT = np.dtype(np.float32)
 
 
 def with_row_kernels(jaxpr: Jaxpr) -> Jaxpr | None:
@@ -73,10 +67,33 @@ def with_row_kernels(jaxpr: Jaxpr) -> Jaxpr | None:
     program = with_turned_sums(with_columns(flat(jaxpr, meaning)))
     made, frames = None, Frames()
     while found := frames.next_ones(program):
-        new = _Rows(program, found).result()
+        new = _Rows(program, found).result() if _may_pay(program, found) else None
         if new is not None:
             made = program = new
     return made
+
+
+def _may_pay(jaxpr: Jaxpr, frames: Mapping[Shape, Frame]) -> bool:
+    """Whether a group of these frames may be worth a kernel, as ``_Rows`` says."""
+    large = large_in(jaxpr)
+    if any([app.out.shape in frames for app in large.costly]):
+        return True
+    for app in distinct_applications(jaxpr):
+        if app.primitive in REDUCTIONS:
+            frame = frames.get(app.avals[0].shape)
+            if frame is not None and kind_of_sum(app, frame) == "rows":
+                return True
+    return bool(_joined(jaxpr))
+
+
+def _joined(jaxpr: Jaxpr) -> set[int]:
+    """Variables that are parts of large arrays, and results of what members of groups may be."""
+    joining = set(large_in(jaxpr).joining)
+    if not joining:
+        return set()
+    parts = {v for app, args in jaxpr.equations if app in joining for v in args}
+    (made_by, _), equations = producers(jaxpr), jaxpr.equations
+    return {v for v in parts if made_by[v] != GIVEN and may_join(equations[made_by[v]][0])}
 
 
 @final
@@ -85,16 +102,16 @@ class _Rows(Groups):
 
     def __init__(self, jaxpr: Jaxpr, frames: dict[tuple[int, ...], Frame]) -> None:
         self.frames = frames
-        self._alike: dict[tuple[Application, Frame | bool, bool], tuple[bool, bool]] = {}
+        self._alike: dict[tuple[Application, int, bool], tuple[bool, bool]] = {}
         """Whether equations like this one can join a frame, and whether they sum up others."""
+        self._own: set[Application] = set()
+        """Equations of which the shapes tell the frame."""
         self._n_rows: dict[int, int] = {}
         """Of groups."""
-        apps = distinct_applications(jaxpr)
-        self._costly = {app for app in apps if is_costly(app)}
-        joining = {app for app in apps if is_large_join(app)}
-        joins = [args for app, args in jaxpr.equations if app in joining] if joining else []
-        self.joined = {v for args in joins for v in args}
-        """Variables that are parts of large arrays."""
+        self.programs: dict[object, Jaxpr] = {}
+        """Those of kernels, by what they compute: layers of a network are alike."""
+        self._costly = set(large_in(jaxpr).costly)
+        self.joined = _joined(jaxpr)
         super().__init__(jaxpr)
         if len(self.keys) > 1:
             self._move_to_readers()
@@ -105,21 +122,35 @@ class _Rows(Groups):
         It was put into the group that grew then: the others would read it from memory.
         """
         equations, made_by, group_of = self.jaxpr.equations, self.made_by, self.group_of
+        numbers, outside = self.numbers, -1
         readers: dict[int, set[int]] = {}
-        for k, (app, args) in enumerate(equations):
-            if k not in group_of or app.primitive in REDUCTIONS:
+        """By the variable that an equation makes."""
+        for k in group_of:
+            app, args = equations[k]
+            if app.primitive in REDUCTIONS:
                 continue  # sums over other axes are not read where they are made
-            if all([self.is_number(a) or made_by[a] in readers for a in args]):
-                readers[k] = set()
-        outside = -1
+            for a in args:
+                if a not in numbers and a not in readers:
+                    break
+            else:
+                readers[self.first[k]] = set()
+        if not readers:
+            return
         for v in self.jaxpr.outs:
-            readers.get(made_by[v], set()).add(outside)
-        for k in reversed(range(len(equations) if readers else 0)):
-            group, *others = readers.get(k) or [outside]
-            if not others and group != outside and self.joins(k, self.keys[group], group):
-                self.put(k, group)
-            for a in equations[k][1]:
-                readers.get(made_by[a], set()).add(group_of.get(k, outside))
+            if v in readers:
+                readers[v].add(outside)
+        made = readers.keys()
+        for k in reversed(range(made_by[next(iter(made))], len(equations))):
+            args = equations[k][1]
+            if k in group_of and self.first[k] in readers:
+                group, *others = readers[self.first[k]] or [outside]
+                if not others and group != outside and self.joins(k, self.keys[group], group):
+                    self.put(k, group)
+            elif made.isdisjoint(args):
+                continue
+            for a in args:
+                if a in readers:
+                    readers[a].add(group_of.get(k, outside))
 
     def kind_of(self, app: Application) -> Frame | bool:
         """The frame that an equation has by its shapes; True: its operands may tell."""
@@ -148,75 +179,39 @@ class _Rows(Groups):
         """Arrays of the frame are read once."""
         return self.avals[variable].shape in self.keys[group].shapes
 
+    def always_joins(self, app: Application, key: Frame) -> bool | None:
+        """Whether an equation of a frame is in its group, unless what it reads decides."""
+        self._own.add(app)
+        if app.primitive in BY_ROW or app.primitive is lax.pow_p:
+            return None
+        can_join, is_sum = self._joins_by_shapes(app, key, False)
+        return None if is_sum else can_join
+
     def joins(self, k: int, key: Frame, group: int) -> bool:
         """Whether an equation can be in a group."""
         app, args = self.jaxpr.equations[k]
-        kind, primitive = self.kinds[app], app.primitive
+        primitive, within, avals, shapes = app.primitive, self.within, self.avals, key.shapes
         # Its shapes decide, and of some whether they read numbers of rows.
-        own, by_row = kind is key, False
-        if not own or primitive in _BY_ROW:
-            of_group = [a for a in args if self.within[a] == group]
-            by_row = any([self.avals[a].shape not in key.shapes for a in of_group])
+        by_row = False
+        if app not in self._own or primitive in BY_ROW:
+            for a in args:
+                if within[a] == group and avals[a].shape not in shapes:
+                    by_row = True
         if primitive is lax.pow_p:  # its exponent decides, too
-            can_join, is_sum = self._can_join(app, args, key, by_row), False
-        else:
-            place = app, own or key, by_row
-            found = self._alike.get(place)
-            if found is None:
-                can_join = self._can_join(app, args, key, by_row)
-                is_sum = can_join and primitive in REDUCTIONS and kind_of_sum(app, key) != "rows"
-                found = self._alike[place] = can_join, is_sum
-            can_join, is_sum = found
+            y = exponent_of(self.jaxpr, args[1])
+            return y is not None and is_easy_power(y) and can_be_power(app, key, by_row)
+        can_join, is_sum = self._joins_by_shapes(app, key, by_row)
         if is_sum:
             self.sums.add(k)
         return can_join
 
-    def _can_join(self, app: Application, args: Sequence[int], frame: Frame, by_row: bool) -> bool:
-        """``by_row``: whether it reads members of the group that are no arrays of the frame."""
-        primitive, out = app.primitive, app.out
-        if isinstance(primitive, Elementwise) and primitive is not lax.pow_p:
-            return is_handled(app) and _fits(app, frame, by_row)
-        if primitive in REDUCTIONS:
-            return app.avals[0].shape in frame.shapes and self._can_reduce(app, frame)
-        if primitive is lax.broadcast_in_dim_p:
-            return self._can_broadcast(app, frame, by_row)
-        if primitive in RESHAPES:
-            if by_row:
-                return frame.is_by_row(out.shape)
-            return app.avals[0].shape in frame.shapes and _is_in(out, frame)
-        if primitive is lax.iota_p:
-            return _is_in(out, frame) and out.dtype == np.int32 and self._can_count(app, frame)
-        if primitive is lax.pow_p:
-            y = exponent_of(self.jaxpr, args[1])
-            if y is None or not is_easy_power(y) or out.dtype != _FLOAT:
-                return False
-        elif not is_handled(app):
-            return False
-        return _fits(app, frame, by_row)
-
-    def _can_reduce(self, app: Application, frame: Frame) -> bool:
-        if app.out.dtype != _FLOAT or len(app.params) > 1:
-            return False
-        kind = kind_of_sum(app, frame)
-        if kind != "parts":
-            return kind is not None
-        end = frame.end(frame.summed(app.avals[0].shape, app.params["axes"]))
-        return math.prod([frame.sizes[i] for i in end]) >= SHORTEST
-
-    def _can_broadcast(self, app: Application, frame: Frame, is_rows: bool) -> bool:
-        axes, (aval,), shape = app.params["broadcast_dimensions"], app.avals, app.out.shape
-        if not handles("select_n", {}, [np.dtype(bool), aval.dtype, aval.dtype], aval.dtype):
-            return False
-        if list(axes) != sorted(axes):
-            return False
-        if shape not in frame.shapes:
-            return is_rows and frame.is_by_row(shape)
-        steps = frame.steps(aval.shape, axes, shape)
-        return steps == frame.by_row if is_rows else frame.tail(steps) >= SHORTEST
-
-    def _can_count(self, app: Application, frame: Frame) -> bool:
-        axis, shape = app.params["dimension"], app.out.shape
-        return frame.tail(frame.steps((shape[axis],), (axis,), shape)) >= SHORTEST
+    def _joins_by_shapes(self, app: Application, key: Frame, by_row: bool) -> tuple[bool, bool]:
+        """Whether an equation can be in a group, and whether it sums up others there."""
+        place = app, id(key), by_row
+        found = self._alike.get(place)
+        if found is None:
+            found = self._alike[place] = joins_by_shapes(app, key, by_row)
+        return found
 
     def _pays(self, members: Sequence[int]) -> bool:
         """Whether a kernel is worth it: it computes functions, joins, or saves passes."""
@@ -233,22 +228,29 @@ class _Rows(Groups):
 
     def saves_passes(self, members: Sequence[int]) -> bool:
         """Whether a row is read again after a reduction."""
-        reductions = [k for k in members if self.jaxpr.equations[k][0].primitive in REDUCTIONS]
+        equations, made_by = self.jaxpr.equations, self.made_by
+        reductions = [k for k in members if equations[k][0].primitive in REDUCTIONS]
         if self.sums.issuperset(reductions):
             return False
-        inside = set(members)
-        again = any(
-            [
-                app.primitive is lax.broadcast_in_dim_p and self.made_by[args[0]] in inside
-                for app, args in [self.jaxpr.equations[k] for k in members]
-            ]
-        )
         # XLA makes several sums over other axes in one pass.
-        return again or (len(reductions) > 1 and not self.key_of(members).is_across)
+        if len(reductions) > 1 and not self.key_of(members).is_across:
+            return True
+        inside = set(members)
+        for k in members:
+            app, args = equations[k]
+            if app.primitive is lax.broadcast_in_dim_p and made_by[args[0]] in inside:
+                return True
+        return False
 
-    def _with_numbers(
-        self, members: Sequence[int], readers: Mapping[int, Sequence[int]]
-    ) -> list[int]:
+    def _reads_numbers(self, members: Sequence[int]) -> bool:
+        """Whether members read numbers of rows that equations outside of groups make."""
+        frame, group_of, made_by = self.key_of(members), self.group_of, self.made_by
+        for k in {made_by[a] for member in members for a in self.jaxpr.equations[member][1]}:
+            if k >= 0 and k not in group_of and self._makes_numbers(k, frame):
+                return True
+        return False
+
+    def _with_numbers(self, members: Sequence[int], readers: Readers) -> list[int]:
         """Members, and what computes numbers of rows for nobody but them.
 
         As the inverse of a deviation that the forward pass has kept: XLA would run one more kernel.
@@ -256,11 +258,13 @@ class _Rows(Groups):
         frame, group = self.key_of(members), self.group_of[members[0]]
         inside = set(members)
         # The last ones first: then it is known who of their readers is inside.
-        todo = [-self.made_by[a] for k in members for a in self.jaxpr.equations[k][1]]
+        equations, made_by, group_of = self.jaxpr.equations, self.made_by, self.group_of
+        read = {made_by[a] for k in members for a in equations[k][1]}
+        todo = [-k for k in read if k not in group_of]
         heapify(todo)
         while todo:
             k = -heappop(todo)
-            if k < 0 or k in self.group_of or len(inside) >= _MOST_EQUATIONS:
+            if k < 0 or k in group_of or len(inside) >= _MOST_EQUATIONS:
                 continue
             read_by = readers[self.first[k]]
             if not inside.issuperset(read_by) or not self._makes_numbers(k, frame):
@@ -268,14 +272,14 @@ class _Rows(Groups):
             if all([self._has_row_each(reader, frame) for reader in read_by]):
                 inside.add(k)
                 self.put(k, group)
-                for a in self.jaxpr.equations[k][1]:
-                    heappush(todo, -self.made_by[a])
-        return sorted(inside)
+                for a in equations[k][1]:
+                    heappush(todo, -made_by[a])
+        return sorted(inside) if len(inside) > len(members) else list(members)
 
     def _makes_numbers(self, k: int, frame: Frame) -> bool:
         """Whether an equation computes one number for each row from others, or from one."""
         app, _ = self.jaxpr.equations[k]
-        if not isinstance(app.primitive, Elementwise) or self.kind_of(app) is not True:
+        if not app.primitive.is_elementwise or self.kind_of(app) is not True:
             return False
         shape = app.out.shape
         fits = all([not a.ndim or a.shape == shape for a in app.avals])
@@ -303,34 +307,23 @@ class _Rows(Groups):
         found = [members for members in self.components() if self._pays(members)]
         if not found:
             return None
-        readers = self.readers([range(len(self.jaxpr.equations))])
-        found = [self._with_numbers(members, readers) for members in found]
+        of_members = {self.first[k] for members in found for k in members}
+        reads_numbers = any([self._reads_numbers(members) for members in found])
+        readers = self.readers(range(len(self.avals)) if reads_numbers else of_members)
+        if reads_numbers:
+            found = [self._with_numbers(members, readers) for members in found]
         kernels = [_RowKernel(self, members, readers) for members in found]
         kernels = [kernel for kernel in kernels if kernel.pays]
         return WithKernels(self, kernels).program() if kernels else None
 
 
-def _fits(app: Application, frame: Frame, by_row: bool) -> bool:
-    """Whether an elementwise equation computes an array of the frame, or numbers of rows."""
-    shape = app.out.shape
-    if any([a.ndim and a.shape != shape for a in app.avals]):
-        return False
-    return shape in frame.shapes or (by_row and frame.is_by_row(shape))
-
-
-def _is_in(aval: ShapedArray, frame: Frame) -> bool:
-    return aval.shape in frame.shapes
-
-
 @final
 class _RowKernel(Kernel):
-    def __init__(
-        self, groups: _Rows, members: Sequence[int], readers: Mapping[int, Sequence[int]]
-    ) -> None:
+    def __init__(self, groups: _Rows, members: Sequence[int], readers: Readers) -> None:
         super().__init__(groups, members, readers, _COPIES)
         self.rows, self.readers = groups, readers
         self.frame: Frame = self.key
-        self.rests: dict[int, _Rest] = {}
+        self.rests: dict[int, Rest] = {}
         """How sums over parts of rows are ended outside; known with the program."""
         self.given = list(self.operands)
         """What the program calls its operands; they may be parts of what the kernel reads."""
@@ -370,7 +363,7 @@ class _RowKernel(Kernel):
         around = [rows.made_by[v] for v in large]
         around += [k for v in self.results for k in self.readers[v] if k not in inside]
         around += self._readers_of_joins()
-        fused = [k for k in around if k >= 0 and isinstance(equations[k][0].primitive, Elementwise)]
+        fused = [k for k in around if k >= 0 and equations[k][0].primitive.is_elementwise]
         return len(self.gives) <= _MOST_OF_FUNCTIONS and not fused
 
     def _readers_of_joins(self) -> list[int]:
@@ -378,19 +371,19 @@ class _RowKernel(Kernel):
         equations = self.rows.jaxpr.equations if joined else ()
         return [k for k, (_, args) in enumerate(equations) if not joined.isdisjoint(args)]
 
-    def add_to(self, graph: Graph, operands: Sequence[int]) -> Sequence[int]:
+    def add_to(self, program: WithKernels) -> Sequence[int]:
         """Append the kernel, and what ends sums over parts of rows."""
-        program, numbers = with_places(self._program())
+        inside, numbers = self._program()
         params = {
-            "program": program,
+            "program": inside,
             "frame": self.frame,
             "views": self.views,
-            "written": self._written(program),
+            "written": self._written(inside),
             "numbers": numbers,
         }
-        first = graph.add_bound(row_kernel_p, operands, params)
+        first = program.add_bound(row_kernel_p, self.operands, params)
         return [
-            self.rests[v].end(graph, first + i) if v in self.rests else first + i
+            self.rests[v].end(program, first + i) if v in self.rests else first + i
             for i, v in enumerate(self.gives)
         ]
 
@@ -403,60 +396,19 @@ class _RowKernel(Kernel):
         whole = [avals[join.variable] for join in self.joins]
         return Written((*program.out_avals[:n], *whole), tuple(targets))
 
-    def _program(self) -> Jaxpr:
+    def _program(self) -> WithPlaces:
         """The equations from the operands to the results."""
-        groups, graph = self.rows, Graph()
-        jaxpr = groups.jaxpr
-        inputs = graph.inputs([groups.avals[a] for a in self.given])
-        numbers = dict(zip(self.given, inputs, strict=True))
-        for k in self.members:
+        groups, jaxpr = self.rows, self.rows.jaxpr
+        written = RowEquations(groups, self.given, self.constants)
+        at = 0
+        for i, k in enumerate(self.members) if groups.sums else ():
             app, args = jaxpr.equations[k]
-            for a in args:
-                if a not in numbers:
-                    numbers[a] = graph.constant(jaxpr.consts[a - jaxpr.n_in])
-            read = [numbers[a] for a in args]
-            rest = _Rest.of(app, self.frame) if k in groups.sums else None
-            if rest is None:
-                numbers[groups.first[k]] = graph.add(app, read)
-            else:
-                numbers[groups.first[k]] = rest.begin(graph, read[0])
+            rest = Rest.of(app, self.frame) if k in groups.sums else None
+            if rest is not None:
+                written.add(self.members[at:i], groups)
+                rest.begin(written, args[0], groups.first[k])
                 self.rests[groups.first[k]] = rest
+                at = i + 1
+        written.add(self.members[at:], groups)
         made = [*self.apart, *[v for join in self.joins for v, _ in join.parts]]
-        return graph.program(inputs, [numbers[v] for v in made], NO_DEBUG_INFO)
-
-
-@final
-class _Rest:
-    """A sum of which a kernel does the last axes of rows, ``inside``; others are ``outside``."""
-
-    def __init__(
-        self, frame: Frame, inside: Sequence[int], outside: Sequence[int], out: Shape
-    ) -> None:
-        self.frame, self.inside, self.outside, self.out = frame, inside, outside, out
-
-    @classmethod
-    def of(cls, app: Application, frame: Frame) -> _Rest | None:
-        """None of a sum that a kernel ends."""
-        if kind_of_sum(app, frame) != "parts":
-            return None
-        summed = frame.summed(app.avals[0].shape, app.params["axes"])
-        end = frame.end(summed)
-        left = [i for i in range(len(frame.sizes)) if i not in end]
-        return cls(frame, end, [left.index(i) for i in summed if i not in end], app.out.shape)
-
-    def begin(self, graph: Graph, x: int) -> int:
-        """The sum over the end of rows."""
-        whole = _reshaped(graph, x, self.frame.sizes)
-        return graph.add_bound(lax.reduce_sum_p, [whole], {"axes": tuple(self.inside)})
-
-    def end(self, graph: Graph, x: int) -> int:
-        """The sum over what is left."""
-        if self.outside:
-            x = graph.add_bound(lax.reduce_sum_p, [x], {"axes": tuple(self.outside)})
-        return _reshaped(graph, x, self.out)
-
-
-def _reshaped(graph: Graph, x: int, shape: Shape) -> int:
-    if graph.avals[x].shape == shape:
-        return x
-    return graph.add_bound(lax.reshape_p, [x], {"new_sizes": shape})
+        return written.program(made, groups.programs)

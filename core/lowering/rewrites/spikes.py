@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from tracebridge.core import lax
-from tracebridge.core.lax.families import Elementwise
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Application
@@ -88,7 +87,7 @@ class SpikeSum:
         primitive = app.primitive
         if primitive is lax.broadcast_in_dim_p:
             return self._broadcast(app, args[0])
-        if not isinstance(primitive, Elementwise) or app.effects or app.out.shape != self._shape:
+        if not primitive.is_elementwise or app.effects or app.out.shape != self._shape:
             return None
         if is_comparison(app):
             found = self._compared(number, app, args)

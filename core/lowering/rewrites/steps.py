@@ -23,7 +23,6 @@ from tracebridge.core.ir.traverse import distinct_applications, primitives_of
 from tracebridge.core.kernels.machine import is_there, n_threads
 from tracebridge.core.kernels.numbers import with_places
 from tracebridge.core.kernels.steps.scan_kernel import scan_kernel_p, written
-from tracebridge.core.lax.families import Elementwise
 from tracebridge.core.lowering.rewrites.blocks import Loop, Moved, Readings, with_loops
 from tracebridge.core.lowering.rewrites.flat import flat, with_shifts
 from tracebridge.core.util.caching import BoundedCache
@@ -165,7 +164,7 @@ def _with_moved(body: Jaxpr, n_consts: int, n_carry: int, moved: Moved) -> Jaxpr
         shape = (1, *graph.avals[n].shape)
         params = {"shape": shape, "broadcast_dimensions": tuple(range(1, len(shape)))}
         read[v] = graph.add_bound(lax.broadcast_in_dim_p, [n], params)
-    xs = graph.inline(moved.of_steps(1), [read[v] for v in moved.sources])
+    xs = moved.add_to(graph, read, 1)
     for i, x in zip(sorted(made), xs, strict=True):
         found[i] = graph.add_bound(lax.squeeze_p, [x], {"dimensions": (0,)})
     outs = graph.inline(body, [found[i] for i in range(body.n_in)])
@@ -208,6 +207,6 @@ def _is_stencil(body: Jaxpr) -> bool:
         found = [app for app in distinct_applications(body) if app.primitive in _NEIGHBOURS]
         large = [app for app in found if app.avals[0].size >= _MOST_WITHOUT_PRODUCT]
         others = primitives_of(body) - _NEIGHBOURS
-        is_plain = all([isinstance(p, Elementwise) or p in _MOVES for p in others])
+        is_plain = all([p.is_elementwise or p in _MOVES for p in others])
         body.cache["is stencil"] = bool(large) and is_plain
     return body.cache["is stencil"]

@@ -34,7 +34,6 @@ from tracebridge.core.ir.debug_info import NO_DEBUG_INFO
 from tracebridge.core.ir.traverse import primitives_of
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lax.elementwise.cpu_waves import FORMS, NEAR, are_near, are_surely_near
-from tracebridge.core.lax.families import Elementwise
 from tracebridge.core.lowering.rewrites.chosen import chosen_p, composed_p
 from tracebridge.core.lowering.rewrites.producers import producers
 from tracebridge.core.util.caching import BoundedCache
@@ -80,7 +79,7 @@ def _is_fusable(app: Application) -> bool:
     """Whether an operation works element by element on arrays of one size."""
     if app.multiple or app.effects:
         return False
-    if not isinstance(app.primitive, Elementwise) and app.primitive not in _SHAPED:
+    if not app.primitive.is_elementwise and app.primitive not in _SHAPED:
         return app.primitive is lax.select_n_p
     size = app.out.size
     return type(size) is int and all([a.size in (1, size) for a in app.avals])

@@ -10,7 +10,9 @@ import pytest
 import tracebridge as tb
 import tracebridge.numpy as tnp
 from tracebridge import nn
+from tracebridge.core import lax
 from tracebridge.core.interpreters.graph import Graph
+from tracebridge.core.lowering import platforms
 from tracebridge.core.lowering.rewrites import batches, one_pass, programs
 
 X = np.random.default_rng(0).standard_normal((64, 1024)).astype(np.float32)
@@ -23,6 +25,29 @@ def test_a_program_that_stays_is_not_written_again(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(Graph, "add", None)
 
     assert one_pass.Pass(jaxpr, programs._REWRITES).result() is None
+
+
+def test_a_program_that_changes_is_looked_at_once() -> None:
+    """The walk goes on from where it has found something, and lets go of what it has found out."""
+
+    def f(x: Any, y: Any) -> Any:
+        return (x[:, None] * y[None]).sum() + tnp.exp(x).sum() + (x[:, None] * y[None]).sum(0)
+
+    jaxpr = tb.make_jaxpr(f)(X[0], X[1]).jaxpr
+    sums = [app for app, _ in jaxpr.equations if app.primitive is lax.reduce_sum_p]
+    seen: list[Any] = []
+
+    def rewrite(here: one_pass.Pass, app: Any, args: Any, source: object) -> int | None:
+        seen.append(app)
+        return programs._REWRITES[lax.reduce_sum_p](here, app, args, source)
+
+    assert one_pass.Pass(jaxpr, {lax.reduce_sum_p: rewrite}).result() is not None
+    assert sums == seen
+    assert len(sums) == 3
+
+    platforms._cpu_form(jaxpr)
+
+    assert "facts" not in jaxpr.cache
 
 
 @pytest.mark.parametrize("scale", [1.0, 2.0, -0.0])

@@ -1,0 +1,277 @@
+"""Kernels of groups of equations, and programs that are written anew with them.
+
+Nearly all equations stay what they are. So variables keep the numbers of the program that is
+rewritten until the end, what kernels add gets numbers behind them, and one walk backwards and one
+forwards give all of them their places in the new program.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any, final
+
+from tracebridge.core.config.values import option
+from tracebridge.core.ir.check import check_jaxpr
+from tracebridge.core.ir.jaxpr import Jaxpr
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tracebridge.core.ir.application import Params
+    from tracebridge.core.ir.aval import ShapedArray
+    from tracebridge.core.ir.jaxpr import Equation
+    from tracebridge.core.ir.primitive import Primitive
+    from tracebridge.core.ir.values import Value
+    from tracebridge.core.lowering.rewrites.groups import Groups, Readers
+
+
+class Kernel(ABC):
+    """The equations of a kernel, what they read, and what of theirs others read.
+
+    ``copies``: primitives of members that others do again where they read the results.
+    """
+
+    def __init__(
+        self,
+        groups: Groups,
+        members: Sequence[int],
+        readers: Readers,
+        copies: frozenset[Primitive],
+    ) -> None:
+        self.groups = groups
+        self.key = groups.keys[groups.group_of[members[0]]]
+        first, equations = groups.first, groups.jaxpr.equations
+        inside = set(members)
+        self.copied: list[int] = []
+        """Members that are made outside as well: they only copy."""
+        read = {v for k in members if not inside.issuperset(readers[v := first[k]])}
+        if copies:
+            for k in reversed(members):
+                if first[k] in read and equations[k][0].primitive in copies:
+                    read.update(equations[k][1])
+                    self.copied.insert(0, k)
+        made = [first[k] for k in members if k not in self.copied]
+        self.results = [v for v in made if v in read]
+        self.gives = self.results
+        """The variables that the kernel makes for others: results, or what is joined of these."""
+        needed, own, kept = set(self.results), set[int](), list[int]()
+        for k in reversed(members):
+            v = first[k]
+            if v in needed:
+                needed.update(equations[k][1])
+                kept.append(k)
+                own.add(v)
+        self.members = kept[::-1]
+        self.unread = inside.difference(kept, self.copied)
+        """Equations that are written neither inside nor outside."""
+        operands = dict.fromkeys([a for k in self.members for a in equations[k][1]])
+        numbers = groups.numbers
+        self.operands = [a for a in operands if a not in own and a not in numbers]
+        self.constants = [a for a in operands if a in numbers]
+
+    @abstractmethod
+    def add_to(self, program: WithKernels) -> Sequence[int]:
+        """Append its equations to a program; the variables that are what it gives there."""
+
+
+@final
+class WithKernels:
+    """Writes a program anew: kernels stand where their last member was, or where they can run.
+
+    ``avals``: of the variables of the program, and of those that kernels add.
+    """
+
+    def __init__(self, groups: Groups, kernels: Sequence[Kernel]) -> None:
+        self.groups = groups
+        self.kernels = {kernel.members[-1]: kernel for kernel in kernels}
+        self.idle = {k for kernel in kernels for k in kernel.members}
+        """Equations that are written inside of kernels only, or not at all."""
+        self.idle -= {k for kernel in kernels for k in kernel.copied}
+        self.idle |= {k for kernel in kernels for k in kernel.unread}
+        self.avals: list[ShapedArray] = list(groups.avals)
+        self._equations: list[Equation] = list(groups.jaxpr.equations)
+        self._first = list(groups.first)
+        self._n_own = len(self._equations)
+        """The equations behind these are added."""
+        self._given: dict[int, list[tuple[int, int]]] = {}
+        """By the last equation of a kernel: variables that it gives, and what they are there."""
+
+    def add_bound(self, primitive: Primitive, args: Sequence[int], params: Params) -> int:
+        """Append an equation of a kernel; its first result."""
+        avals, first = self.avals, len(self.avals)
+        app = primitive.application(tuple([avals[a] for a in args]), params)
+        avals.extend(app.outs)
+        self._equations.append((app, tuple(args)))
+        self._first.append(first)
+        return first
+
+    def program(self) -> Jaxpr:
+        """The program with its kernels."""
+        order: list[int] = []
+        for k in _Order(self.groups, self.kernels, self.idle).found():
+            kernel = self.kernels.get(k)
+            if kernel is None:
+                order.append(k)
+            else:
+                order.extend(self._added(kernel))
+        jaxpr = self.groups.jaxpr
+        needed = bytearray(len(self.avals))
+        for v in jaxpr.outs:
+            needed[v] = True
+        order = self._needed(order, needed)
+        variables, consts = self._numbered_consts(needed)
+        equations = self._numbered(order, variables, jaxpr.n_in + len(consts))
+        sources: list[Any] | None = None
+        if jaxpr.sources is not None:
+            own, n = jaxpr.sources, self._n_own
+            sources = [own[k] if k < n else None for k in order]
+            sources = None if sources.count(None) == len(sources) else sources
+        outs, out_avals = [variables[v] for v in jaxpr.outs], [self.avals[v] for v in jaxpr.outs]
+        new = Jaxpr(jaxpr.in_avals, consts, equations, outs, out_avals, sources, jaxpr.debug)
+        if option("enable_checks"):
+            check_jaxpr(new)
+        return new
+
+    def _added(self, kernel: Kernel) -> range:
+        """The equations of a kernel."""
+        begin, avals = len(self._equations), self.avals
+        given = list(zip(kernel.gives, kernel.add_to(self), strict=True))
+        for v, new in given:
+            avals[v] = avals[new]
+        end = len(self._equations)
+        self._given[end - 1] = given
+        return range(begin, end)
+
+    def _needed(self, order: Sequence[int], needed: bytearray) -> list[int]:
+        """Equations that somebody needs, and those that stay anyway; marks variables."""
+        kept: list[int] = []
+        equations, firsts, n_own = self._equations, self._first, self._n_own
+        for k in reversed(order):
+            if k >= n_own:
+                for v, new in self._given.get(k, ()):
+                    needed[new] |= needed[v]
+            (app, args), first = equations[k], firsts[k]
+            if app.multiple:
+                is_needed = 1 in needed[first : first + len(app.outs)]
+            else:
+                is_needed = needed[first] == 1
+            if is_needed or app.effects or app.primitive.has_rules_of_users:
+                kept.append(k)
+                for a in args:
+                    needed[a] = 1
+        kept.reverse()
+        return kept
+
+    def _numbered_consts(self, needed: bytearray) -> tuple[list[int], list[Value]]:
+        """Of each variable its new number, of constants so far; and the constants.
+
+        The same object is one constant.
+        """
+        jaxpr, variables = self.groups.jaxpr, list(range(len(self.avals)))
+        consts: list[Value] = []
+        of_object: dict[int, list[int]] = {}
+        for v, const in enumerate(jaxpr.consts, jaxpr.n_in):
+            of_object.setdefault(id(const), []).append(v)
+        for same in of_object.values():
+            if any([needed[v] for v in same]):
+                for v in same:
+                    variables[v] = jaxpr.n_in + len(consts)
+                consts.append(jaxpr.consts[same[0] - jaxpr.n_in])
+        return variables, consts
+
+    def _numbered(self, order: Sequence[int], variables: list[int], at: int) -> list[Equation]:
+        """The equations, with results from the number ``at`` on."""
+        equations, firsts, n_own = self._equations, self._first, self._n_own
+        unchanged = 0
+        if at == self.groups.jaxpr.n_in + len(self.groups.jaxpr.consts):
+            while unchanged < len(order) and order[unchanged] == unchanged < n_own - 1:
+                unchanged += 1
+        numbered = equations[:unchanged]
+        if 0 < unchanged < n_own:
+            at = firsts[unchanged]
+        for k in order[unchanged:]:
+            (app, args), first = equations[k], firsts[k]
+            if len(args) == 1:
+                numbered.append((app, (variables[args[0]],)))
+            elif len(args) == 2:
+                a, b = args
+                numbered.append((app, (variables[a], variables[b])))
+            else:
+                numbered.append((app, tuple([variables[a] for a in args])))
+            if app.multiple:
+                n = len(app.outs)
+                variables[first : first + n] = range(at, at + n)
+                at += n
+            else:
+                variables[first] = at
+                at += 1
+            if k >= n_own:
+                for v, new in self._given.get(k, ()):
+                    variables[v] = variables[new]
+        return numbered
+
+
+@final
+class _Order:
+    """In which order equations and kernels are written.
+
+    An equation may read results of a kernel whose last member comes later: it waits for that.
+    """
+
+    def __init__(self, groups: Groups, kernels: dict[int, Kernel], idle: set[int]) -> None:
+        self.groups, self.kernels, self.idle = groups, kernels, idle
+        self.order: list[int] = []
+        self.late: set[object] = {v for kernel in kernels.values() for v in kernel.gives}
+        """What others read that is not written yet: variables, and effects."""
+        self.readers: dict[object, list[int]] = {}
+        self.missing: dict[int, int] = {}
+
+    def found(self) -> list[int]:
+        """The places of equations, and of the last members of kernels."""
+        kernels, idle, late, order = self.kernels, self.idle, self.late, self.order
+        last_effect: object = None
+        for k, (app, args) in enumerate(self.groups.jaxpr.equations):
+            kernel = kernels.get(k)
+            if kernel is None:
+                if k in idle:
+                    continue
+                if not app.effects and late.isdisjoint(args):  # as most equations
+                    order.append(k)
+                    continue
+            waits = late.intersection(args if kernel is None else kernel.operands)
+            if app.effects:  # those keep their order
+                waits |= late & {last_effect}
+                last_effect = ("effect", k)
+                late.add(last_effect)
+            if not waits:
+                self._write(k)
+                continue
+            late.update(self._made(k))
+            self.missing[k] = len(waits)
+            for v in waits:
+                self.readers.setdefault(v, []).append(k)
+        assert not self.missing
+        return order
+
+    def _made(self, k: int) -> Iterable[int]:
+        """The variables that are there when an equation or the kernel of it is written."""
+        kernel, first = self.kernels.get(k), self.groups.first[k]
+        if kernel is not None:
+            return kernel.gives
+        return range(first, first + len(self.groups.jaxpr.equations[k][0].outs))
+
+    def _write(self, k: int) -> None:
+        """Write an equation or kernel, and those that have waited for it."""
+        ready = [k]
+        while ready:
+            k = heappop(ready)
+            self.order.append(k)
+            made: list[object] = [*self._made(k), ("effect", k)]
+            self.late.difference_update(made)
+            for v in made if self.readers else ():
+                for reader in self.readers.pop(v, ()):
+                    self.missing[reader] -= 1
+                    if not self.missing[reader]:
+                        del self.missing[reader]
+                        heappush(ready, reader)
