@@ -8,7 +8,7 @@ import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import default_float, to_inexact
-from tracebridge.core.errors.argument_errors import index_of
+from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.shape_errors import RankError
 from tracebridge.core.fft.fft import half
 from tracebridge.core.ir.value import Value
@@ -16,7 +16,7 @@ from tracebridge.core.runtime.arrays.argument_types import Axis, DeviceLike, DTy
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
-from tracebridge.numpy._promote import hashable_axis, normalize_axis
+from tracebridge.numpy._promote import hashable_axis, members, normalize_axis
 from tracebridge.numpy._staging import shape_of, static_dtype
 from tracebridge.numpy.conversion import asarray, on_device
 from tracebridge.numpy.rearrangement import roll
@@ -40,6 +40,9 @@ _frequencies_staged = StagedFunction(_frequencies, "fftfreq")
 
 def _made(name: str, n: Any, d: Any, dtype: Any, device: Any) -> Any:
     kind = default_float() if dtype is None else static_dtype(name, dtype)
+    if members(n) is not None:
+        msg = f"{name}: n is {n!r}, which is several numbers: it only takes an int"
+        raise ArgumentValueError(msg)
     count = index_of(n, name, "n")
     return on_device(_frequencies_staged((d,), (count, name == "rfftfreq", kind)), device)
 

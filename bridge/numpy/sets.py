@@ -60,12 +60,14 @@ def _flat_pair(a: Any, b: Any) -> list[Any]:
 
 
 def _first_of_runs(x: Value) -> Any:
-    """Whether each element of a sorted vector differs from the one before."""
+    """Whether each element of a sorted vector differs from the one before; NaN is one value."""
     n = x.aval.shape[0]
     first = full_of(x.aval.strong.update(shape=(min(n, 1),), dtype=np.dtype(np.bool_)), True)
     if n < 2:
         return first
-    changed = lax.ne(lax.slice_in_dim(x, 1, n), lax.slice_in_dim(x, 0, n - 1))
+    here, before = lax.slice_in_dim(x, 1, n), lax.slice_in_dim(x, 0, n - 1)
+    both_nan = lax.bitwise_and(lax.ne(here, here), lax.ne(before, before))
+    changed = lax.bitwise_and(lax.ne(here, before), lax.bitwise_not(both_nan))
     return lax.concatenate([first, changed], 0)
 
 

@@ -187,6 +187,7 @@ def _multinomial(key: Value, n: Any, p: Any, shape: Sizes | None, dtype: DType, 
         msg = "multinomial: p has no axes, expected the probabilities along its last axis"
         raise RankError(msg)
     shape = joint_shape("multinomial", shape, p.aval.shape)
+    joint_shape("multinomial", shape[:-1], n.aval.shape)  # fits, or is refused
     trials_left, p = spread(n, shape[:-1]), spread(p, shape)
     last = len(shape) - 1
     p = lax.transpose(p, (last, *range(last)))

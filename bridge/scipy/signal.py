@@ -426,7 +426,8 @@ def istft(
         freq_axis: axis of the frequencies.
 
     Returns:
-        ``(times, signal)``.
+        ``(times, signal)``. As in SciPy, the times are as many as the first axis of the signal has
+        entries: of several signals they count samples only where that axis is time.
 
     Raises:
         RankError: less than two axes.
@@ -464,11 +465,10 @@ def istft(
         margin = cut.size // 2
         total, weight = [v[..., margin : v.shape[-1] - margin] for v in (total, weight)]
     signal = total / tnp.where(weight > 1e-10, weight, 1.0)
-    t = tnp.arange(signal.shape[-1], dtype=weight.dtype) / fs
     if signal.ndim > 1:
         at = times - (freqs < times)
         signal = tnp.moveaxis(signal, -1, at)
-    return t, signal
+    return tnp.arange(signal.shape[0], dtype=weight.dtype) / fs, signal
 
 
 shield(globals(), __name__)

@@ -15,6 +15,7 @@ from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.special.incomplete_beta import betainc, digamma_gap_p, log_beta_p
 from tracebridge.core.special.incomplete_gamma import igamma, igammac
 from tracebridge.numpy._promote import widened
+from tracebridge.scipy._special import beta_formulas
 from tracebridge.scipy._special.elementwise import with_slopes
 from tracebridge.scipy._special.entropies import share_of
 from tracebridge.scipy._special.gamma_formulas import gamma_of_positive
@@ -359,12 +360,8 @@ def _alternating(n: Array) -> Any:
     return lax.stop_gradient(1 - 2 * tnp.abs(tnp.remainder(n, 2)))
 
 
-def _comb_of_modest(rest: Array, k: Array) -> Any:
-    return 1 / ((rest + k - 1) * _beta_of_modest(rest, k))
-
-
-def _comb_anywhere(rest: Array, k: Array) -> Any:
-    return tnp.exp(-tnp.log(rest + k - 1) - log_beta(rest, k))
+def _comb_anywhere(first: Array, second: Array, *rounding: Array) -> Any:
+    return tnp.exp(-tnp.log(first + second - 1) - log_beta(first, second))
 
 
 def comb(n: Array, k: Array) -> Any:
@@ -373,9 +370,14 @@ def comb(n: Array, k: Array) -> Any:
     inside = (k >= 0) & (k <= n) & (n >= 0)
     n, k = tnp.where(inside, n, 1), tnp.where(inside, k, 1)
     first, second = n - k + 1, k + 1
-    modest = _are_modest(first, second, first + second)
-    value = _where_modest(modest, _comb_of_modest, _comb_anywhere, first, second)
-    whole = (n == tnp.floor(n)) & (k == tnp.floor(k)) & (value < 2.0**22)
+    rounding = [beta_formulas.rounding_of_gap(n, k), beta_formulas.rounding_of_next(k)]
+    modest = beta_formulas.are_modest(first, second)
+    value = _where_modest(
+        modest, beta_formulas.comb_of_modest, _comb_anywhere, first, second, *rounding
+    )
+    # Of fewer units in the last place than a half, the numbers being whole.
+    exact = 2.0**48 if eps_of(value) < 1e-10 else 2.0**20
+    whole = (n == tnp.floor(n)) & (k == tnp.floor(k)) & (value < exact)
     # Whole numbers give whole numbers; the derivative is that of the smooth function.
     rounded = value + lax.stop_gradient(tnp.where(whole, tnp.round(value) - value, 0))
     result = tnp.where(inside, rounded, 0)
@@ -399,26 +401,10 @@ def _beta_anywhere(a: Array, b: Array) -> Any:
     return sign * tnp.exp(log_beta(a, b))
 
 
-def _beta_by_gammas(a: Array, b: Array) -> Any:
-    total = a + b
-    least, most = tnp.minimum(a, b), tnp.maximum(a, b)
-    lost = least - (total - most)
-    inverse = 1 / gamma_of_positive(total)
-    value = gamma_of_positive(least) * (gamma_of_positive(most) * inverse)
-    return value - value * (lost * _log_growth(total))
-
-
-_beta_of_modest = with_slopes(
-    _beta_by_gammas,
-    lambda ans, a, b: -ans * digamma_gap_p.bind(a, b),
-    lambda ans, a, b: -ans * digamma_gap_p.bind(b, a),
-)
-
-
 def beta(a: Array, b: Array) -> Any:
     """The beta function."""
-    modest = _are_modest(a, b, a + b)
-    return _where_modest(modest, _beta_of_modest, _beta_anywhere, a, b)
+    modest = beta_formulas.are_modest(a, b)
+    return _where_modest(modest, beta_formulas.beta_of_modest, _beta_anywhere, a, b)
 
 
 def _sign_or_one(x: Array) -> Any:

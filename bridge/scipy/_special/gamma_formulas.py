@@ -68,8 +68,8 @@ def sine_of_turns(x: Array) -> Any:
     return tnp.where(even, sine, -sine)
 
 
-def gamma_of_positive(x: Array) -> Any:
-    """Gamma by a polynomial from 1 to 2 and products, or Stirling's series."""
+def gamma_below_7(x: Array) -> Any:
+    """Gamma from 0 to 7, by a polynomial from 1 to 2 and products."""
     wide = eps_of(x) < 1e-10
     near, product = tnp.where(x < 1.0, x + 1.0, x), tnp.ones_like(x)
     for step in range(1, 6):
@@ -77,15 +77,26 @@ def gamma_of_positive(x: Array) -> Any:
         product = tnp.where(less >= 1.0, product * less, product)
         near = tnp.where(less >= 1.0, less, near)
     value = highest_first(near - 1.5, _GAMMA[wide])
-    value = tnp.where(x < 1.0, value / tnp.where(x < 1.0, x, 1.0), value * product)
+    return tnp.where(x < 1.0, value / tnp.where(x < 1.0, x, 1.0), value * product)
+
+
+def beyond_stirling(x: Array) -> Any:
+    """What the first term of Stirling's series is to be multiplied by, less 1, from 7 on."""
+    inverse = 1.0 / x
+    return inverse * highest_first(inverse, _GAMMA_STIRLING[eps_of(x) < 1e-10])
+
+
+def gamma_of_positive(x: Array) -> Any:
+    """Gamma by a polynomial from 1 to 2 and products, or Stirling's series."""
+    wide = eps_of(x) < 1e-10
+    value = gamma_below_7(x)
     # Beyond, the result is infinite in any case, and its factors would be.
     large = tnp.clip(x, 7.0, 180.0 if wide else 40.0)
-    inverse = 1.0 / large
     # The power by halves: it overflows before the quotient does. The exponential of one sum would
     # lose the digits that its argument has in front of the point.
     root = lax.pow(large, 0.5 * large - 0.25)
     stirling = math.sqrt(2.0 * math.pi) * root * tnp.exp(-large) * root
-    stirling = stirling + stirling * (inverse * highest_first(inverse, _GAMMA_STIRLING[wide]))
+    stirling = stirling + stirling * beyond_stirling(large)
     value = tnp.where(x < 7.0, value, stirling)
     whole = (x == tnp.floor(x)) & (value < 2.0**22)
     return tnp.where(whole, tnp.round(value), value)

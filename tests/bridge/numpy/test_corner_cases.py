@@ -284,6 +284,17 @@ def test_what_fills_decides_the_dtype_of_shared_elements() -> None:
     assert np.int32 == tnp.setdiff1d(x, x, size=2, fill_value=0.5).dtype
 
 
+@pytest.mark.parametrize("name", ["setdiff1d", "setxor1d"])
+def test_nan_is_one_element_of_sets_of_a_size(name: str) -> None:
+    """As without a size, where NumPy does it."""
+    x, y = np.array([NAN, 1, NAN], np.float32), np.array([NAN, 3], np.float32)
+    expected = getattr(np, name)(x, y)
+
+    found = getattr(tnp, name)(x, y, size=len(expected) + 1, fill_value=9)
+
+    np.testing.assert_array_equal([*expected, 9], found)
+
+
 class Parts:
     """A sequence of arrays that is neither a list nor an array, though it has shapes."""
 

@@ -185,6 +185,8 @@ BAD = [
     (ShapeMismatchError, "different lengths", lambda f, x: f.fftn(x, (2,), (0, 1))),
     (RankError, "has 3 sizes for an array of 2", lambda f, x: f.fftn(x, (2, 3, 4))),
     (RankError, "expected a scalar", lambda f, x: f.fftfreq(4, x)),
+    (ArgumentValueError, "only takes an int", lambda f, x: f.fftfreq([0, 1, 2])),
+    (ArgumentValueError, "only takes an int", lambda f, x: f.rfftfreq(n=[0, 1, 2])),
     (ArgumentTypeError, "expected a sequence", lambda f, x: f.fftn(x, axes=0)),
     (ArgumentTypeError, "expected a sequence", lambda f, x: f.fftn(x, 3)),
     (TypeError, "n", lambda f, x: f.fft(x, 2.5)),

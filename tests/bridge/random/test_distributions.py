@@ -359,6 +359,8 @@ def test_vectors_sum_to_what_they_must() -> None:
     assert ("int32", 5) == (whole.dtype, int(whole.sum()))
     assert (0, 3) == random.dirichlet(key, np.ones(3), (0,)).shape
     assert (0,) == random.gamma(key, np.ones(0)).shape
+    with pytest.raises(errors.BroadcastError, match="multinomial"):
+        random.multinomial(key, np.array([5.0, 9.0]), np.array([0.2, 0.8]))
     with pytest.raises(errors.RankError, match="dirichlet"):
         random.dirichlet(key, 1.0)
 
