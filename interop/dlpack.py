@@ -20,9 +20,8 @@ from tracebridge.core.errors.exchange_errors import (
 )
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.runtime.arrays.array import Array
-from tracebridge.core.runtime.arrays.transfer import check_host_dtype
 from tracebridge.interop.devices import placement_of
-from tracebridge.interop.dtypes import DISGUISED, DLPACK
+from tracebridge.interop.dtypes import DISGUISED, DLPACK, check_exchanged
 from tracebridge.interop.layout import copy_of_read_only
 from tracebridge.interop.ownership import copied, exportable, placed, take_buffer, take_host
 
@@ -35,7 +34,7 @@ def import_dlpack(x: Any, *, device: object = None, copy: bool | None = None) ->
         producer = _Producer(x, (kind, ordinal))
         view = x if isinstance(x, np.ndarray) else _host_view(producer)
         if view is not None:
-            check_host_dtype(view.dtype)
+            check_exchanged(view.dtype)
             what = f"the {type(x).__name__}"
             if producer.says_read_only or (view is x and not view.flags.writeable):
                 copy = copy_of_read_only(what, copy)

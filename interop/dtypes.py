@@ -12,6 +12,7 @@ import numpy as np
 
 from tracebridge.core.dtypes import dtypes
 from tracebridge.core.errors.exchange_errors import UnsupportedExchangeDtypeError
+from tracebridge.core.runtime.arrays.transfer import check_host_dtype
 
 # NumPy and the protocols of memory know these.
 PLAIN: dict[str, np.dtype[Any]] = {
@@ -40,6 +41,19 @@ DISGUISED: dict[str, np.dtype[Any]] = {
     "float8_e8m0fnu": dtypes.float8_e8m0fnu,
 }
 CARRIERS: dict[int, np.dtype[Any]] = {1: dtypes.uint8, 2: dtypes.uint16}
+
+
+def check_exchanged(dtype: np.dtype[Any]) -> None:
+    """Raise for dtypes of NumPy that the protocols or the engine have not.
+
+    Raises:
+        UnsupportedExchangeDtypeError: floats of more than 64 bits.
+        UnsupportedDtypeError: objects, strings, dates, structures.
+    """
+    if dtype.type in (np.longdouble, np.clongdouble) and np.dtype(np.longdouble) != np.float64:
+        msg = f"DLPack has no dtype {dtype.name}"
+        raise UnsupportedExchangeDtypeError(msg, hint="convert with x.astype('float64')")
+    check_host_dtype(dtype)
 
 
 @final

@@ -7,9 +7,10 @@ from typing import Any, final
 import numpy as np
 
 from tracebridge.core.runtime.arrays.array import Array
-from tracebridge.core.runtime.arrays.transfer import check_host_dtype, check_unmasked
+from tracebridge.core.runtime.arrays.transfer import check_unmasked
 from tracebridge.interop.adapter import TensorAdapter
 from tracebridge.interop.devices import CPU, placement_of
+from tracebridge.interop.dtypes import check_exchanged
 from tracebridge.interop.layout import copy_of_read_only, refuse_copy
 from tracebridge.interop.ownership import placed, take_host
 
@@ -26,7 +27,7 @@ class NumpyAdapter(TensorAdapter):
     def import_(self, x: object, *, device: object = None, copy: bool | None = None) -> Array:
         check_unmasked(x)
         host = np.asarray(x)
-        check_host_dtype(host.dtype)
+        check_exchanged(host.dtype)
         if copy is False and isinstance(x, np.generic):
             raise refuse_copy("it is a scalar object", "the NumPy scalar")
         copy = copy if host.flags.writeable else copy_of_read_only("ndarray", copy)

@@ -233,6 +233,7 @@ def scale_and_translate(
     Raises:
         ShapeMismatchError: not one size for each axis, or one scale for each spatial axis.
         ArgumentValueError: no such method, or a negative size.
+        UnsupportedArgumentError: the method does not weigh elements, or repeats edges.
         ArgumentTypeError: a size is no integer, or the method of another type.
 
     >>> import tracebridge as tb

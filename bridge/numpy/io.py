@@ -17,12 +17,12 @@ import numpy as np
 from tracebridge.core.dtypes.canonicalize import canonicalize_explicit
 from tracebridge.core.dtypes.dtypes import bfloat16
 from tracebridge.core.errors.argument_errors import kind_of
-from tracebridge.core.errors.exchange_errors import ExchangeError, UnsupportedExchangeDtypeError
+from tracebridge.core.errors.exchange_errors import ExchangeError
 from tracebridge.core.ir.operators import ArrayOperators
 from tracebridge.core.runtime.arrays.argument_types import DeviceLike
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
-from tracebridge.core.runtime.arrays.transfer import check_host_dtype, check_unmasked, put_numpy
+from tracebridge.core.runtime.arrays.transfer import check_unmasked, put_numpy
 from tracebridge.interop.dlpack import import_dlpack
 from tracebridge.interop.ownership import copied, placed
 from tracebridge.numpy._staging import concrete
@@ -117,10 +117,6 @@ def from_dlpack(
         raise ExchangeError(msg, hint="use tracebridge.numpy.asarray for numbers and lists")
     if isinstance(x, np.ndarray):
         check_unmasked(x)
-        check_host_dtype(x.dtype)
-        if x.dtype.kind in "fc" and x.dtype.itemsize > (8 if x.dtype.kind == "f" else 16):
-            msg = f"from_dlpack: DLPack has no dtype {x.dtype.name}"
-            raise UnsupportedExchangeDtypeError(msg, hint="convert with x.astype('float64')")
     return import_dlpack(x, device=device, copy=copy)
 
 

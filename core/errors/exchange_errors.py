@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tracebridge.core.errors.base import TracebridgeError
+from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 
 
 class ExchangeError(TracebridgeError, TypeError, BufferError):
@@ -22,7 +23,7 @@ class ExchangeError(TracebridgeError, TypeError, BufferError):
     """
 
 
-class UnsupportedExchangeDtypeError(ExchangeError):
+class UnsupportedExchangeDtypeError(ExchangeError, UnsupportedDtypeError):
     """The other library, or the exchange protocol, has no such dtype.
 
     The other library, or the protocol between the two, has no such dtype.
