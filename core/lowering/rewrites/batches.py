@@ -51,6 +51,7 @@ from tracebridge.core.lowering.rewrites.inlined import inlined
 from tracebridge.core.lowering.rewrites.producers import GIVEN
 from tracebridge.core.lowering.rewrites.slices import part_of_array
 from tracebridge.core.lowering.rewrites.with_kernels import Kernel, WithKernels
+from tracebridge.core.util.caching import BoundedCache
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,6 +71,10 @@ _RESHAPES = frozenset({lax.reshape_p, lax.squeeze_p})
 _MOVED = frozenset({lax.broadcast_in_dim_p, lax.transpose_p, *_RESHAPES})
 _BY_NUMBERS = frozenset({lax.pow_p, lax.pad_p})
 _DTYPES = frozenset({np.dtype(np.float32), np.dtype(np.int32), np.dtype(np.bool_)})
+
+# What equations are in a group for themselves, whatever program they are in.
+_CUTS: BoundedCache[tuple[tuple[int, ...] | None]] = BoundedCache("equations in batches", 4096)
+_OF_OPERANDS: BoundedCache[Sequence[Cut]] = BoundedCache("operands of batches", 4096)
 
 
 def with_batch_kernels(jaxpr: Jaxpr) -> Jaxpr | None:
@@ -141,6 +146,10 @@ def _cut(app: Application, key: tuple[int, ...], cuts: _Cuts) -> tuple[int, ...]
     return None if found is None else tuple([i for i in found if i is not None])
 
 
+def _cuts_of_operands(app: Application, out: tuple[int, ...]) -> Sequence[Cut]:
+    return [tuple([axes.index(j) if j in axes else None for j in out]) for axes in pairs_of(app)]
+
+
 @final
 class _Batches(Groups):
     """Groups by the sizes of their batch."""
@@ -198,10 +207,15 @@ class _Batches(Groups):
         app, args = self.jaxpr.equations[k]
         cuts = tuple([self.cuts[a] if self.within[a] == group else None for a in args])
         # Numbers of the program decide about powers and pads.
-        place = app, key, cuts
-        is_alike = app.primitive not in _BY_NUMBERS and place in self._alike
-        cut = self._alike[place] if is_alike else self._cut_of(app, args, key, cuts)
-        self._alike[place] = cut
+        if app.primitive in _BY_NUMBERS:
+            cut = self._cut_of(app, args, key, cuts)
+        else:
+            place = app, key, cuts
+            if place not in self._alike:
+                known = *place, self.limits_of(math.prod(key))
+                found = _CUTS.get_or_make(known, lambda: (self._cut_of(app, args, key, cuts),))
+                self._alike[place] = found[0]
+            cut = self._alike[place]
         if cut is None:
             return False
         self.cuts[self.first[k]] = cut
@@ -239,9 +253,8 @@ class _Batches(Groups):
         """The axes of the batch in the operands of an equation, of those in its result."""
         found = self._of_operands.get((app, out))
         if found is None:
-            found = self._of_operands[app, out] = [
-                tuple([axes.index(j) if j in axes else None for j in out]) for axes in pairs_of(app)
-            ]
+            found = _OF_OPERANDS.get_or_make((app, out), lambda: _cuts_of_operands(app, out))
+            self._of_operands[app, out] = found
         return found
 
     def cut_before(self, app: Application, out: Cut) -> Cut | None:

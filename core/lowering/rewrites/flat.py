@@ -121,7 +121,7 @@ class _Flat:
         """
         equations, sources = program.equations[begin:end], program.sources
         # Results have numbers one after another: all of them are known at once.
-        n = sum([len(app.outs) if app.multiple else 1 for app, _ in equations])
+        n = len(equations) + sum([len(app.outs) - 1 for app, _ in equations if app.multiple])
         env.extend(range(self.n_variables, self.n_variables + n))
         self.n_variables += n
         self.equations += [
