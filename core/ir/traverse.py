@@ -72,7 +72,7 @@ def primitive_names(jaxpr: Jaxpr) -> set[str]:
 
 def holds_functions(jaxpr: Jaxpr) -> bool:
     """Whether an equation has a Python function in its parameters: it must not be kept alive."""
-    for app, _ in jaxpr.equations:
+    for app in distinct_applications(jaxpr):
         known = app.holds_functions
         if known or (known is None and is_with_functions(app)):
             return True

@@ -43,7 +43,7 @@ PASSES: list[tuple[Any, str, str]] = [
     (platforms, "rewritten", "one walk"),
     (programs, "with_known_choices", "known choices"),
     (programs, "with_stored", "stored"),
-    (programs, "_with_picks", "picks"),
+    (programs, "with_picks", "picks"),
     (programs, "with_batch_kernels", "batches"),
     (programs, "with_row_kernels", "rows"),
     (programs, "with_shared_products", "shared products"),
@@ -64,7 +64,7 @@ PASSES: list[tuple[Any, str, str]] = [
 BY_FORM = frozenset({
     "rewritten programs by content", "row kernels by program", "batch kernels by program",
     "bodies of scan kernels", "what rewrites emit", "sums by weights", "tests of angles",
-    "shifted sums by equation",
+    "shifted sums by equation", "picks by chain",
 })  # fmt: skip
 
 

@@ -95,6 +95,9 @@ def rows_of(program: Jaxpr, arrays: Arrays) -> Rows | None:
 
     ``program``: of one part of ``arrays``, without carries.
     """
+    # Exchanged products have as many elements as before.
+    if max([a.size for a in program.variable_avals()], default=0) <= _MOST_CACHED:
+        return None
     program = with_swapped_products(program)
     of_app = _works(program)
     works = [of_app[app] for app, _ in program.equations]

@@ -1,12 +1,13 @@
-"""Products with batch axes: which axes those are, and how large one of their elements may be."""
+"""Products with batch axes: which axes those are, and of which sizes they are worth a kernel."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
+from tracebridge.core import lax
 from tracebridge.core.kernels.machine import n_threads
-from tracebridge.core.kernels.steps.work import multiplications
+from tracebridge.core.kernels.steps.work import multiplications, work
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.aval import ShapedArray
 
 _FEWEST = 2  # elements of the batch
+_LARGE_MATRIX = 1 << 14  # elements
+# A product by itself: ns of work, and multiplications for one element of the batch.
+_LEAST_ALONE, _SMALLEST_ALONE, _LARGEST_ALONE = 50_000, 1 << 7, 1 << 24
 
 
 class Limits(NamedTuple):
@@ -82,3 +86,37 @@ def are_small(avals: Sequence[ShapedArray], n: int, limits: Limits) -> bool:
 def is_small_product(app: Application, n: int, limits: Limits) -> bool:
     """Whether a product is within them."""
     return multiplications(app) <= n * limits.multiplied
+
+
+def sums(app: Application) -> bool:
+    """Whether a product is none of numbers only: sums of such ones have better forms."""
+    return multiplications(app) > app.out.size
+
+
+def _reads_a_large_matrix(app: Application) -> bool:
+    """Whether a matrix is read for one vector alone: XLA does it as fast, or faster."""
+    batch = app.params["dimension_numbers"][1][0]
+    n = math.prod([app.avals[0].shape[i] for i in batch])
+    largest = max([a.size for a in app.avals])
+    # The product of a matrix and a vector takes as many multiplications as the matrix has elements.
+    return multiplications(app) == largest >= n * _LARGE_MATRIX
+
+
+def pays(apps: Sequence[Application], key: tuple[int, ...]) -> bool:
+    """Whether products of members are worth a kernel, which has more to do than to read matrices.
+
+    ``key``: the sizes of the batch.
+    """
+    products = [app for app in apps if app.primitive is lax.dot_general_p]
+    summing = [app for app in products if sums(app)]
+    if not summing or (len(summing) == 1 and not _pays_alone(summing[0], key)):
+        return False
+    reading = [app for app in products if _reads_a_large_matrix(app)]
+    total, read = [sum([multiplications(app) for app in some]) for some in (products, reading)]
+    return 2 * read <= total
+
+
+def _pays_alone(app: Application, key: tuple[int, ...]) -> bool:
+    """Whether one product is worth a kernel: XLA does it on one thread."""
+    each = multiplications(app) // math.prod(key)
+    return work(app) >= _LEAST_ALONE and _SMALLEST_ALONE <= each <= _LARGEST_ALONE

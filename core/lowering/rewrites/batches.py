@@ -31,7 +31,6 @@ from tracebridge.core.kernels.steps.late_quotients import with_late_quotients
 from tracebridge.core.kernels.steps.moves import MOVES, only_adds
 from tracebridge.core.kernels.steps.parts import cut_params, rows_of
 from tracebridge.core.kernels.steps.views import without_ones
-from tracebridge.core.kernels.steps.work import multiplications, work
 from tracebridge.core.lowering.rewrites.batch_limits import (
     BY_ROWS,
     EACH,
@@ -43,6 +42,8 @@ from tracebridge.core.lowering.rewrites.batch_limits import (
     is_small_product,
     is_static,
     limits_of,
+    pays,
+    sums,
 )
 from tracebridge.core.lowering.rewrites.flat import computed_by, flat, with_shifts
 from tracebridge.core.lowering.rewrites.groups import Groups, Readers
@@ -50,6 +51,7 @@ from tracebridge.core.lowering.rewrites.inlined import inlined
 from tracebridge.core.lowering.rewrites.producers import GIVEN
 from tracebridge.core.lowering.rewrites.slices import part_of_array
 from tracebridge.core.lowering.rewrites.with_kernels import Kernel, WithKernels
+from tracebridge.core.util.caching import BoundedCache
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,17 +63,18 @@ if TYPE_CHECKING:
 
     _Cuts = Sequence[tuple[int, ...] | None]
 
-_LARGE_MATRIX = 1 << 14  # elements
 _MOST_SCRATCH = 1 << 24  # bytes, of each thread
 _MOST_LINES = 8192  # of the text
-# A product by itself: ns of work, and multiplications for one element of the batch.
-_LEAST_ALONE, _SMALLEST_ALONE, _LARGEST_ALONE = 50_000, 1 << 7, 1 << 24
 _MOST_EQUATIONS = 128
 _MOST_ARRAYS = 24
 _RESHAPES = frozenset({lax.reshape_p, lax.squeeze_p})
 _MOVED = frozenset({lax.broadcast_in_dim_p, lax.transpose_p, *_RESHAPES})
 _BY_NUMBERS = frozenset({lax.pow_p, lax.pad_p})
 _DTYPES = frozenset({np.dtype(np.float32), np.dtype(np.int32), np.dtype(np.bool_)})
+
+# What equations are in a group for themselves, whatever program they are in.
+_CUTS: BoundedCache[tuple[tuple[int, ...] | None]] = BoundedCache("equations in batches", 4096)
+_OF_OPERANDS: BoundedCache[Sequence[Cut]] = BoundedCache("operands of batches", 4096)
 
 
 def with_batch_kernels(jaxpr: Jaxpr) -> Jaxpr | None:
@@ -112,14 +115,9 @@ def _has_products(jaxpr: Jaxpr) -> bool:
         if called is not None:
             if _has_products(called):
                 return True
-        elif app.primitive is lax.dot_general_p and batch_of(app) is not None and _sums(app):
+        elif app.primitive is lax.dot_general_p and batch_of(app) is not None and sums(app):
             return True
     return False
-
-
-def _sums(app: Application) -> bool:
-    """Whether a product is none of numbers only: sums of such ones have better forms."""
-    return multiplications(app) > app.out.size
 
 
 def _meaning(app: Application) -> Jaxpr | None:
@@ -130,15 +128,6 @@ def _meaning(app: Application) -> Jaxpr | None:
 def _moves_ones(app: Application) -> bool:
     """Whether a reshape makes or takes away axes of one element only."""
     return without_ones(app.avals[0].shape) == without_ones(app.out.shape)
-
-
-def _reads_a_large_matrix(app: Application) -> bool:
-    """Whether a matrix is read for one vector alone: XLA does it as fast, or faster."""
-    batch = app.params["dimension_numbers"][1][0]
-    n = math.prod([app.avals[0].shape[i] for i in batch])
-    largest = max([a.size for a in app.avals])
-    # The product of a matrix and a vector takes as many multiplications as the matrix has elements.
-    return multiplications(app) == largest >= n * _LARGE_MATRIX
 
 
 def _cut(app: Application, key: tuple[int, ...], cuts: _Cuts) -> tuple[int, ...] | None:
@@ -155,6 +144,10 @@ def _cut(app: Application, key: tuple[int, ...], cuts: _Cuts) -> tuple[int, ...]
                 return None
             found = cut
     return None if found is None else tuple([i for i in found if i is not None])
+
+
+def _cuts_of_operands(app: Application, out: tuple[int, ...]) -> Sequence[Cut]:
+    return [tuple([axes.index(j) if j in axes else None for j in out]) for axes in pairs_of(app)]
 
 
 @final
@@ -175,6 +168,10 @@ class _Batches(Groups):
         self._alike: dict[object, tuple[int, ...] | None] = {}
         """Those of equations like this one that read such members; None: it cannot be one."""
         self._of_operands: dict[tuple[Application, tuple[int, ...]], Sequence[Cut]] = {}
+        self._paying: dict[tuple[tuple[Application, ...], tuple[int, ...]], bool] = {}
+        """Whether members are worth a kernel."""
+        self._before: dict[tuple[Application, Cut], Cut | None] = {}
+        """Of equations that move elements, by the axes of the batch in the result."""
         self.planned: dict[object, _Planned] = {}
         """By what kernels compute: layers of a network are alike."""
         super().__init__(jaxpr)
@@ -210,10 +207,15 @@ class _Batches(Groups):
         app, args = self.jaxpr.equations[k]
         cuts = tuple([self.cuts[a] if self.within[a] == group else None for a in args])
         # Numbers of the program decide about powers and pads.
-        place = app, key, cuts
-        is_alike = app.primitive not in _BY_NUMBERS and place in self._alike
-        cut = self._alike[place] if is_alike else self._cut_of(app, args, key, cuts)
-        self._alike[place] = cut
+        if app.primitive in _BY_NUMBERS:
+            cut = self._cut_of(app, args, key, cuts)
+        else:
+            place = app, key, cuts
+            if place not in self._alike:
+                known = *place, self.limits_of(math.prod(key))
+                found = _CUTS.get_or_make(known, lambda: (self._cut_of(app, args, key, cuts),))
+                self._alike[place] = found[0]
+            cut = self._alike[place]
         if cut is None:
             return False
         self.cuts[self.first[k]] = cut
@@ -251,17 +253,28 @@ class _Batches(Groups):
         """The axes of the batch in the operands of an equation, of those in its result."""
         found = self._of_operands.get((app, out))
         if found is None:
-            found = self._of_operands[app, out] = [
-                tuple([axes.index(j) if j in axes else None for j in out]) for axes in pairs_of(app)
-            ]
+            found = _OF_OPERANDS.get_or_make((app, out), lambda: _cuts_of_operands(app, out))
+            self._of_operands[app, out] = found
         return found
+
+    def cut_before(self, app: Application, out: Cut) -> Cut | None:
+        """The axes of the batch in what an equation moves; None if it stays outside."""
+        if (app, out) not in self._before:
+            found: Cut | None = None
+            # Where axes are taken apart or joined, those of rows might be.
+            if app.primitive not in _RESHAPES or _moves_ones(app):
+                (axes,) = pairs_of(app)
+                cut = [None if j is None or j not in axes else axes.index(j) for j in out]
+                found = tuple(cut)
+            self._before[app, out] = found
+        return self._before[app, out]
 
     def kernels(self) -> list[Kernel]:
         """The groups that have kernels and are faster with them."""
         found = [m for m in self.components() if self._pays(m)]
         readers = self.readers([self.first[k] for some in found for k in some])
         kernels = [_BatchKernel(self, members, readers) for members in found]
-        return [kernel for kernel in kernels if kernel.is_written()]
+        return [kernel for kernel in kernels if kernel.is_written]
 
     def shares(self, variable: int, group: int) -> bool:
         """Arrays are read once."""
@@ -269,30 +282,19 @@ class _Batches(Groups):
         return self.avals[variable].ndim > 0
 
     def _pays(self, members: Sequence[int]) -> bool:
-        """Whether products are worth a kernel, and most of their work is not to read matrices."""
+        """Whether members are few, and worth a kernel."""
         if len(members) > _MOST_EQUATIONS:
             return False
-        apps = [self.jaxpr.equations[k][0] for k in members]
-        products = [app for app in apps if app.primitive is lax.dot_general_p]
-        summing = [app for app in products if _sums(app)]
-        if not summing or (len(summing) == 1 and not self._pays_alone(summing[0], members[0])):
-            return False
-        reading = [app for app in products if _reads_a_large_matrix(app)]
-        total, read = [sum([multiplications(app) for app in some]) for some in (products, reading)]
-        return 2 * read <= total
-
-    def _pays_alone(self, app: Application, member: int) -> bool:
-        """Whether one product is worth a kernel: XLA does it on one thread."""
-        n = math.prod(self.keys[self.group_of[member]])
-        each = multiplications(app) // n
-        return work(app) >= _LEAST_ALONE and _SMALLEST_ALONE <= each <= _LARGEST_ALONE
+        equations = self.jaxpr.equations
+        apps = tuple([equations[k][0] for k in members])
+        key = apps, self.keys[self.group_of[members[0]]]
+        if key not in self._paying:
+            self._paying[key] = pays(*key)
+        return self._paying[key]
 
 
-class _Operand(NamedTuple):
-    """A variable and its axes of the batch; equations may read one variable in several ways."""
-
-    variable: int
-    cut: Cut
+_Operand = tuple[int, Cut]
+"""A variable and its axes of the batch; equations may read one variable in several ways."""
 
 
 class _Planned(NamedTuple):
@@ -302,6 +304,7 @@ class _Planned(NamedTuple):
     arrays: Arrays
     order: Sequence[int]
     n_consts: int
+    is_written: bool
 
 
 def _n_consts(arrays: Arrays) -> int:
@@ -315,83 +318,85 @@ class _BatchKernel(Kernel):
         super().__init__(groups, members, readers, frozenset())
         self.batches = groups
         self.sizes: tuple[int, ...] = self.key
-        own = {groups.first[k] for k in self.members}
-        self.read: dict[tuple[int, int], _Operand] = {}
-        """By equation and argument, where others make it."""
-        for k in self.members:
-            app, args = groups.jaxpr.equations[k]
-            cuts = groups.cuts_of_operands(app, groups.cuts[groups.first[k]])
-            for i, a in enumerate(args):
-                if a not in own and a not in groups.numbers:
-                    self.read[k, i] = _Operand(a, cuts[i])
+        self.places_of: dict[_Operand, int] = {}
+        """Of what others make: as members read it, and as it is before it is moved within."""
+        numbers: dict[float | OpenNumber, int] = {}
+        of_members = self._key_of_members(numbers)
+        self.numbers: Numbers = tuple(numbers)
         self.moved: dict[_Operand, tuple[int, _Operand]] = {}
         """What is broadcast or transposed within -> the equation outside, its operand."""
-        for operand in dict.fromkeys(self.read.values()):
+        read = list(self.places_of)
+        for operand in read:
             self._look_through(operand)
-        needed = dict.fromkeys([self._source(r) for r in self.read.values()])
+        needed = dict.fromkeys([self._source(r) for r in read])
         # What is the same for all elements of the batch comes first.
-        self.given = sorted(needed, key=lambda r: any([i is not None for i in r.cut]))
-        parts = [part_of_array(groups, r.variable) for r in self.given]
+        self.given = sorted(needed, key=lambda r: r[1].count(None) < len(r[1]))
+        parts = [part_of_array(groups, v) for v, _ in self.given]
         self.places = tuple([part.place for part in parts]) if any([p.place for p in parts]) else ()
-        key, self.numbers = self._key()
+        key = of_members, self._key_of_operands(), self.places
         planned = groups.planned.get(key)
         if planned is None:
             planned = groups.planned[key] = self._planned()
-        self.program, self.arrays, order, self.n_consts = planned
+        self.program, self.arrays, order, self.n_consts, self.is_written = planned
         self.operands = [parts[i].array for i in order]
 
-    def _look_through(self, operand: _Operand) -> None:
-        """Broadcast or transpose within the kernel, if an operand is made so of another one."""
-        groups = self.batches
-        k = groups.made_by[operand.variable]
-        if k == GIVEN or k in groups.group_of:
-            return
-        app, args = groups.jaxpr.equations[k]
-        if app.primitive not in _MOVED or groups.is_number(args[0]):
-            return
-        made_by = groups.made_by[args[0]]
-        if made_by in groups.group_of:
-            return
-        (axes,) = pairs_of(app)
-        if app.primitive in _RESHAPES and not _moves_ones(app):
-            return  # axes are taken apart or joined: those of rows might be
-        cut = tuple([None if j is None or j not in axes else axes.index(j) for j in operand.cut])
-        source = _Operand(args[0], cut)
-        self.moved[operand] = k, source
-        self._look_through(source)
+    def _key_of_members(self, numbers: dict[float | OpenNumber, int]) -> object:
+        """What members do, whatever variables are called; numbers in their places."""
+        groups, places = self.batches, self.places_of
+        equations, first, cuts, is_number = (
+            groups.jaxpr.equations, groups.first, groups.cuts, groups.numbers,
+        )  # fmt: skip
+        own = {first[k]: -1 - i for i, k in enumerate(self.members)}
+        found: list[object] = []
+        for k in self.members:
+            app, args = equations[k]
+            out = cuts[first[k]]
+            found.append(app)
+            found.append(out)
+            for i, a in enumerate(args):
+                if a in own:
+                    found.append(own[a])
+                elif a in is_number:
+                    found.append(self._number(a, numbers))
+                else:
+                    operand = a, groups.cuts_of_operands(app, out)[i]
+                    found.append(places.setdefault(operand, len(places)))
+        return self.sizes, tuple(found), tuple([own[v] for v in self.results])
 
-    def _source(self, operand: _Operand) -> _Operand:
-        while operand in self.moved:
-            _, operand = self.moved[operand]
-        return operand
-
-    def _key(self) -> tuple[object, Numbers]:
-        """All that the program depends on, whatever variables are called; numbers in its places."""
-        groups, equations = self.batches, self.batches.jaxpr.equations
-        places = {given: i for i, given in enumerate(self.given)}
-        for operand in reversed(self.moved):
-            places.setdefault(operand, len(places))
+    def _key_of_operands(self) -> object:
+        """What is moved within, and all types."""
+        avals, places, equations = self.batches.avals, self.places_of, self.batches.jaxpr.equations
         moved = [
             (places[operand], equations[k][0], places[source])
             for operand, (k, source) in self.moved.items()
         ]
-        parts = [(places[r], r.cut, groups.avals[r.variable]) for r in places]
-        own = {groups.first[k]: -1 - i for i, k in enumerate(self.members)}
-        numbers: dict[float | OpenNumber, int] = {}
-        members: list[object] = []
-        for k in self.members:
-            app, args = equations[k]
-            members += [app, groups.cuts[groups.first[k]]]
-            for i, a in enumerate(args):
-                if a in own:
-                    members.append(own[a])
-                elif a in groups.numbers:
-                    members.append(self._number(a, numbers))
-                else:
-                    members.append(places[self.read[k, i]])
-        results = tuple([own[v] for v in self.results])
-        key = self.sizes, tuple(moved), tuple(parts), tuple(members), results, self.places
-        return key, tuple(numbers)
+        return tuple(moved), tuple([(avals[v], cut) for v, cut in places])
+
+    def _look_through(self, operand: _Operand) -> None:
+        """Broadcast or transpose within the kernel, if an operand is made so of another one."""
+        groups = self.batches
+        variable, cut = operand
+        k = groups.made_by[variable]
+        if operand in self.moved or k == GIVEN or k in groups.group_of:
+            return
+        app, args = groups.jaxpr.equations[k]
+        if app.primitive not in _MOVED or groups.is_number(args[0]):
+            return
+        if groups.made_by[args[0]] in groups.group_of:
+            return
+        cut_before = groups.cut_before(app, cut)
+        if cut_before is None:
+            return
+        source = args[0], cut_before
+        self.places_of.setdefault(source, len(self.places_of))
+        self.moved[operand] = k, source
+        self._look_through(source)
+
+    def _source(self, operand: _Operand) -> _Operand:
+        """What is read from memory."""
+        while operand in self.moved:
+            _, operand = self.moved[operand]
+        return operand
 
     def _number(self, variable: int, places: dict[float | OpenNumber, int]) -> object:
         """The key of a number that stands in the program.
@@ -410,20 +415,22 @@ class _BatchKernel(Kernel):
         """The program of one element of the batch, or of some of its rows."""
         arrays = self._arrays()
         program = with_places(with_late_quotients(self._program())).program
-        whole = _Planned(program, arrays, range(len(self.given)), _n_consts(arrays))
         # Do some rows of an element of the batch at a time, if all of them fill the caches.
         found = rows_of(program, arrays)
-        if found is None:
-            return whole
-        order, program, arrays = found
-        rows = _Planned(program, arrays, order, _n_consts(arrays))
-        return whole if batch_kernel(program, rows.n_consts, arrays) is None else rows
+        if found is not None:
+            order, part, cut = found
+            n_consts = _n_consts(cut)
+            if batch_kernel(part, n_consts, cut) is not None:
+                return _Planned(part, cut, order, n_consts, self._is_written(part, n_consts, cut))
+        n_consts, order = _n_consts(arrays), list(range(len(self.given)))
+        is_written = self._is_written(program, n_consts, arrays)
+        return _Planned(program, arrays, order, n_consts, is_written)
 
     def _arrays(self) -> Arrays:
         groups = self.batches
-        ins = [groups.avals[r.variable] for r in self.given]
+        ins = [groups.avals[v] for v, _ in self.given]
         outs = [groups.avals[v] for v in self.results]
-        cuts = tuple([r.cut for r in self.given]), tuple([groups.cuts[v] for v in self.results])
+        cuts = tuple([cut for _, cut in self.given]), tuple([groups.cuts[v] for v in self.results])
         return Arrays(self.sizes, tuple(ins), tuple(outs), *cuts, places=self.places)
 
     def _program(self) -> Jaxpr:
@@ -443,32 +450,34 @@ class _BatchKernel(Kernel):
                 )
             return numbers[operand]
 
-        def argument(k: int, i: int, a: int) -> int:
-            if (k, i) in self.read:
-                return read(self.read[k, i])
-            return own[a] if a in own else graph.constant(jaxpr.consts[a - jaxpr.n_in])
+        def argument(a: int, cut: Cut) -> int:
+            if a in groups.numbers:
+                return graph.constant(jaxpr.consts[a - jaxpr.n_in])
+            return own[a] if a in own else read((a, cut))
 
         for k in self.members:
             app, args = jaxpr.equations[k]
             v = groups.first[k]
-            given = [argument(k, i, a) for i, a in enumerate(args)]
-            params = cut_params(app, self._part(_Operand(v, groups.cuts[v])).shape)
+            cuts = groups.cuts_of_operands(app, groups.cuts[v])
+            given = [argument(a, cut) for a, cut in zip(args, cuts, strict=True)]
+            params = cut_params(app, self._part((v, groups.cuts[v])).shape)
             own[v] = graph.add_bound(app.primitive, given, params)
         return graph.program(inputs, [own[v] for v in self.results], NO_DEBUG_INFO)
 
     def _part(self, operand: _Operand) -> ShapedArray:
-        aval = self.batches.avals[operand.variable]
-        return aval.update(shape=cut_shape(aval.shape, operand.cut, self.sizes))
+        variable, cut = operand
+        aval = self.batches.avals[variable]
+        return aval.update(shape=cut_shape(aval.shape, cut, self.sizes))
 
-    def is_written(self) -> bool:
+    def _is_written(self, program: Jaxpr, n_consts: int, arrays: Arrays) -> bool:
         """Whether there is a kernel, and LLVM compiles it in about the time that XLA would take."""
-        if not self.results or len(self.operands) + len(self.results) > _MOST_ARRAYS:
+        if not arrays.outs or len(arrays.ins) + len(arrays.outs) > _MOST_ARRAYS:
             return False
-        sizes = [a.size for app, _ in self.program.equations for a in (*app.avals, app.out)]
-        if max(sizes) > self.batches.limits_of(math.prod(self.sizes)).of_part:
+        largest = max([a.size for a in program.variable_avals()])
+        if largest > self.batches.limits_of(math.prod(self.sizes)).of_part:
             self.batches.has_too_large = True
             return False
-        kernel = batch_kernel(self.program, self.n_consts, self.arrays)
+        kernel = batch_kernel(program, n_consts, arrays)
         if kernel is None or kernel.scratch > _MOST_SCRATCH:
             return False
         return kernel.lines <= _MOST_LINES

@@ -83,7 +83,7 @@ class _Flat:
         """The program."""
         jaxpr = self.jaxpr
         outs = self._write(jaxpr, range(jaxpr.n_in), None)
-        read = {*outs, *[a for _, args in self.equations for a in args]}
+        read = set(outs).union(*[args for _, args in self.equations])
         is_needed = read.issuperset(range(jaxpr.n_in, self.n_variables))
         if not is_needed or option("enable_checks"):
             return self._needed(outs)
@@ -104,29 +104,37 @@ class _Flat:
     def _write(self, program: Jaxpr, args: Sequence[int], source: object) -> list[int]:
         """The equations of a program; the variables that are its results."""
         env = [*args, *[self.of_object[id(c)] for c in program.consts]]
-        equations, places, number = self.equations, self.sources, self.n_variables
-        meaning, sources = self.meanings.get, program.sources
-        for k, (app, idx) in enumerate(program.equations):
-            here = source
-            if sources is not None:
-                here = sources[k] if source is None else joined(source, sources[k])
-            meant = meaning(app)
-            if meant is not None:
-                self.n_variables = number
-                env.extend(self._write(meant, [env[i] for i in idx], here))
-                number = self.n_variables
-                continue
-            if len(idx) == 2:
-                a, b = idx
-                equations.append((app, (env[a], env[b])))
-            else:
-                equations.append((app, tuple([env[i] for i in idx])))
-            places.append(here)
-            if app.multiple:
-                env.extend(range(number, number + len(app.outs)))
-                number += len(app.outs)
-            else:
-                env.append(number)
-                number += 1
-        self.n_variables = number
+        equations, meanings, begin = program.equations, self.meanings, 0
+        for k, (app, idx) in enumerate(equations):
+            if app in meanings:
+                self._copy(program, begin, k, env, source)
+                begin = k + 1
+                here = source if program.sources is None else joined(source, program.sources[k])
+                env.extend(self._write(meanings[app], [env[i] for i in idx], here))
+        self._copy(program, begin, len(equations), env, source)
         return [env[v] for v in program.outs]
+
+    def _copy(self, program: Jaxpr, begin: int, end: int, env: list[int], source: object) -> None:
+        """The equations of a part of a program that has no calls.
+
+        ``env``: the new numbers of its variables before.
+        """
+        equations, sources = program.equations[begin:end], program.sources
+        # Results have numbers one after another: all of them are known at once.
+        n = len(equations) + sum([len(app.outs) - 1 for app, _ in equations if app.multiple])
+        env.extend(range(self.n_variables, self.n_variables + n))
+        self.n_variables += n
+        self.equations += [
+            (app, (env[idx[0]],))
+            if len(idx) == 1
+            else (app, (env[idx[0]], env[idx[1]]))
+            if len(idx) == 2
+            else (app, tuple([env[i] for i in idx]))
+            for app, idx in equations
+        ]
+        if sources is None:
+            self.sources += [source] * len(equations)
+        elif source is None:
+            self.sources += sources[begin:end]
+        else:
+            self.sources += [joined(source, s) for s in sources[begin:end]]

@@ -19,6 +19,7 @@ from tracebridge.core.ir.name_stack import in_use, names_of
 from tracebridge.core.ir.open_numbers import OpenNumber, is_near_one, number_in
 from tracebridge.core.ir.traverse import distinct_applications, primitives_of
 from tracebridge.core.ir.values import Literal
+from tracebridge.core.lowering.rewrites.plain_calls import with_others
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,12 +51,12 @@ class Given:
     def _of(self, jaxpr: Jaxpr) -> Hashable:
         consts = tuple([self._of_const(c) for c in jaxpr.consts])
         equations: Hashable = jaxpr.equations
-        calls = _calls(jaxpr)
-        if calls:
+        holding = _holding(jaxpr)
+        if holding:
             equations = tuple(
                 [
-                    (self._of_app(app), args) if app.primitive in calls else (app, args)
-                    for app, args in jaxpr.equations
+                    (self._of_app(equation[0]), equation[1]) if equation[0] in holding else equation
+                    for equation in jaxpr.equations
                 ]
             )
         return jaxpr.in_avals, consts, equations, jaxpr.outs
@@ -70,8 +71,6 @@ class Given:
         return const.aval, is_near_one(number)
 
     def _of_app(self, app: Application) -> Hashable:
-        if not _holds_numbers(app):
-            return app
         known = self._places.get(app)
         if known is not None:
             return known
@@ -127,12 +126,9 @@ class Opened:
     def _of(self, jaxpr: Jaxpr) -> Jaxpr:
         consts = [self._of_const(c) for c in jaxpr.consts]
         equations: Sequence[Equation] = jaxpr.equations
-        calls = _calls(jaxpr)
-        if calls:
-            equations = [
-                (self._of_app(app) if app.primitive in calls else app, args)
-                for app, args in equations
-            ]
+        holding = _holding(jaxpr)
+        if holding:
+            equations = with_others(jaxpr, {app: self._of_app(app) for app in holding})
         # Without the names of arguments, which may refer to the function of the user.
         outs, out_avals, sources = jaxpr.outs, jaxpr.out_avals, jaxpr.sources
         return Jaxpr(jaxpr.in_avals, consts, equations, outs, out_avals, sources)
@@ -146,8 +142,6 @@ class Opened:
         return Literal(number, const.aval)
 
     def _of_app(self, app: Application) -> Application:
-        if not _holds_numbers(app):
-            return app
         if app not in self._made:
             place = next(self._app_places)
             params = {name: self._of_param(value) for name, value in app.params.items()}
@@ -172,6 +166,13 @@ def _calls(jaxpr: Jaxpr) -> set[Primitive]:
     return {p for p in primitives_of(jaxpr) if isinstance(p, HigherOrderPrimitive)}
 
 
+def _holding(jaxpr: Jaxpr) -> dict[Application, None]:
+    """The applications that have open numbers inside, in order."""
+    calls = _calls(jaxpr)
+    apps = distinct_applications(jaxpr) if calls else ()
+    return dict.fromkeys([app for app in apps if app.primitive in calls and _holds_numbers(app)])
+
+
 def _holds_numbers(app: Application) -> bool:
     """Whether there are open numbers in programs in the parameters of an equation."""
     return any([_is_opened(jaxpr) for jaxpr in jaxprs_in_params(app.params)])
@@ -187,7 +188,8 @@ def _is_opened(value: object) -> bool:
     known = value.cache.get("has open numbers")
     if known is None:
         calls = _calls(value)
-        inside = [app for app, _ in value.equations if app.primitive in calls]
+        apps = distinct_applications(value) if calls else ()
+        inside = [app for app in apps if app.primitive in calls]
         known = value.cache["has open numbers"] = not has_arrays(value) and (
             any([number_in(c) is not None for c in value.consts])
             or any([_holds_numbers(app) for app in inside])
@@ -199,14 +201,12 @@ def _is_opened(value: object) -> bool:
 class Form:
     """What a rewrite makes of an opened program: ``of`` gives it to a program of its structure."""
 
-    __slots__ = ("_changed", "_holds", "_last", "_opened", "_with_numbers", "jaxpr")
+    __slots__ = ("_holds", "_last", "_opened", "_others", "_with_numbers", "jaxpr")
 
     def __init__(self, jaxpr: Jaxpr, opened: Opened) -> None:
         self.jaxpr, self._opened = jaxpr, opened
         self._holds: dict[Jaxpr, bool] = {}
-        others = {app for app in distinct_applications(jaxpr) if self._is_other(app)}
-        equations = enumerate(jaxpr.equations) if others else ()
-        self._changed = [k for k, (app, _) in equations if app in others]
+        self._others = [app for app in distinct_applications(jaxpr) if self._is_other(app)]
         self._with_numbers = any([_number_of(c) is not None for c in jaxpr.consts])
         self._last: tuple[Hashable, Parts] | None = None
 
@@ -224,13 +224,9 @@ class Form:
         consts: Sequence[Value] = jaxpr.consts
         if self._with_numbers:
             consts = [own.const(c) for c in consts]
-        if not self._changed:
+        if not self._others:
             return consts, jaxpr.equations
-        equations = list(jaxpr.equations)
-        for k in self._changed:
-            app, args = equations[k]
-            equations[k] = own.app(app), args
-        return consts, equations
+        return consts, with_others(jaxpr, {app: own.app(app) for app in self._others})
 
     def place_of(self, part: Application | Jaxpr) -> int | None:
         """Where `Given` has what the rewrite has left as it was."""
@@ -305,10 +301,12 @@ class _Own:
     def _jaxpr(self, jaxpr: Jaxpr) -> Jaxpr:
         consts = [self.const(c) for c in jaxpr.consts]
         differs = self.form.differs
-        equations = [
-            (self.app(app) if any(map(differs, app.params.values())) else app, args)
-            for app, args in jaxpr.equations
-        ]
+        others = {
+            app: self.app(app)
+            for app in distinct_applications(jaxpr)
+            if any(map(differs, app.params.values()))
+        }
+        equations = with_others(jaxpr, others)
         outs, out_avals, sources = jaxpr.outs, jaxpr.out_avals, jaxpr.sources
         made = Jaxpr(jaxpr.in_avals, consts, equations, outs, out_avals, sources, jaxpr.debug)
         if jaxpr.cache.get("rewritten", made) is None:  # it is marked as it is

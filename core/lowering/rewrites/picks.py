@@ -12,11 +12,19 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from tracebridge.core import lax
+from tracebridge.core.config.values import tracing_key
+from tracebridge.core.interpreters.staging import stage
+from tracebridge.core.ir.traverse import distinct_applications
 from tracebridge.core.lax.indexing.gather import default_fill
+from tracebridge.core.lowering.rewrites.flat import computed_by, flat
+from tracebridge.core.lowering.rewrites.producers import makers, reads_of, variable_avals
+from tracebridge.core.lowering.rewrites.spliced import Instead, spliced
+from tracebridge.core.util.caching import BoundedCache
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Application, Params
     from tracebridge.core.ir.aval import ShapedArray
+    from tracebridge.core.ir.jaxpr import Jaxpr
     from tracebridge.core.ir.value import Value
     from tracebridge.core.lowering.rewrites.factors import Producers
 
@@ -25,10 +33,32 @@ _MOST_ARRAYS = 4  # arrays that are picked from instead of one
 _LEAST_PICKED_FROM = 1 << 15
 _LEAST_RATIO = 8  # of elements that are there to those that are picked
 
+_EMITTED: BoundedCache[Jaxpr] = BoundedCache("picks by chain", 64)
+
 Make = Callable[[Sequence["Value"]], Any]
 
 
-def may_be_pick(app: Application) -> bool:
+def with_picks(jaxpr: Jaxpr) -> Jaxpr | None:
+    """The program after the rewrites of picks, if there are any.
+
+    A pick pays where others read a part of the chain too, so that XLA would write that.
+    """
+    apps = [app for app in distinct_applications(jaxpr) if app.primitive is lax.gather_p]
+    if not any([_may_be_pick(app) for app in apps]):
+        return None
+    program = flat(jaxpr, computed_by)
+    apps = [app for app in distinct_applications(program) if app.primitive is lax.gather_p]
+    picking = {app for app in apps if _may_be_pick(app)}
+    made_by, reads, found = makers(program), reads_of(program), dict[int, Instead]()
+    for k, (app, args) in enumerate(program.equations):
+        if app in picking:
+            pick = Pick(app, args, made_by)
+            if pick.made is not None and any([reads[v] > 1 for v in pick.shared]):
+                found[k] = pick.instead(variable_avals(program))
+    return spliced(program, found) if found else None
+
+
+def _may_be_pick(app: Application) -> bool:
     """Whether an equation picks few elements of many."""
     x, indices = app.avals
     sizes = x.size, indices.size, app.out.size
@@ -74,6 +104,15 @@ class Pick:
             **{**params, "fill_value": True},
         )
         return lax.select(outside, self._fill(out), out)
+
+    def instead(self, avals: Sequence[ShapedArray]) -> Instead:
+        """The program of it; ``avals``: those of all variables."""
+        given = tuple([avals[v] for v in self.leaves])
+        key = tuple(self.walk), given, tracing_key()
+        made = _EMITTED.get_or_make(
+            key, lambda: stage(lambda *values: [self.run(*values)], given, locate=False)
+        )
+        return Instead(made, self.leaves)
 
     def _fill(self, out: Value) -> Any:
         given = self._app.params["fill_value"]

@@ -12,11 +12,11 @@ from tracebridge.core.config.values import tracing_key
 from tracebridge.core.ir.content import content_of, has_arrays
 from tracebridge.core.ir.higher_order import HigherOrderPrimitive
 from tracebridge.core.ir.jaxpr import Equation, Jaxpr
-from tracebridge.core.ir.traverse import holds_functions, is_with_functions
+from tracebridge.core.ir.traverse import distinct_applications, holds_functions, is_with_functions
 from tracebridge.core.util.caching import BoundedCache
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from tracebridge.core._jaxlib.mlir import IrValue
     from tracebridge.core.ir.application import Application
@@ -51,12 +51,22 @@ def without_rules(jaxpr: Jaxpr) -> Jaxpr:
         return jaxpr
     known = jaxpr.cache.get("without rules")
     if known is None:
-        equations = [
-            (_without_rules(app) if is_with_functions(app) else app, args)
-            for app, args in jaxpr.equations
-        ]
+        others = {
+            app: _without_rules(app)
+            for app in distinct_applications(jaxpr)
+            if is_with_functions(app)
+        }
+        equations = with_others(jaxpr, others)
         known = jaxpr.cache["without rules"] = _with(jaxpr, equations)
     return known
+
+
+def with_others(jaxpr: Jaxpr, others: Mapping[Application, Application]) -> list[Equation]:
+    """The equations of ``jaxpr``, some of them with other applications."""
+    return [
+        (others[equation[0]], equation[1]) if equation[0] in others else equation
+        for equation in jaxpr.equations
+    ]
 
 
 def _with(jaxpr: Jaxpr, equations: Sequence[Equation]) -> Jaxpr:

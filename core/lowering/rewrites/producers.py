@@ -86,6 +86,15 @@ def _has_several(jaxpr: Jaxpr) -> bool:
     return any([p.multiple_results for p in primitives_of(jaxpr)])
 
 
+def reads_of(jaxpr: Jaxpr) -> Counter[int]:
+    """How often each variable is read, or a result."""
+    facts = facts_of(jaxpr)
+    if "reads" not in facts:
+        read = chain.from_iterable([args for _, args in jaxpr.equations])
+        facts["reads"] = Counter(chain(jaxpr.outs, read))
+    return facts["reads"]
+
+
 @final
 class Reads:
     """How often a program reads values that have numbers in a graph, which grows meanwhile."""
@@ -93,11 +102,7 @@ class Reads:
     __slots__ = ("_counts", "_n_seen", "_variables")
 
     def __init__(self, jaxpr: Jaxpr) -> None:
-        facts = facts_of(jaxpr)
-        if "reads" not in facts:
-            read = chain.from_iterable([args for _, args in jaxpr.equations])
-            facts["reads"] = Counter(chain(jaxpr.outs, read))
-        self._counts: Counter[int] = facts["reads"]
+        self._counts = reads_of(jaxpr)
         self._variables: dict[int, int] = {}
         """By number, of those that were seen when somebody asked."""
         self._n_seen = 0

@@ -42,12 +42,11 @@ from tracebridge.core.ir.traverse import primitives_of
 from tracebridge.core.kernels.rows.running_kernel import RUNNING, can_run, running_kernel_p
 from tracebridge.core.lowering.rewrites.batches import with_batch_kernels
 from tracebridge.core.lowering.rewrites.compared import with_compared
-from tracebridge.core.lowering.rewrites.flat import computed_by, flat
 from tracebridge.core.lowering.rewrites.joins import moved_join
 from tracebridge.core.lowering.rewrites.known_choices import with_known_choices
 from tracebridge.core.lowering.rewrites.moves_inside import with_moves_inside
 from tracebridge.core.lowering.rewrites.one_pass import Pass, Rewrites
-from tracebridge.core.lowering.rewrites.picks import Pick, may_be_pick
+from tracebridge.core.lowering.rewrites.picks import with_picks
 from tracebridge.core.lowering.rewrites.producers import forget_facts
 from tracebridge.core.lowering.rewrites.repeated import is_costly, with_stored
 from tracebridge.core.lowering.rewrites.rows import with_row_kernels
@@ -69,7 +68,7 @@ def rewritten(jaxpr: Jaxpr) -> Jaxpr:
         if any([is_costly(p) for p in found]):
             new = with_stored(new or jaxpr) or new
         if lax.gather_p in found:
-            new = _with_picks(new or jaxpr) or new
+            new = with_picks(new or jaxpr) or new
         if lax.pad_p in found and lax.add_p in found:
             new = Pass(new or jaxpr, _JOINS).result() or new
         new = with_moves_inside(new or jaxpr) or new
@@ -87,27 +86,6 @@ def rewritten(jaxpr: Jaxpr) -> Jaxpr:
         if new is not None:
             forget_facts(new)
     return jaxpr.cache["rewritten"] or jaxpr
-
-
-def _with_picks(jaxpr: Jaxpr) -> Jaxpr | None:
-    """The program after the rewrites of picks, if there are any."""
-    gathers = [app for app, _ in jaxpr.equations if app.primitive is lax.gather_p]
-    if not any([may_be_pick(app) for app in gathers]):
-        return None
-    return Pass(flat(jaxpr, computed_by), {lax.gather_p: _pick}).result()
-
-
-# picks -------------------------------------------------------------------------------------------
-
-
-def _pick(here: Pass, app: Application, args: Sequence[int], source: object) -> int | None:
-    """Few elements of a chain that XLA would write, because others read a part of it too."""
-    if not may_be_pick(app):
-        return None
-    pick = Pick(app, args, here.made_by)
-    if pick.made is None or all([here.readers(n) < 2 for n in pick.shared]):
-        return None
-    return here.emit(pick.run, pick.leaves, source, tuple(pick.walk))
 
 
 # concatenations ----------------------------------------------------------------------------------

@@ -11,7 +11,9 @@ import tracebridge as tb
 import tracebridge.numpy as tnp
 from tests.equations import primitives_in
 from tracebridge.core.config.scopes import scope
+from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.lowering.rewrites.programs import rewritten
+from tracebridge.core.lowering.rewrites.spliced import Instead, spliced
 
 _RNG = np.random.default_rng(0)
 ROWS, COLUMNS = 64, 640
@@ -166,3 +168,39 @@ def test_few_picks_only() -> None:
         assert sum(app.primitive.name == "gather" for app, _ in rewritten(jaxpr).equations) == 1
     empty = tb.jit(lambda x, y: shared(x).at[y].get(mode="clip"))(X, np.zeros(0, np.int32))
     assert empty.shape == (0, COLUMNS)
+
+
+def test_picks_from_picks_and_of_one_chain() -> None:
+    """A pick reads what another one gives; two read one chain, which a sum reads too."""
+    x = np.resize(X, 1 << 19)
+    many = _RNG.integers(0, len(x), 1 << 16).astype(np.int32)
+    few = _RNG.integers(0, len(many), 1 << 12).astype(np.int32)
+
+    def f(x: Any, many: Any, few: Any) -> Any:
+        chain = tnp.exp(x * 2 - 1)
+        first = chain[many]
+        shifted = tnp.sin(first) * 3
+        return chain.sum(), shifted[few], shifted.sum(), (chain + 1)[few], first
+
+    jaxpr = rewritten(tb.make_jaxpr(f)(x, many, few).jaxpr)
+    shapes = [app.avals[0].shape for app, _ in jaxpr.equations if app.primitive.name == "exp"]
+    assert sorted(shapes) == [few.shape, many.shape, x.shape]
+    for fast, plain in zip(tb.jit(f)(x, many, few), plainly(f, x, many, few), strict=True):
+        np.testing.assert_allclose(fast, plain, rtol=1e-5)
+
+
+def test_programs_in_place_of_equations_have_constants_of_both() -> None:
+    """A constant of both is one; what nobody reads any more goes, with its constants."""
+    jaxpr = tb.make_jaxpr(lambda x, y: tnp.cos((x * 3 + 5) * y) + 5)(X, X).jaxpr
+    names = [app.primitive.name for app, _ in jaxpr.equations]
+    other = tb.make_jaxpr(lambda y, x: tnp.sin(x - 7))(X, X).jaxpr
+    shared_const = next(c for c in jaxpr.consts if c.aval.ndim == 0 and float(c.value) == 5)
+    consts = [shared_const if float(c.value) == 7 else c for c in other.consts]
+    given, outs = other.in_avals, other.out_avals
+    other = Jaxpr(given, consts, other.equations, other.outs, outs, other.sources)
+    with scope("enable_checks", True):
+        new = spliced(jaxpr, {names.index("cos"): Instead(other, (0, 1))})
+    assert [app.primitive.name for app, _ in new.equations] == ["sub", "sin", "add"]
+    assert [float(c.value) for c in new.consts] == [5]
+    (got,) = tb.core.eval_jaxpr(new, [], X, BIAS[0] * X)
+    np.testing.assert_allclose(got, np.sin(BIAS[0] * X - 5) + 5, rtol=1e-5)
