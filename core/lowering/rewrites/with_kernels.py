@@ -43,30 +43,32 @@ class Kernel(ABC):
         self.key = groups.keys[groups.group_of[members[0]]]
         first, equations = groups.first, groups.jaxpr.equations
         inside = set(members)
-        self.copied: list[int] = []
-        """Members that are made outside as well: they only copy."""
-        read = {v for k in members if not inside.issuperset(readers[v := first[k]])}
-        if copies:
-            for k in reversed(members):
-                if first[k] in read and equations[k][0].primitive in copies:
-                    read.update(equations[k][1])
-                    self.copied.insert(0, k)
-        made = [first[k] for k in members if k not in self.copied]
-        self.results = [v for v in made if v in read]
-        self.gives = self.results
-        """The variables that the kernel makes for others: results, or what is joined of these."""
-        needed, own, kept = set(self.results), set[int](), list[int]()
+        copied, results, kept = list[int](), list[int](), list[int]()
+        read, needed = set[int](), set[int]()  # outside, and inside
         for k in reversed(members):
-            v = first[k]
+            v, (app, args) = first[k], equations[k]
+            if v in read or not inside.issuperset(readers[v]):
+                if app.primitive in copies:
+                    read.update(args)
+                    copied.append(k)
+                else:
+                    results.append(v)
+                    needed.add(v)
             if v in needed:
-                needed.update(equations[k][1])
+                needed.update(args)
                 kept.append(k)
-                own.add(v)
-        self.members = kept[::-1]
-        self.unread = inside.difference(kept, self.copied)
+        for places in (copied, results, kept):
+            places.reverse()
+        self.copied = copied
+        """Members that are made outside as well: they only copy."""
+        self.results = results
+        self.gives = results
+        """The variables that the kernel makes for others: results, or what is joined of these."""
+        self.members = kept
+        self.unread = inside.difference(kept, copied)
         """Equations that are written neither inside nor outside."""
-        operands = dict.fromkeys([a for k in self.members for a in equations[k][1]])
-        numbers = groups.numbers
+        operands = dict.fromkeys([a for k in kept for a in equations[k][1]])
+        numbers, own = groups.numbers, {first[k] for k in kept}
         self.operands = [a for a in operands if a not in own and a not in numbers]
         self.constants = [a for a in operands if a in numbers]
 
@@ -169,15 +171,15 @@ class WithKernels:
         The same object is one constant.
         """
         jaxpr, variables = self.groups.jaxpr, list(range(len(self.avals)))
+        wanted = {id(c) for v, c in enumerate(jaxpr.consts, jaxpr.n_in) if needed[v]}
         consts: list[Value] = []
-        of_object: dict[int, list[int]] = {}
+        of_object: dict[int, int] = {}
         for v, const in enumerate(jaxpr.consts, jaxpr.n_in):
-            of_object.setdefault(id(const), []).append(v)
-        for same in of_object.values():
-            if any([needed[v] for v in same]):
-                for v in same:
-                    variables[v] = jaxpr.n_in + len(consts)
-                consts.append(jaxpr.consts[same[0] - jaxpr.n_in])
+            if id(const) in wanted:
+                if id(const) not in of_object:
+                    of_object[id(const)] = jaxpr.n_in + len(consts)
+                    consts.append(const)
+                variables[v] = of_object[id(const)]
         return variables, consts
 
     def _numbered(self, order: Sequence[int], variables: list[int], at: int) -> list[Equation]:
@@ -232,13 +234,14 @@ class _Order:
         kernels, idle, late, order = self.kernels, self.idle, self.late, self.order
         last_effect: object = None
         for k, (app, args) in enumerate(self.groups.jaxpr.equations):
-            kernel = kernels.get(k)
-            if kernel is None:
-                if k in idle:
+            kernel = None
+            if k in idle:
+                kernel = kernels.get(k)  # the last member of one stands for it
+                if kernel is None:
                     continue
-                if not app.effects and late.isdisjoint(args):  # as most equations
-                    order.append(k)
-                    continue
+            elif not app.effects and late.isdisjoint(args):  # as most equations
+                order.append(k)
+                continue
             waits = late.intersection(args if kernel is None else kernel.operands)
             if app.effects:  # those keep their order
                 waits |= late & {last_effect}
