@@ -186,7 +186,8 @@ class _Rows(Groups):
         self._own.add(app)
         if app.primitive in BY_ROW or app.primitive is lax.pow_p:
             return None
-        can_join, is_sum = self._joins_by_shapes(app, key, False)
+        answer = self._answers[id(key)].get((app, False))
+        can_join, is_sum = answer or joins_by_shapes(app, key, False)
         return None if is_sum else can_join
 
     def joins(self, k: int, key: Frame, group: int) -> bool:
@@ -205,15 +206,11 @@ class _Rows(Groups):
         if primitive is lax.pow_p:  # its exponent decides, too
             y = exponent_of(self.jaxpr, args[1])
             return y is not None and is_easy_power(y) and can_be_power(app, key, by_row)
-        can_join, is_sum = self._joins_by_shapes(app, key, by_row)
+        answer = self._answers[id(key)].get((app, by_row))
+        can_join, is_sum = answer or joins_by_shapes(app, key, by_row)
         if is_sum:
             self.sums.add(k)
         return can_join
-
-    def _joins_by_shapes(self, app: Application, key: Frame, by_row: bool) -> tuple[bool, bool]:
-        """Whether an equation can be in a group, and whether it sums up others there."""
-        found = self._answers[id(key)].get((app, by_row))
-        return joins_by_shapes(app, key, by_row) if found is None else found
 
     def _pays(self, members: Sequence[int]) -> bool:
         """Whether a kernel is worth it: it computes functions, joins, or saves passes."""
@@ -221,18 +218,19 @@ class _Rows(Groups):
             return False
         if self.is_costly(members) or self.saves_passes(members):
             return True
-        return not self.joined.isdisjoint([self.first[k] for k in members])
+        joined = self.joined
+        return bool(joined) and not joined.isdisjoint([self.first[k] for k in members])
 
     def is_costly(self, members: Sequence[int]) -> bool:
         """Whether members compute functions of each element of large arrays."""
-        equations = self.jaxpr.equations
-        return not self._costly.isdisjoint([equations[k][0] for k in members])
+        equations, costly = self.jaxpr.equations, self._costly
+        return bool(costly) and not costly.isdisjoint([equations[k][0] for k in members])
 
     def saves_passes(self, members: Sequence[int]) -> bool:
         """Whether a row is read again after a reduction."""
         equations, made_by = self.jaxpr.equations, self.made_by
         reductions = [k for k in members if equations[k][0].primitive in REDUCTIONS]
-        if self.sums.issuperset(reductions):
+        if not reductions or self.sums.issuperset(reductions):
             return False
         # XLA makes several sums over other axes in one pass.
         if len(reductions) > 1 and not self.key_of(members).is_across:
@@ -412,9 +410,11 @@ class _RowKernel(Kernel):
         groups, jaxpr = self.rows, self.rows.jaxpr
         written = RowEquations(groups, self.given, self.constants)
         at = 0
-        for i, k in enumerate(self.members) if groups.sums else ():
+        for i, k in enumerate(self.members):
+            if k not in groups.sums:
+                continue
             app, args = jaxpr.equations[k]
-            rest = Rest.of(app, self.frame) if k in groups.sums else None
+            rest = Rest.of(app, self.frame)
             if rest is not None:
                 written.add(self.members[at:i], groups)
                 rest.begin(written, args[0], groups.first[k])
