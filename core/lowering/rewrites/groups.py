@@ -218,7 +218,7 @@ class Groups(ABC):
                 parent[k] = k = parent[above]
             return k
 
-        readers: dict[tuple[int, int], int] = {}
+        n, readers = len(within), dict[int, int]()  # by variable and group in one number
         for k, group in self.group_of.items():
             own = parent[k]
             if own != k:
@@ -226,13 +226,12 @@ class Groups(ABC):
             for a in equations[k][1]:
                 if within[a] == group:
                     near = made_by[a]
-                elif (group, a) in readers:
-                    near = readers[group, a]
-                elif shares(a, group):
-                    readers[group, a] = k
-                    continue
                 else:
-                    continue
+                    near = readers.get(group * n + a, GIVEN)
+                    if near == GIVEN:
+                        if shares(a, group):
+                            readers[group * n + a] = k
+                        continue
                 other = parent[near]
                 if other != own:
                     parent[own] = own = root(other)

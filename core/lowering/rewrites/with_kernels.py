@@ -16,7 +16,7 @@ from tracebridge.core.ir.check import check_jaxpr
 from tracebridge.core.ir.jaxpr import Jaxpr
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Sequence
 
     from tracebridge.core.ir.application import Params
     from tracebridge.core.ir.aval import ShapedArray
@@ -232,6 +232,7 @@ class _Order:
     def found(self) -> list[int]:
         """The places of equations, and of the last members of kernels."""
         kernels, idle, late, order = self.kernels, self.idle, self.late, self.order
+        readers = self.readers
         last_effect: object = None
         for k, (app, args) in enumerate(self.groups.jaxpr.equations):
             kernel = None
@@ -253,28 +254,35 @@ class _Order:
             late.update(self._made(k))
             self.missing[k] = len(waits)
             for v in waits:
-                self.readers.setdefault(v, []).append(k)
+                if v in readers:
+                    readers[v].append(k)
+                else:
+                    readers[v] = [k]
         assert not self.missing
         return order
 
-    def _made(self, k: int) -> Iterable[int]:
+    def _made(self, k: int) -> Collection[int]:
         """The variables that are there when an equation or the kernel of it is written."""
         kernel, first = self.kernels.get(k), self.groups.first[k]
         if kernel is not None:
             return kernel.gives
-        return range(first, first + len(self.groups.jaxpr.equations[k][0].outs))
+        app, _ = self.groups.jaxpr.equations[k]
+        return range(first, first + len(app.outs)) if app.multiple else (first,)
 
     def _write(self, k: int) -> None:
         """Write an equation or kernel, and those that have waited for it."""
-        ready = [k]
+        ready, readers, missing, late = [k], self.readers, self.missing, self.late
+        equations = self.groups.jaxpr.equations
         while ready:
             k = heappop(ready)
             self.order.append(k)
-            made: list[object] = [*self._made(k), ("effect", k)]
-            self.late.difference_update(made)
-            for v in made if self.readers else ():
-                for reader in self.readers.pop(v, ()):
-                    self.missing[reader] -= 1
-                    if not self.missing[reader]:
-                        del self.missing[reader]
+            made: Collection[object] = self._made(k)
+            if equations[k][0].effects:
+                made = [*made, ("effect", k)]
+            late.difference_update(made)
+            for v in made if readers else ():
+                for reader in readers.pop(v, ()):
+                    missing[reader] -= 1
+                    if not missing[reader]:
+                        del missing[reader]
                         heappush(ready, reader)
