@@ -24,7 +24,7 @@ from tracebridge.core.lowering.rewrites.producers import facts_of
 from tracebridge.core.util.caching import BoundedCache
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from tracebridge.core.ir.application import Application
     from tracebridge.core.ir.aval import ShapedArray
@@ -71,10 +71,10 @@ class Large(NamedTuple):
     of reductions, what they reduce; ``reshaped``: shapes that arrays have before and after.
     """
 
-    costly: Sequence[Application]
-    joining: Sequence[Application]
-    rows: Mapping[Application, Rows]
-    reshaped: Sequence[tuple[Shape, Shape]]
+    costly: list[Application]
+    joining: list[Application]
+    rows: dict[Application, Rows]
+    reshaped: list[tuple[Shape, Shape]]
 
 
 class _Use(NamedTuple):
@@ -86,7 +86,8 @@ class _Use(NamedTuple):
     reshaped: tuple[Shape, Shape] | None
 
 
-_NOTHING = Large((), (), {}, ())
+_NOTHING = Large([], [], {}, [])
+_NO_USE = _Use(False, False, None, None)
 _FRAMES: BoundedCache[Frame] = BoundedCache("frames of rows", 256)
 _USES: BoundedCache[_Use] = BoundedCache("what equations do with large arrays", 4096)
 
@@ -98,23 +99,34 @@ def large_in(jaxpr: Jaxpr) -> Large:
     facts = facts_of(jaxpr)
     found: Large | None = facts.get("large arrays")
     if found is None:
-        apps = [a for a in distinct_applications(jaxpr) if a.primitive in _WITH_USES]
-        uses = [(app, _use_of(app)) for app in apps]
-        costly = [app for app, use in uses if use.costly]
-        joining = [app for app, use in uses if use.joining]
-        rows = {app: use.rows for app, use in uses if use.rows is not None}
-        reshaped = [use.reshaped for _, use in uses if use.reshaped is not None]
-        found = facts["large arrays"] = Large(costly, joining, rows, reshaped)
+        found = Large([], [], {}, [])
+        for app in distinct_applications(jaxpr):
+            if app.primitive in _WITH_USES:
+                use = _USES.get(app) or _use_of(app)
+                if use is not _NO_USE:
+                    _add_use(app, use, found)
+        facts["large arrays"] = found  # whole: other threads may ask
     return found
 
 
 def _use_of(app: Application) -> _Use:
-    use = _USES.get(app)
-    if use is None:
-        pair = (app.avals[0].shape, app.out.shape) if _reshapes(app) else None
-        use = _Use(is_costly(app), is_large_join(app), _rows_of(app), pair)
-        _USES.set(app, use)
+    pair = (app.avals[0].shape, app.out.shape) if _reshapes(app) else None
+    use = _Use(is_costly(app), is_large_join(app), _rows_of(app), pair)
+    if use == _NO_USE:
+        use = _NO_USE
+    _USES.set(app, use)
     return use
+
+
+def _add_use(app: Application, use: _Use, found: Large) -> None:
+    if use.costly:
+        found.costly.append(app)
+    if use.joining:
+        found.joining.append(app)
+    if use.rows is not None:
+        found.rows[app] = use.rows
+    if use.reshaped is not None:
+        found.reshaped.append(use.reshaped)
 
 
 def has_frames(jaxpr: Jaxpr) -> bool:
@@ -299,12 +311,13 @@ def _used_again(jaxpr: Jaxpr, candidates: set[Rows]) -> set[Rows]:
         if app in begin:
             of[variable] = begin[app]
         elif of and not are_read.isdisjoint(args):
-            if app not in fitting:
+            fits = fitting.get(app)
+            if fits is None:
                 size = math.prod([n for n in app.outs[0].shape if type(n) is int])
                 alike = sum([bits[r] for r, n in n_elements.items() if n == size])
                 larger = sum([bits[r] for r, n in n_elements.items() if n > size])
-                fitting[app] = alike, larger
-            alike, left = fitting[app]
+                fits = fitting[app] = alike, larger
+            alike, left = fits
             read = 0
             for a in args:
                 read |= of.get(a, 0)
