@@ -72,6 +72,7 @@ class Groups(ABC):
     def always_joins(self, app: Application, key: Any) -> bool | None:
         """Whether equations like this one join each group of their kind; None: ``joins`` tells."""
         del app, key
+        return None
 
     @abstractmethod
     def key_for(self, app: Application, args: Sequence[int]) -> Hashable | None:
