@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
+import struct
 from typing import Any, final
 
 import numpy as np
@@ -29,6 +30,9 @@ __all__ = [
     "python_scalar",
     "scalar_value",
 ]
+
+
+_BITS = struct.Struct("d")
 
 
 @final
@@ -65,7 +69,9 @@ class Literal(ArrayOperators):
     def key(self) -> tuple[Any, ...]:
         """A dict key that keeps 0.0 and -0.0, and 1 and True, apart, and finds NaN again."""
         value = self.value
-        if type(value) is float or type(value) is complex:
+        if type(value) is float:
+            return (self.aval, _BITS.pack(value))
+        if type(value) is complex:
             return (self.aval, np.asarray(value).tobytes())
         return (self.aval, type(value), value)
 

@@ -322,6 +322,7 @@ class RowProgram:
     def _factors(self, x: int) -> tuple[list[int], list[int]]:
         """A product as factors that differ within parts, and others; all in one if it is none.
 
+        So is what is one number for each part itself: there is nothing that it could multiply.
         Most numbers that stand in the program stay where they are: they may be there so that a sum
         does not overflow.
         """
@@ -339,7 +340,9 @@ class RowProgram:
             else:
                 (inside if self.inside[i] else others).append(i)
         are_numbers = all([self.nodes[f].kind == "number" for f in others])
-        return ([x], []) if are_numbers or len(inside) > _MOST_FACTORS else (inside, others)
+        if are_numbers or not inside or len(inside) > _MOST_FACTORS:
+            return [x], []
+        return inside, others
 
     def _stays(self, i: int) -> bool:
         """Whether a number is one that would not leave a sum as large as it was, or larger."""

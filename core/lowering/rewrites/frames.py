@@ -21,10 +21,10 @@ from tracebridge.core.lax.reduce.exp_sums import shifted_exp_sum_p
 from tracebridge.core.lowering.rewrites.flat import computed_by, is_call, with_shifts
 from tracebridge.core.lowering.rewrites.inlined import inlined
 from tracebridge.core.lowering.rewrites.producers import facts_of
+from tracebridge.core.util.caching import BoundedCache
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from collections.abc import Set as AbstractSet
+    from collections.abc import Sequence
 
     from tracebridge.core.ir.application import Application
     from tracebridge.core.ir.aval import ShapedArray
@@ -57,6 +57,7 @@ _COSTLY = frozenset(
 _REDUCING = frozenset({*REDUCTIONS, shifted_exp_sum_p})
 _RESHAPING = RESHAPES | {lax.broadcast_in_dim_p}
 _WITH_FRAMES = _COSTLY | _REDUCING | {lax.concatenate_p}
+_WITH_USES = _WITH_FRAMES | _RESHAPING
 _FLOAT = np.dtype(np.float32)
 
 Rows = tuple[Shape, Shape]
@@ -67,15 +68,28 @@ class Large(NamedTuple):
     """What equations of a program do with large arrays.
 
     ``costly``: those that compute functions of each element; ``joining``: concatenations; ``rows``:
-    of reductions, what they reduce.
+    of reductions, what they reduce; ``reshaped``: shapes that arrays have before and after.
     """
 
-    costly: Sequence[Application]
-    joining: Sequence[Application]
-    rows: Mapping[Application, Rows]
+    costly: list[Application]
+    joining: list[Application]
+    rows: dict[Application, Rows]
+    reshaped: list[tuple[Shape, Shape]]
 
 
-_NOTHING = Large((), (), {})
+class _Use(NamedTuple):
+    """What one equation does, as in ``Large``."""
+
+    costly: bool
+    joining: bool
+    rows: Rows | None
+    reshaped: tuple[Shape, Shape] | None
+
+
+_NOTHING = Large([], [], {}, [])
+_NO_USE = _Use(False, False, None, None)
+_FRAMES: BoundedCache[Frame] = BoundedCache("frames of rows", 256)
+_USES: BoundedCache[_Use] = BoundedCache("what equations do with large arrays", 4096)
 
 
 def large_in(jaxpr: Jaxpr) -> Large:
@@ -85,17 +99,40 @@ def large_in(jaxpr: Jaxpr) -> Large:
     facts = facts_of(jaxpr)
     found: Large | None = facts.get("large arrays")
     if found is None:
-        apps = [a for a in distinct_applications(jaxpr) if a.primitive in _WITH_FRAMES]
-        costly = [app for app in apps if is_costly(app)]
-        joining = [app for app in apps if is_large_join(app)]
-        rows = {app: rows for app in apps if (rows := _rows_of(app)) is not None}
-        found = facts["large arrays"] = Large(costly, joining, rows)
+        found = Large([], [], {}, [])
+        for app in distinct_applications(jaxpr):
+            if app.primitive in _WITH_USES:
+                use = _USES.get(app) or _use_of(app)
+                if use is not _NO_USE:
+                    _add_use(app, use, found)
+        facts["large arrays"] = found  # whole: other threads may ask
     return found
+
+
+def _use_of(app: Application) -> _Use:
+    pair = (app.avals[0].shape, app.out.shape) if _reshapes(app) else None
+    use = _Use(is_costly(app), is_large_join(app), _rows_of(app), pair)
+    if use == _NO_USE:
+        use = _NO_USE
+    _USES.set(app, use)
+    return use
+
+
+def _add_use(app: Application, use: _Use, found: Large) -> None:
+    if use.costly:
+        found.costly.append(app)
+    if use.joining:
+        found.joining.append(app)
+    if use.rows is not None:
+        found.rows[app] = use.rows
+    if use.reshaped is not None:
+        found.reshaped.append(use.reshaped)
 
 
 def has_frames(jaxpr: Jaxpr) -> bool:
     """Whether large arrays may have frames, in called functions too."""
-    if any(large_in(jaxpr)):
+    large = large_in(jaxpr)
+    if large.costly or large.joining or large.rows:
         return True
     calls = {p for p in primitives_of(jaxpr) if is_call(p)}
     for app in distinct_applications(jaxpr) if calls else ():
@@ -178,7 +215,7 @@ class Frames:
         _add_reshaped(jaxpr, of_shape, shapes)
         frames: dict[Shape, Frame] = {}
         for (shape, axes), every in shapes.items():
-            frame = frame_over(shape, axes, every)
+            frame = _frame_over(shape, axes, tuple(every))
             for s in frame.shapes:
                 frames.setdefault(s, frame)
         return frames or self._of_functions(jaxpr)
@@ -194,7 +231,7 @@ class Frames:
             if rows is None or (shape, ()) in self.tried or shape in frames:
                 continue
             self.tried.add((shape, ()))
-            frame = frame_over(rows, (len(rows) - 1,), (shape,))
+            frame = _frame_over(rows, (len(rows) - 1,), (shape,))
             for s in frame.shapes:
                 frames.setdefault(s, frame)
         return frames
@@ -203,6 +240,9 @@ class Frames:
         """The rows that are reduced; if along several axes, only where they are used again."""
         found = dict.fromkeys(large_in(jaxpr).rows.values())
         several = {rows for rows in found if not _is_plain(rows)}
+        if not several:
+            self._used = self._used or set()
+            return list(found)
         if self._used is None:
             self._used = _used_again(jaxpr, several)
         used = self._used & several - self.tried
@@ -211,6 +251,11 @@ class Frames:
         plain = [rows for rows in found if _is_plain(rows)]
         last = [rows for rows in found if rows in across]
         return list(dict.fromkeys([*first, *plain, *last]))
+
+
+def _frame_over(shape: Shape, axes: Shape, shapes: tuple[Shape, ...]) -> Frame:
+    """As ``frame_over``, remembered: programs of one size have the same frames."""
+    return _FRAMES.get_or_make((shape, axes, shapes), lambda: frame_over(shape, axes, shapes))
 
 
 def _any_rows(shape: Shape) -> Shape | None:
@@ -253,32 +298,39 @@ def _used_again(jaxpr: Jaxpr, candidates: set[Rows]) -> set[Rows]:
     """Rows whose reductions are read by what has as many elements as the array again."""
     if not candidates:
         return set()
-    of: dict[int, AbstractSet[Rows]] = {}
-    used: set[Rows] = set()
-    rows = large_in(jaxpr).rows
-    begin = {app: frozenset({rows[app]}) for app in rows if rows[app] in candidates}
+    rows, bits = large_in(jaxpr).rows, {r: 1 << i for i, r in enumerate(candidates)}
     n_elements = {r: math.prod(r[0]) for r in candidates}
-    sizes: dict[Application, int] = {}
+    begin = {app: bits[r] for app, r in rows.items() if r in bits}
+    of: dict[int, int] = {}
+    """Of variables: the rows whose reductions they depend on, as bits."""
+    used, every = 0, (1 << len(bits)) - 1
+    fitting: dict[Application, tuple[int, int]] = {}
+    """Of equations: the rows of arrays as large as the result, and of larger ones."""
     variable, are_read = jaxpr.n_in + len(jaxpr.consts), of.keys()
     for app, args in jaxpr.equations:
         if app in begin:
             of[variable] = begin[app]
-        elif not are_read.isdisjoint(args):
-            if app not in sizes:
-                sizes[app] = math.prod([n for n in app.outs[0].shape if type(n) is int])
-            size, left = sizes[app], set[Rows]()
+        elif of and not are_read.isdisjoint(args):
+            fits = fitting.get(app)
+            if fits is None:
+                size = math.prod([n for n in app.outs[0].shape if type(n) is int])
+                alike = sum([bits[r] for r, n in n_elements.items() if n == size])
+                larger = sum([bits[r] for r, n in n_elements.items() if n > size])
+                fits = fitting[app] = alike, larger
+            alike, left = fits
+            read = 0
             for a in args:
-                for r in of.get(a, ()):
-                    if size < n_elements[r]:
-                        left.add(r)
-                    elif size == n_elements[r]:
-                        used.add(r)
+                read |= of.get(a, 0)
+            used |= read & alike
+            left &= read
             if left:
-                of.update(dict.fromkeys(range(variable, variable + len(app.outs)), left))
-            if len(used) == len(candidates):
+                of[variable] = left
+                for nth in range(1, len(app.outs) if app.multiple else 1):
+                    of[variable + nth] = left
+            if used == every:
                 break
         variable += len(app.outs) if app.multiple else 1
-    return used
+    return {r for r, bit in bits.items() if used & bit}
 
 
 def _add_reshaped(
@@ -287,18 +339,16 @@ def _add_reshaped(
     """Add the shapes that arrays of the frames are reshaped to or from."""
     if not of_shape:
         return
-    pairs = {
-        (app.avals[0].shape, app.out.shape)
-        for app in distinct_applications(jaxpr)
-        if app.primitive in _RESHAPING and _reshapes(app)
-    }
+    near: dict[Shape, set[Shape]] = {}
+    for a, b in large_in(jaxpr).reshaped:
+        near.setdefault(a, set()).add(b)
+        near.setdefault(b, set()).add(a)
     todo: Sequence[Shape] = list(of_shape)
     while todo:
         new: list[Shape] = []
         for shape in todo:
             rows = of_shape[shape]
-            near = [b if a == shape else a for a, b in pairs if shape in (a, b)]
-            for other in sorted(near):
+            for other in sorted(near.get(shape, ())):
                 if other not in of_shape and fit_together([*shapes[rows], other]):
                     of_shape[other] = rows
                     shapes[rows].append(other)
@@ -308,6 +358,8 @@ def _add_reshaped(
 
 def _reshapes(app: Application) -> bool:
     """Whether an equation gives an array of static sizes another shape."""
+    if app.primitive not in _RESHAPING:
+        return False
     sizes = (*app.avals[0].shape, *app.out.shape)
     if not all([type(n) is int for n in sizes]) or math.prod(app.out.shape) < _LEAST:
         return False

@@ -51,8 +51,8 @@ class Groups(ABC):
         """Of each group what its members have in common."""
         self.needs: list[int] = []
         """Of each group: all that it depends on, as the bits of a number."""
-        self.needed_by: list[int] = []
-        """Of each group: all that depend on it, and itself."""
+        self.needed = 0
+        """The groups that others depend on."""
         self.numbers = {
             v
             for v, const in enumerate(jaxpr.consts, jaxpr.n_in)
@@ -72,6 +72,7 @@ class Groups(ABC):
     def always_joins(self, app: Application, key: Any) -> bool | None:
         """Whether equations like this one join each group of their kind; None: ``joins`` tells."""
         del app, key
+        return None
 
     @abstractmethod
     def key_for(self, app: Application, args: Sequence[int]) -> Hashable | None:
@@ -108,27 +109,15 @@ class Groups(ABC):
         return v in self.numbers
 
     def _place_all(self) -> None:
-        places, place, sums, group_of = self._places, self._place, self.sums, self.group_of
+        places, sums, group_of = self._places, self.sums, self.group_of
         behind, within, begins = self.behind, self.within, self.begins_with
-        current, needs, needed_by = self.current, self.needs, self.needed_by
+        current, needs = self.current, self.needs
         for k, (app, args) in enumerate(self.jaxpr.equations):
             found = places.get(app)
             if found is None:
                 found = places[app] = self._place_of(app)
             key, joins = found
-            if joins:
-                group = current.get(id(key))
-                if group is not None:
-                    outside = 0
-                    for a in args:
-                        if within[a] != group:
-                            outside |= behind[a]
-                    if not outside & (needed_by[group] | ~needs[group]):  # as most of them
-                        group_of[k] = group
-                        within.append(group)
-                        behind.append(1 << group)
-                        continue
-            elif key is True:
+            if key is True:
                 key = None
                 if app.primitive is begins:
                     key = self.key_for(app, args)
@@ -138,8 +127,23 @@ class Groups(ABC):
                             key = self.key_for(app, args)
                             break
             if key is not None:
-                group = place(k, args, key, joins)
-                if group is not None:
+                group, outside = current.get(id(key), -1), 0
+                for a in args:
+                    if within[a] != group:
+                        outside |= behind[a]
+                if group >= 0 and outside:
+                    outside &= ~needs[group]  # mostly nothing is left
+                    if outside:
+                        outside = self._with_needs(outside)
+                        if outside >> group & 1:
+                            group = -1
+                if group < 0:
+                    group = self._begun(k, args, key, joins)
+                elif not (joins or self.joins(k, key, group)):
+                    group = -1
+                elif outside:
+                    self._depend(group, outside)
+                if group >= 0:
                     group_of[k] = group
                     within.append(None if k in sums else group)
                     behind.append(1 << group)
@@ -165,50 +169,39 @@ class Groups(ABC):
         always = None if kind is False else self.always_joins(app, kind)
         return (None, False) if kind is False or always is False else (kind, always is True)
 
-    def _place(self, k: int, args: Sequence[int], key: Hashable, joins: bool) -> int | None:
-        """The group of an equation, if it can be in one; ``joins``: nobody has to be asked."""
-        new, behind, within = len(self.keys), self.behind, self.within
-        group = self.current.get(id(key), new)
+    def _begun(self, k: int, args: Sequence[int], key: Hashable, joins: bool) -> int:
+        """The group that an equation begins; -1 if it cannot be in one."""
+        group = len(self.keys)
+        if not (joins or self.joins(k, key, group)):
+            return -1
+        self.keys.append(key)
+        self.needs.append(0)
+        self.current[id(key)] = group
         outside = 0
         for a in args:
-            if within[a] != group:
-                outside |= behind[a]
-        if group != new and outside & self.needed_by[group]:
-            group = new
-            for a in args:
-                outside |= behind[a]
-        if not (joins or self.joins(k, key, group)):
-            return None
-        if group == new:
-            self.keys.append(key)
-            self.needs.append(0)
-            self.needed_by.append(1 << new)
-            self.current[id(key)] = new
-        further = outside & ~self.needs[group]
-        if further:
-            self._depend(group, further)
+            outside |= self.behind[a]
+        if outside:
+            self._depend(group, self._with_needs(outside))
         return group
 
+    def _with_needs(self, groups: int) -> int:
+        """Groups, and those that they depend on."""
+        needs, found, left = self.needs, groups, groups
+        while left:
+            last = left.bit_length() - 1
+            found |= needs[last]
+            left = left & ~needs[last] & ~(1 << last)
+        return found
+
     def _depend(self, group: int, further: int) -> None:
-        """Let a group depend on others, and on what these depend on."""
-        needs, needed_by = self.needs, self.needed_by
-        found, above = further, needed_by[group]
-        while further:
-            lowest = further & -further
-            found |= needs[lowest.bit_length() - 1]
-            further ^= lowest
-        # What it depended on before is known to depend on nothing new.
-        found &= ~needs[group]
-        left = above
-        while left:
-            lowest = left & -left
-            needs[lowest.bit_length() - 1] |= found
-            left ^= lowest
-        left = found
-        while left:
-            lowest = left & -left
-            needed_by[lowest.bit_length() - 1] |= above
-            left ^= lowest
+        """Let a group depend on others, which are given with those that they depend on."""
+        needs = self.needs
+        needs[group] |= further
+        self.needed |= further
+        if self.needed >> group & 1:
+            for other, needed in enumerate(needs):
+                if needed >> group & 1:
+                    needs[other] |= further
 
     @abstractmethod
     def shares(self, variable: int, group: int) -> bool:
@@ -226,7 +219,7 @@ class Groups(ABC):
                 parent[k] = k = parent[above]
             return k
 
-        readers: dict[tuple[int, int], int] = {}
+        n, readers = len(within), dict[int, int]()  # by variable and group in one number
         for k, group in self.group_of.items():
             own = parent[k]
             if own != k:
@@ -234,17 +227,22 @@ class Groups(ABC):
             for a in equations[k][1]:
                 if within[a] == group:
                     near = made_by[a]
-                elif (group, a) in readers:
-                    near = readers[group, a]
-                elif shares(a, group):
-                    readers[group, a] = k
-                    continue
                 else:
-                    continue
+                    near = readers.get(group * n + a, GIVEN)
+                    if near == GIVEN:
+                        if shares(a, group):
+                            readers[group * n + a] = k
+                        continue
                 other = parent[near]
                 if other != own:
                     parent[own] = own = root(other)
         found: dict[int, list[int]] = {}
         for k in sorted(self.group_of):
-            found.setdefault(root(k), []).append(k)
+            own = parent[k]
+            if own != k:
+                own = root(own)
+            if own in found:
+                found[own].append(k)
+            else:
+                found[own] = [k]
         return list(found.values())

@@ -23,7 +23,12 @@ BY_ROW = RESHAPES | {lax.broadcast_in_dim_p}
 
 _FLOAT = np.dtype(np.float32)
 _REMEMBERED = frozenset({*REDUCTIONS, *BY_ROW, lax.iota_p})
-_KNOWN: BoundedCache[tuple[bool, bool]] = BoundedCache("equations in frames of rows", 4096)
+
+Answers = dict[tuple["Application", bool], tuple[bool, bool]]
+"""What ``joins_by_shapes`` says of equations in one frame, with and without ``by_row``."""
+
+_KNOWN: BoundedCache[Answers] = BoundedCache("equations in frames of rows", 64)
+_MOST_KNOWN = 512  # of one frame
 
 
 def may_join(app: Application) -> bool:
@@ -31,15 +36,25 @@ def may_join(app: Application) -> bool:
     return app.primitive in _REMEMBERED or is_handled(app) or app.primitive is lax.pow_p
 
 
+def known_answers(frame: Frame) -> Answers:
+    """What ``joins_by_shapes`` has said of a frame."""
+    found = _KNOWN.get(frame)
+    if found is None or len(found) > _MOST_KNOWN:
+        found = {}
+        _KNOWN.set(frame, found)
+    return found
+
+
 def joins_by_shapes(app: Application, frame: Frame, by_row: bool) -> tuple[bool, bool]:
     """Whether an equation can be in a group, and whether it sums up others there.
 
     ``by_row``: whether it reads members of the group that are no arrays of the frame.
     """
-    primitive = app.primitive
-    if not primitive.is_elementwise and primitive not in _REMEMBERED:
-        return is_handled(app) and _fits(app, frame, by_row), False
-    return _KNOWN.get_or_make((app, frame, by_row), lambda: _joins(app, frame, by_row))
+    known = known_answers(frame)
+    found = known.get((app, by_row))
+    if found is None:
+        found = known[app, by_row] = _joins(app, frame, by_row)
+    return found
 
 
 def _joins(app: Application, frame: Frame, by_row: bool) -> tuple[bool, bool]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tracebridge.core.kernels.rows.frame import Frame, Shape
     from tracebridge.core.lowering.rewrites.groups import Groups
 
+PARTS = frozenset({lax.slice_p, lax.split_p})
 SHORTEST_PART = 32  # elements of a part that lie one after another
 
 

@@ -82,36 +82,41 @@ class RowEquations:
         self.n_variables += 1
         return self.n_variables - 1
 
-    def program(self, made: Sequence[int], known: dict[object, Jaxpr]) -> WithPlaces:
+    def program(self, made: Sequence[int], known: dict[object, Jaxpr] | None) -> WithPlaces:
         """The program of the results ``made``, one of ``known`` if it is the same one.
 
         It has places in the place of open numbers.
         """
         places: dict[float | OpenNumber, int] = {}
-        keys: list[object] = []
-        for const in self.consts:
-            number = number_in(const)
-            if number is None:
-                keys.append(const.key())
-            else:
-                nth = places.setdefault(number, len(places))
-                keys.append((Place(nth, is_near_one(number)), const.aval))
+        consts = [self._with_place(const, places) for const in self.consts]
         avals, more = self.avals, self.made
         in_avals = tuple([avals[v] for v in self.given])
         equations, outs = tuple(self.equations), tuple([self.numbers[v] for v in made])
-        key = in_avals, tuple(keys), equations, outs
-        program = known.get(key)
+        key, program = None, None
+        if known is not None:
+            key = in_avals, tuple(map(_key_of, consts)), equations, outs
+            program = known.get(key)
         if program is None:
-            consts = list(self.consts)
-            for i, number in enumerate(map(number_in, consts)):
-                if number is not None:
-                    place = Place(places[number], is_near_one(number))
-                    consts[i] = Literal(place, consts[i].aval)
             out_avals = [more.get(v, avals[v]) for v in made]
-            program = known[key] = Jaxpr(in_avals, consts, equations, outs, out_avals)
+            program = Jaxpr(in_avals, consts, equations, outs, out_avals)
             if option("enable_checks"):
                 check_jaxpr(program)
+            if known is not None:
+                known[key] = program
         return WithPlaces(program, tuple(places))
+
+    def _with_place(self, const: Literal, places: dict[float | OpenNumber, int]) -> Literal:
+        """A constant, or a place for it if it is an open number."""
+        number = number_in(const)
+        if number is None:
+            return const
+        nth = places.setdefault(number, len(places))
+        return Literal(Place(nth, is_near_one(number)), const.aval)
+
+
+def _key_of(const: Literal) -> object:
+    value = const.value
+    return (value, const.aval) if type(value) is Place else const.key()
 
 
 @final

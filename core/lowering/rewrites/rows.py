@@ -17,11 +17,11 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, final
 
 from tracebridge.core import lax
-from tracebridge.core.ir.traverse import distinct_applications
+from tracebridge.core.ir.traverse import distinct_applications, primitives_of
 from tracebridge.core.kernels.equations import REDUCTIONS, exponent_of, is_handled
 from tracebridge.core.kernels.functions import is_easy_power
 from tracebridge.core.kernels.machine import is_there
-from tracebridge.core.kernels.rows.program import RESHAPES, Target, Written, kind_of_sum
+from tracebridge.core.kernels.rows.program import RESHAPES, Target, Written
 from tracebridge.core.kernels.rows.row_kernel import row_kernel_p
 from tracebridge.core.lowering.rewrites.columns import with_columns
 from tracebridge.core.lowering.rewrites.flat import flat
@@ -31,10 +31,11 @@ from tracebridge.core.lowering.rewrites.in_frames import (
     BY_ROW,
     can_be_power,
     joins_by_shapes,
+    known_answers,
     may_join,
 )
 from tracebridge.core.lowering.rewrites.joined import joined_in
-from tracebridge.core.lowering.rewrites.parts import part_of
+from tracebridge.core.lowering.rewrites.parts import PARTS, part_of
 from tracebridge.core.lowering.rewrites.producers import GIVEN, producers
 from tracebridge.core.lowering.rewrites.row_programs import Rest, RowEquations
 from tracebridge.core.lowering.rewrites.turned_sums import with_turned_sums
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from tracebridge.core.kernels.numbers import WithPlaces
     from tracebridge.core.kernels.rows.frame import Frame, Shape
     from tracebridge.core.kernels.rows.program import Views
+    from tracebridge.core.lowering.rewrites.joined import Join
 
 _MOST_EQUATIONS = 128
 _MOST_OF_FUNCTIONS = 3  # results of kernels that only compute functions
@@ -81,7 +83,7 @@ def _may_pay(jaxpr: Jaxpr, frames: Mapping[Shape, Frame]) -> bool:
     for app in distinct_applications(jaxpr):
         if app.primitive in REDUCTIONS:
             frame = frames.get(app.avals[0].shape)
-            if frame is not None and kind_of_sum(app, frame) == "rows":
+            if frame is not None and joins_by_shapes(app, frame, False) == (True, False):
                 return True
     return bool(_joined(jaxpr))
 
@@ -102,14 +104,14 @@ class _Rows(Groups):
 
     def __init__(self, jaxpr: Jaxpr, frames: dict[tuple[int, ...], Frame]) -> None:
         self.frames = frames
-        self._alike: dict[tuple[Application, int, bool], tuple[bool, bool]] = {}
-        """Whether equations like this one can join a frame, and whether they sum up others."""
+        self._answers = {id(frame): known_answers(frame) for frame in frames.values()}
+        """Of frames: whether equations can join one, and whether they sum up others."""
         self._own: set[Application] = set()
         """Equations of which the shapes tell the frame."""
         self._n_rows: dict[int, int] = {}
         """Of groups."""
-        self.programs: dict[object, Jaxpr] = {}
-        """Those of kernels, by what they compute: layers of a network are alike."""
+        self.programs: dict[object, Jaxpr] | None = None
+        """Those of several kernels, by what they compute: layers of a network are alike."""
         self._costly = set(large_in(jaxpr).costly)
         self.joined = _joined(jaxpr)
         super().__init__(jaxpr)
@@ -184,34 +186,31 @@ class _Rows(Groups):
         self._own.add(app)
         if app.primitive in BY_ROW or app.primitive is lax.pow_p:
             return None
-        can_join, is_sum = self._joins_by_shapes(app, key, False)
+        answer = self._answers[id(key)].get((app, False))
+        can_join, is_sum = answer or joins_by_shapes(app, key, False)
         return None if is_sum else can_join
 
     def joins(self, k: int, key: Frame, group: int) -> bool:
         """Whether an equation can be in a group."""
         app, args = self.jaxpr.equations[k]
-        primitive, within, avals, shapes = app.primitive, self.within, self.avals, key.shapes
+        primitive, within = app.primitive, self.within
         # Its shapes decide, and of some whether they read numbers of rows.
         by_row = False
-        if app not in self._own or primitive in BY_ROW:
+        if app not in self._own:  # then no array of a frame is read
             for a in args:
-                if within[a] == group and avals[a].shape not in shapes:
+                if within[a] == group:
                     by_row = True
+        elif primitive in BY_ROW:
+            a = args[0]
+            by_row = within[a] == group and self.avals[a].shape not in key.shapes
         if primitive is lax.pow_p:  # its exponent decides, too
             y = exponent_of(self.jaxpr, args[1])
             return y is not None and is_easy_power(y) and can_be_power(app, key, by_row)
-        can_join, is_sum = self._joins_by_shapes(app, key, by_row)
+        answer = self._answers[id(key)].get((app, by_row))
+        can_join, is_sum = answer or joins_by_shapes(app, key, by_row)
         if is_sum:
             self.sums.add(k)
         return can_join
-
-    def _joins_by_shapes(self, app: Application, key: Frame, by_row: bool) -> tuple[bool, bool]:
-        """Whether an equation can be in a group, and whether it sums up others there."""
-        place = app, id(key), by_row
-        found = self._alike.get(place)
-        if found is None:
-            found = self._alike[place] = joins_by_shapes(app, key, by_row)
-        return found
 
     def _pays(self, members: Sequence[int]) -> bool:
         """Whether a kernel is worth it: it computes functions, joins, or saves passes."""
@@ -219,18 +218,19 @@ class _Rows(Groups):
             return False
         if self.is_costly(members) or self.saves_passes(members):
             return True
-        return not self.joined.isdisjoint([self.first[k] for k in members])
+        joined = self.joined
+        return bool(joined) and not joined.isdisjoint([self.first[k] for k in members])
 
     def is_costly(self, members: Sequence[int]) -> bool:
         """Whether members compute functions of each element of large arrays."""
-        equations = self.jaxpr.equations
-        return not self._costly.isdisjoint([equations[k][0] for k in members])
+        equations, costly = self.jaxpr.equations, self._costly
+        return bool(costly) and not costly.isdisjoint([equations[k][0] for k in members])
 
     def saves_passes(self, members: Sequence[int]) -> bool:
         """Whether a row is read again after a reduction."""
         equations, made_by = self.jaxpr.equations, self.made_by
         reductions = [k for k in members if equations[k][0].primitive in REDUCTIONS]
-        if self.sums.issuperset(reductions):
+        if not reductions or self.sums.issuperset(reductions):
             return False
         # XLA makes several sums over other axes in one pass.
         if len(reductions) > 1 and not self.key_of(members).is_across:
@@ -244,11 +244,11 @@ class _Rows(Groups):
 
     def _reads_numbers(self, members: Sequence[int]) -> bool:
         """Whether members read numbers of rows that equations outside of groups make."""
-        frame, group_of, made_by = self.key_of(members), self.group_of, self.made_by
-        for k in {made_by[a] for member in members for a in self.jaxpr.equations[member][1]}:
-            if k >= 0 and k not in group_of and self._makes_numbers(k, frame):
-                return True
-        return False
+        frame, made_by, equations = self.key_of(members), self.made_by, self.jaxpr.equations
+        read = {made_by[a] for member in members for a in equations[member][1]}
+        outside = [k for k in read if k >= 0 and k not in self.group_of]
+        elementwise = [k for k in outside if equations[k][0].primitive.is_elementwise]
+        return any([self._makes_numbers(k, frame) for k in elementwise])
 
     def _with_numbers(self, members: Sequence[int], readers: Readers) -> list[int]:
         """Members, and what computes numbers of rows for nobody but them.
@@ -314,6 +314,8 @@ class _Rows(Groups):
             found = [self._with_numbers(members, readers) for members in found]
         kernels = [_RowKernel(self, members, readers) for members in found]
         kernels = [kernel for kernel in kernels if kernel.pays]
+        if len(kernels) > 1:
+            self.programs = {}
         return WithKernels(self, kernels).program() if kernels else None
 
 
@@ -327,15 +329,22 @@ class _RowKernel(Kernel):
         """How sums over parts of rows are ended outside; known with the program."""
         self.given = list(self.operands)
         """What the program calls its operands; they may be parts of what the kernel reads."""
-        parts = [part_of(groups, self.frame, v) for v in self.operands]
-        self.operands = [v if p is None else p[0] for v, p in zip(self.given, parts, strict=True)]
-        self.views: Views = tuple([None if p is None else p[1] for p in parts])
-        self.joins = joined_in(self, self.frame, readers)
-        joined = {v for join in self.joins for v, _ in join.parts}
-        self.apart = [v for v in self.results if v not in joined]
+        self.views: Views = (None,) * len(self.given)
+        primitives = primitives_of(groups.jaxpr)
+        if not PARTS.isdisjoint(primitives):
+            parts = [part_of(groups, self.frame, v) for v in self.given]
+            self.operands = [p[0] if p else v for v, p in zip(self.given, parts, strict=True)]
+            self.views = tuple([p[1] if p else None for p in parts])
+        self.joins: list[Join] = []
+        self.apart = self.results
         """Results that are arrays of their own."""
-        self.gives = [*self.apart, *[join.variable for join in self.joins]]
-        self.unread = self.unread.union(*[join.equations for join in self.joins])
+        if lax.concatenate_p in primitives:
+            self.joins = joined_in(self, self.frame, readers)
+        if self.joins:
+            joined = {v for join in self.joins for v, _ in join.parts}
+            self.apart = [v for v in self.results if v not in joined]
+            self.gives = [*self.apart, *[join.variable for join in self.joins]]
+            self.unread = self.unread.union(*[join.equations for join in self.joins])
 
     @property
     def pays(self) -> bool:
@@ -401,9 +410,11 @@ class _RowKernel(Kernel):
         groups, jaxpr = self.rows, self.rows.jaxpr
         written = RowEquations(groups, self.given, self.constants)
         at = 0
-        for i, k in enumerate(self.members) if groups.sums else ():
+        for i, k in enumerate(self.members):
+            if k not in groups.sums:
+                continue
             app, args = jaxpr.equations[k]
-            rest = Rest.of(app, self.frame) if k in groups.sums else None
+            rest = Rest.of(app, self.frame)
             if rest is not None:
                 written.add(self.members[at:i], groups)
                 rest.begin(written, args[0], groups.first[k])

@@ -16,7 +16,7 @@ from tracebridge.core.ir.check import check_jaxpr
 from tracebridge.core.ir.jaxpr import Jaxpr
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Sequence
 
     from tracebridge.core.ir.application import Params
     from tracebridge.core.ir.aval import ShapedArray
@@ -43,30 +43,32 @@ class Kernel(ABC):
         self.key = groups.keys[groups.group_of[members[0]]]
         first, equations = groups.first, groups.jaxpr.equations
         inside = set(members)
-        self.copied: list[int] = []
-        """Members that are made outside as well: they only copy."""
-        read = {v for k in members if not inside.issuperset(readers[v := first[k]])}
-        if copies:
-            for k in reversed(members):
-                if first[k] in read and equations[k][0].primitive in copies:
-                    read.update(equations[k][1])
-                    self.copied.insert(0, k)
-        made = [first[k] for k in members if k not in self.copied]
-        self.results = [v for v in made if v in read]
-        self.gives = self.results
-        """The variables that the kernel makes for others: results, or what is joined of these."""
-        needed, own, kept = set(self.results), set[int](), list[int]()
+        copied, results, kept = list[int](), list[int](), list[int]()
+        read, needed = set[int](), set[int]()  # outside, and inside
         for k in reversed(members):
-            v = first[k]
+            v, (app, args) = first[k], equations[k]
+            if v in read or not inside.issuperset(readers[v]):
+                if app.primitive in copies:
+                    read.update(args)
+                    copied.append(k)
+                else:
+                    results.append(v)
+                    needed.add(v)
             if v in needed:
-                needed.update(equations[k][1])
+                needed.update(args)
                 kept.append(k)
-                own.add(v)
-        self.members = kept[::-1]
-        self.unread = inside.difference(kept, self.copied)
+        for places in (copied, results, kept):
+            places.reverse()
+        self.copied = copied
+        """Members that are made outside as well: they only copy."""
+        self.results = results
+        self.gives = results
+        """The variables that the kernel makes for others: results, or what is joined of these."""
+        self.members = kept
+        self.unread = inside.difference(kept, copied)
         """Equations that are written neither inside nor outside."""
-        operands = dict.fromkeys([a for k in self.members for a in equations[k][1]])
-        numbers = groups.numbers
+        operands = dict.fromkeys([a for k in kept for a in equations[k][1]])
+        numbers, own = groups.numbers, {first[k] for k in kept}
         self.operands = [a for a in operands if a not in own and a not in numbers]
         self.constants = [a for a in operands if a in numbers]
 
@@ -169,15 +171,15 @@ class WithKernels:
         The same object is one constant.
         """
         jaxpr, variables = self.groups.jaxpr, list(range(len(self.avals)))
+        wanted = {id(c) for v, c in enumerate(jaxpr.consts, jaxpr.n_in) if needed[v]}
         consts: list[Value] = []
-        of_object: dict[int, list[int]] = {}
+        of_object: dict[int, int] = {}
         for v, const in enumerate(jaxpr.consts, jaxpr.n_in):
-            of_object.setdefault(id(const), []).append(v)
-        for same in of_object.values():
-            if any([needed[v] for v in same]):
-                for v in same:
-                    variables[v] = jaxpr.n_in + len(consts)
-                consts.append(jaxpr.consts[same[0] - jaxpr.n_in])
+            if id(const) in wanted:
+                if id(const) not in of_object:
+                    of_object[id(const)] = jaxpr.n_in + len(consts)
+                    consts.append(const)
+                variables[v] = of_object[id(const)]
         return variables, consts
 
     def _numbered(self, order: Sequence[int], variables: list[int], at: int) -> list[Equation]:
@@ -230,15 +232,17 @@ class _Order:
     def found(self) -> list[int]:
         """The places of equations, and of the last members of kernels."""
         kernels, idle, late, order = self.kernels, self.idle, self.late, self.order
+        readers = self.readers
         last_effect: object = None
         for k, (app, args) in enumerate(self.groups.jaxpr.equations):
-            kernel = kernels.get(k)
-            if kernel is None:
-                if k in idle:
+            kernel = None
+            if k in idle:
+                kernel = kernels.get(k)  # the last member of one stands for it
+                if kernel is None:
                     continue
-                if not app.effects and late.isdisjoint(args):  # as most equations
-                    order.append(k)
-                    continue
+            elif not app.effects and late.isdisjoint(args):  # as most equations
+                order.append(k)
+                continue
             waits = late.intersection(args if kernel is None else kernel.operands)
             if app.effects:  # those keep their order
                 waits |= late & {last_effect}
@@ -250,28 +254,35 @@ class _Order:
             late.update(self._made(k))
             self.missing[k] = len(waits)
             for v in waits:
-                self.readers.setdefault(v, []).append(k)
+                if v in readers:
+                    readers[v].append(k)
+                else:
+                    readers[v] = [k]
         assert not self.missing
         return order
 
-    def _made(self, k: int) -> Iterable[int]:
+    def _made(self, k: int) -> Collection[int]:
         """The variables that are there when an equation or the kernel of it is written."""
         kernel, first = self.kernels.get(k), self.groups.first[k]
         if kernel is not None:
             return kernel.gives
-        return range(first, first + len(self.groups.jaxpr.equations[k][0].outs))
+        app, _ = self.groups.jaxpr.equations[k]
+        return range(first, first + len(app.outs)) if app.multiple else (first,)
 
     def _write(self, k: int) -> None:
         """Write an equation or kernel, and those that have waited for it."""
-        ready = [k]
+        ready, readers, missing, late = [k], self.readers, self.missing, self.late
+        equations = self.groups.jaxpr.equations
         while ready:
             k = heappop(ready)
             self.order.append(k)
-            made: list[object] = [*self._made(k), ("effect", k)]
-            self.late.difference_update(made)
-            for v in made if self.readers else ():
-                for reader in self.readers.pop(v, ()):
-                    self.missing[reader] -= 1
-                    if not self.missing[reader]:
-                        del self.missing[reader]
+            made: Collection[object] = self._made(k)
+            if equations[k][0].effects:
+                made = [*made, ("effect", k)]
+            late.difference_update(made)
+            for v in made if readers else ():
+                for reader in readers.pop(v, ()):
+                    missing[reader] -= 1
+                    if not missing[reader]:
+                        del missing[reader]
                         heappush(ready, reader)

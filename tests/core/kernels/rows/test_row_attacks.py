@@ -144,3 +144,51 @@ def test_numbers_of_16_bits(dtype: Any, number: float) -> None:
     other = np.asarray(x <= 0.3)
     found = np.asarray(tb.jit(f)(x).astype(tnp.float32))[other]
     np.testing.assert_array_equal(found, np.float32(tnp.asarray(number, dtype)))
+
+
+def spread(x: Any, axes: tuple[int, ...]) -> Any:
+    """The means of rows, one for each of their elements."""
+    return tnp.exp(x.mean(axes, keepdims=True)) * tnp.ones_like(x)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda m, axes: m.sum(axes, keepdims=True),
+        lambda m, axes: (-m * m).sum(axes, keepdims=True) - m.max(axes, keepdims=True),
+        lambda m, axes: (tnp.tanh(m) * 2.5).sum(axes, keepdims=True),
+        lambda m, axes: m.sum(0, keepdims=True),
+    ],
+    ids=["itself", "negative", "a function", "other sums"],
+)
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [((512, 256), (1,)), ((512, 256), (0,)), ((16, 32, 256), (1, 2))],
+    ids=["rows", "across rows", "rows of two axes"],
+)
+def test_sums_of_what_is_one_number_for_each_row(shape: Any, axes: Any, read: Any) -> None:
+    """A sum along a row of what does not differ there was a product of no factors."""
+
+    def f(x: Any) -> Any:
+        m = spread(x, axes)
+        return (x - m) / read(m, axes)
+
+    def loss(x: Any) -> Any:
+        return (f(x) ** 2).mean()
+
+    assert kernels_in(f, array(*shape))
+    check(f, array(*shape), tolerance=3e-5)
+    check(tb.grad(loss), array(*shape), tolerance=1e-3)
+
+
+def test_sums_of_what_is_one_number_for_each_part_of_a_row() -> None:
+    """The scales of channels of an image."""
+
+    def f(x: Any, scale: Any) -> Any:
+        wide = lax.broadcast_in_dim(scale, x.shape, (1,))
+        centred = x - x.mean((1, 2), keepdims=True)
+        return centred * wide.sum((1, 2), keepdims=True), (x * wide).sum((1, 2)), wide.sum(2)
+
+    args = array(16, 32, 256), array(32)
+    assert kernels_in(f, *args)
+    check(f, *args, tolerance=3e-5)
