@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any, final
@@ -32,8 +33,9 @@ def number_of(value: Any, dtype: Any) -> float | int | Place:
 
 
 def float_text(value: Any) -> str:
-    """A float32 as LLVM writes it: the bits of the same float64."""
-    return f"0x{struct.unpack('<Q', struct.pack('<d', float(np.float32(value))))[0]:016X}"
+    """A float32 as LLVM writes it: the bits of the same float64. What is too large is infinite."""
+    rounded = ctypes.c_float(float(value)).value  # NumPy would warn of numbers that are too large
+    return f"0x{struct.unpack('<Q', struct.pack('<d', rounded))[0]:016X}"
 
 
 def _whole_text(value: Any) -> str:

@@ -322,9 +322,8 @@ class RowProgram:
     def _factors(self, x: int) -> tuple[list[int], list[int]]:
         """A product as factors that differ within parts, and others; all in one if it is none.
 
-        So is what is one number for each part itself: there is nothing that it could multiply.
-        Most numbers that stand in the program stay where they are: they may be there so that a sum
-        does not overflow.
+        What is one number in all of a part is summed as it is. Most numbers that stand in the
+        program stay where they are: they may be there so that a sum does not overflow.
         """
         inside: list[int] = []
         others: list[int] = []
@@ -340,9 +339,8 @@ class RowProgram:
             else:
                 (inside if self.inside[i] else others).append(i)
         are_numbers = all([self.nodes[f].kind == "number" for f in others])
-        if are_numbers or not inside or len(inside) > _MOST_FACTORS:
-            return [x], []
-        return inside, others
+        is_one = are_numbers or not inside or len(inside) > _MOST_FACTORS
+        return ([x], []) if is_one else (inside, others)
 
     def _stays(self, i: int) -> bool:
         """Whether a number is one that would not leave a sum as large as it was, or larger."""

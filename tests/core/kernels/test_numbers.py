@@ -98,3 +98,19 @@ def test_powers_with_other_exponents_are_other_kernels() -> None:
 
         p = np.asarray(x) ** y
         np.testing.assert_allclose(p / p.sum(-1, keepdims=True), tb.jit(f)(x), rtol=2e-5)
+
+
+def test_numbers_beyond_float32_are_infinite_without_a_warning() -> None:
+    """As in programs without kernels; warnings are errors in tests."""
+    x = _rows(2000, 24)
+    for k in (1e40, -1e300):
+
+        def rows(x: Any, k: float = k) -> Any:
+            return tnp.where(x > 0, k, x) - x.max(-1, keepdims=True)
+
+        def loop(x: Any, k: float = k) -> Any:
+            return lax.scan(lambda h, v: (tnp.sin(h) + v, tnp.where(h > 0, k, v)), x[0], x)[1]
+
+        for f in (rows, loop):
+            assert kernels_in(f, x)
+            is_as_plain(f, x, tolerance=1e-5)

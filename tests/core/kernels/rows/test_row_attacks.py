@@ -192,3 +192,51 @@ def test_sums_of_what_is_one_number_for_each_part_of_a_row() -> None:
     args = array(16, 32, 256), array(32)
     assert kernels_in(f, *args)
     check(f, *args, tolerance=3e-5)
+
+
+def _of_rows(x: Any, how: Callable[[Any, Any], Any]) -> Any:
+    """An array that is one number in all of each row."""
+    largest, squares = x.max((1, 2)), (x * x).sum((1, 2))
+    whole = [lax.broadcast_in_dim(v, x.shape, (0,)) for v in (largest, squares)]
+    return how(*whole)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        lambda s, t: -(s * t),
+        lambda s, t: s * t,
+        lambda s, t: s + t,
+        lambda s, t: tnp.exp(s) - 0.3 * t,
+        lambda s, t: tnp.where(s > 2, t, -t),
+    ],
+)
+@pytest.mark.parametrize("shape", [(1000, 1, 64), (1000, 4, 16)])
+def test_sums_of_what_is_one_number_in_a_row(
+    how: Callable[[Any, Any], Any], shape: tuple[int, ...]
+) -> None:
+    """No factor of it differs within the row; there was no kernel, but an error of ours."""
+
+    def rows(x: Any) -> Any:
+        found = _of_rows(x, how)
+        return x * found.sum((1, 2), keepdims=True) + found, found.sum(2)
+
+    def parts(x: Any, w: Any) -> Any:
+        found = _of_rows(x, how) * lax.broadcast_in_dim(w, x.shape, (1,))
+        return x + found.sum((1, 2), keepdims=True), found.sum((0, 2)), found.sum(2)
+
+    x, w = array(*shape), array(shape[1])
+    assert kernels_in(rows, x)
+    check(rows, x)
+    check(parts, x, w)
+
+
+def test_gradient_of_a_sum_of_normalised_rows() -> None:
+    """It is zero but for rounding: a cotangent is one number in each row."""
+    x, w = array(1000, 64), array(1000)
+
+    def loss(x: Any) -> Any:
+        return (nn.standardize(x, -1, epsilon=0.1).sum(-1) * w).sum()
+
+    assert kernels_in(tb.grad(loss), x)
+    np.testing.assert_allclose(np.zeros_like(x), tb.jit(tb.grad(loss))(x), atol=2e-6)
