@@ -75,12 +75,15 @@ def _factors(a: Array, b: Array, sign: int = 1) -> _Factors:
     missing = tnp.where(far, missing, 0.0)
     # Of the larger one; 1 - off / 2 is as much of a logarithm as there are digits.
     size, off = _share(large, whole, missing)
-    flat = lax.pow(size, large) * tnp.exp(large * off * (1.0 - 0.5 * off))
+    # Larger exponents are beside a power that is 0, and their exponential would be infinite.
+    grown = tnp.minimum(large * off * (1.0 - 0.5 * off), 80.0)
+    flat = lax.pow(size, large) * tnp.exp(grown)
     # Of the smaller one: the power has one factor less, which is the last share.
     share, off = _share(big, whole, missing)
     exponent = tnp.where(both, low - 1.0, tnp.where(one, 1.0 - low, 0.5 - whole))
     change = tnp.where(one, 1.0 - low, 0.5 - tnp.log(whole) * whole) * (missing / whole)
-    change = tnp.where(both, (low - 1.0) * off, change)
+    # Small where the result does not vanish; elsewhere its sign would be the result's.
+    change = tnp.where(both, tnp.clip((low - 1.0) * off, -0.5, 0.5), change)
     root = lax.pow(tnp.where(both, share, whole), 0.5 * sign * exponent)
     series = _stirling_of_all(
         tnp.where(one, large, math.inf), tnp.where(both, big, math.inf), whole
@@ -148,17 +151,20 @@ def _comb(first: Array, second: Array, first_off: Array, second_off: Array) -> A
     parts = _factors(first, second, -1)
     change = first_off * _growth(first, second) + second_off * _growth(second, first)
     scale = (first + second - 1.0) * parts.share * parts.rest
-    return (1.0 + change) / scale * parts.root * parts.root
+    return (1.0 + tnp.clip(change, -0.5, 0.5)) / scale * parts.root * parts.root
 
 
-def _comb_slope(ans: Array, a: Array, b: Array) -> Any:
-    return ans * (digamma_gap_p.bind(a, b) - 1.0 / (a + b - 1.0))
+def _comb_slope(ans: Array, own: Array, other: Array, other_off: Array) -> Any:
+    # A gap of a step less 1: the difference of a gap and of what the last step adds loses digits.
+    step = (other - 1.0) + lax.stop_gradient(other_off)
+    # Not `maximum`, whose slope at 0, where ``k`` is 0 or ``n``, is a half.
+    return ans * digamma_gap_p.bind(own, tnp.where(step < 0.0, 0.0, step))
 
 
 comb_of_modest = with_slopes(
     _comb,
-    lambda ans, a, b, *_: _comb_slope(ans, a, b),
-    lambda ans, a, b, *_: _comb_slope(ans, b, a),
+    lambda ans, a, b, _, b_off: _comb_slope(ans, a, b, b_off),
+    lambda ans, a, b, a_off, _: _comb_slope(ans, b, a, a_off),
     None,
     None,
 )

@@ -190,6 +190,7 @@ class Array(ArrayOperators, ArrayMethods, HostMemory, metaclass=ArrayMeta):
 
     def on_device_size_in_bytes(self) -> int:
         """Bytes of device memory."""
+        self._check_alive()
         return self._buf.on_device_size_in_bytes()
 
     def _check_alive(self) -> None:

@@ -20,7 +20,7 @@ from tracebridge.core.runtime.calls.remembered import BOUNDARY, without_boundary
 from tracebridge.core.runtime.calls.scalars import scalar_array
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 
-_LIMIT = 1 << 31  # positions beyond are left to what says that they are too large
+_LIMIT = 1 << 31  # integers beyond are left to what says that they are too large
 _SIMPLE = frozenset({int, bool, type(None)})
 
 
@@ -72,6 +72,8 @@ def _body(fn: Callable[..., Any], *xs: Any) -> Any:
 def _element(x: Any, array: Array) -> Any:
     """A Python number as an element of an array of floats; others are left as they are."""
     aval = array.aval
+    if type(x) is int and abs(x) >= _LIMIT:
+        return x
     if aval.weak_type or not is_float(aval.dtype) or abs(x) > float(finfo(aval.dtype).max):
         return x
     return scalar_array(x, aval.update(shape=()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -124,6 +125,29 @@ def test_beta_of_large_numbers_keeps_its_digits() -> None:
     with tb.enable_x64():
         np.testing.assert_allclose(np.asarray(ours.betaln(1.0, b)), -np.log(b), rtol=1e-15)
         np.testing.assert_allclose(np.asarray(ours.beta(1.0, b)), 1 / b, rtol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_beta_and_comb_of_two_large_numbers(dtype: str) -> None:
+    """One vanishes, the other is infinite: their factors are 0 and infinite, and make no NaN."""
+    x = np.array([1e10, 1.27e28, 1e28, 3e27] if dtype == "float32" else [1.27e30, 1e30], dtype)
+    y = np.array([1e5, 1e28, 1e27, 7e26] if dtype == "float32" else [1e30, 1e29], dtype)
+    with tb.enable_x64(dtype == "float64"):
+        values = np.array([ours.beta(x, y), ours.beta(y, x), ours.comb(x, y)])
+
+    assert [0.0, 0.0, math.inf] == [*map(float, values.min(1))] == [*map(float, values.max(1))]
+    assert not np.signbit(values).any()
+
+
+@pytest.mark.parametrize(("n", "k"), [(5.0, 0.0), (5.0, 5.0), (0.5, 0.5)])
+def test_second_derivative_of_comb_at_its_ends(n: float, k: float) -> None:
+    """The smooth function is curved there as well, though values beyond are 0."""
+    with tb.enable_x64(), mp.workdps(60):
+        slope, curve = (tb.grad(f, 1)(n, k) for f in (ours.comb, tb.grad(ours.comb, 1)))
+        smooth = lambda x: mp.gamma(n + 1) * mp.rgamma(x + 1) * mp.rgamma(n - x + 1)
+        expected = [float(mp.diff(smooth, k, order)) for order in (1, 2)]
+
+    np.testing.assert_allclose([float(slope), float(curve)], expected, rtol=1e-12)
 
 
 def test_beta_of_negative_numbers() -> None:

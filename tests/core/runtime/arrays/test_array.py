@@ -125,6 +125,9 @@ def test_use_after_delete_is_a_clear_error():
     for use in (lambda: x + 1, lambda: np.asarray(x), x.block_until_ready, lambda: tb.jit(abs)(x)):
         with pytest.raises(DeletedArrayError, match="deleted"):
             use()
+    for ask in (x.on_device_size_in_bytes, x.unsafe_buffer_pointer, x.is_ready):
+        with pytest.raises(DeletedArrayError, match="deleted"):
+            ask()
     assert "deleted" in repr(x)
 
 
