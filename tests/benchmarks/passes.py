@@ -64,7 +64,7 @@ PASSES: list[tuple[Any, str, str]] = [
 BY_FORM = frozenset({
     "rewritten programs by content", "row kernels by program", "batch kernels by program",
     "bodies of scan kernels", "what rewrites emit", "sums by weights", "tests of angles",
-    "shifted sums by equation",
+    "shifted sums by equation", "sums of products",
 })  # fmt: skip
 
 

@@ -7,14 +7,13 @@ Axes are numbers here; ``None`` stands for an axis of size 1, which says nothing
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, final
 
 from tracebridge.core import lax
 from tracebridge.core.lax.contract.precision import is_pair
 
 if TYPE_CHECKING:
-    from tracebridge.core.interpreters.graph import Graph
     from tracebridge.core.ir.application import Application
 
 Axes = tuple["int | None", ...]
@@ -22,8 +21,6 @@ Producers = Mapping[int, "tuple[Application, Sequence[int]]"]
 
 _MOST_FACTORS = 12  # squares of squares of squares double each time
 _MOST_VISITS = 48  # equations that are looked at for one sum
-_PLACES = frozenset({lax.broadcast_in_dim_p, lax.transpose_p, lax.reshape_p, lax.squeeze_p})
-_COMES_APART = _PLACES | {lax.mul_p, lax.square_p, lax.integer_pow_p, lax.neg_p, lax.dot_general_p}
 
 
 class Factor(NamedTuple):
@@ -37,15 +34,17 @@ class Factor(NamedTuple):
 class Unfolding:
     """Takes values apart into factors.
 
+    ``comes_apart``: whether a value may have no factor with all of its axes.
+
     ``sizes``: of the axes. ``parts``: axes that a reshape made of several ones, which take their
     place. ``sign``: of the product. ``failed``: some value could not be understood together with
     the others.
     """
 
-    __slots__ = ("failed", "graph", "made_by", "parts", "sign", "sizes", "visits")
+    __slots__ = ("comes_apart", "failed", "made_by", "parts", "sign", "sizes", "visits")
 
-    def __init__(self, graph: Graph, made_by: Producers) -> None:
-        self.graph, self.made_by = graph, made_by
+    def __init__(self, made_by: Producers, comes_apart: Callable[[int], bool]) -> None:
+        self.made_by, self.comes_apart = made_by, comes_apart
         self.sizes: list[int] = []
         self.parts: dict[int, tuple[int, ...]] = {}
         self.sign = 1
@@ -77,10 +76,7 @@ class Unfolding:
         ``whole``: a value with a factor that has all its axes is one factor, because nothing is
         won by taking it apart.
         """
-        made = self.made_by.get(number)
-        if made is None or made[0].primitive not in _COMES_APART:
-            self.visits += 1
-            self.failed |= self.visits > _MOST_VISITS
+        if whole and not self.comes_apart(number):
             return [Factor(number, axes)]
         parts, sign, n_sizes = dict(self.parts), self.sign, len(self.sizes)
         factors = self._factors(number, axes)
@@ -102,6 +98,8 @@ class Unfolding:
             return [Factor(number, axes)]
         app, args = made
         primitive = app.primitive
+        if primitive is lax.mul_p and args[0] == args[1] and app.avals[0].ndim:
+            return self._squared(args[0], axes)
         if primitive is lax.mul_p:
             pairs = zip(args, app.avals, strict=True)
             parts = [self.of(x, axes if a.ndim else ()) for x, a in pairs]
@@ -109,10 +107,7 @@ class Unfolding:
         if primitive is lax.square_p or (
             primitive is lax.integer_pow_p and app.params["y"] == 2 and app.avals[0].ndim
         ):
-            sign = self.sign
-            factors = self.of(args[0], axes)
-            self.sign = sign
-            return [*factors, *factors]
+            return self._squared(args[0], axes)
         if primitive is lax.neg_p:
             self.sign = -self.sign
             return self.of(args[0], axes)
@@ -123,6 +118,13 @@ class Unfolding:
             x_axes, y_axes = _axes_of_outer(app, axes)
             return [*self.of(args[0], x_axes), *self.of(args[1], y_axes)]
         return [Factor(number, axes)]
+
+    def _squared(self, number: int, axes: Axes) -> list[Factor]:
+        """The factors of the square of a value."""
+        sign = self.sign
+        factors = self.of(number, axes)
+        self.sign = sign
+        return [*factors, *factors]
 
     def _axes_of_operand(self, app: Application, axes: Axes) -> Axes | None:
         """The axes of the operand of an equation that only places its elements."""
