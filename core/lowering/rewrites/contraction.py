@@ -135,7 +135,8 @@ class SumOfProducts:
         summed = [self._summed_alone(t, terms) for t in terms]
         self.sums = [new for new, old in zip(summed, terms, strict=True) if new is not old]
         self.others = [new for new, old in zip(summed, terms, strict=True) if new is old]
-        terms = self._merged(summed)
+        if self.sums:
+            terms = self._merged(summed)
         if len(terms) > 2:
             return None
         out = terms[0] if len(terms) == 1 else self._contracted(*terms)

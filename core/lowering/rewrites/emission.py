@@ -42,18 +42,20 @@ class Emission:
         """The result of a primitive that has one."""
         graph = self.graph
         avals = tuple([graph.avals[a] for a in args])
-        if differ(avals):
+        if len(args) > 1 and differ(avals):
             program = stage(lambda *values: together(values), avals, locate=False)
             return self.apply(primitive, *graph.inline(program, args, self.source), **params)
         return graph.add(primitive.application(avals, params), args, self.source)
 
     def number(self, value: float, beside: int) -> int:
         """A number of the program, as operand beside a value."""
-        aval = self.graph.avals[beside].update(shape=(), weak_type=True)
-        known = self._numbers.get((value, aval))
+        aval = self.graph.avals[beside]
+        key = value, aval.dtype, aval.vma
+        known = self._numbers.get(key)
         if known is None:
-            constant = Literal(python_scalar(value, aval.dtype), aval)
-            known = self._numbers[value, aval] = self.graph.constant(constant)
+            scalar = aval.update(shape=(), weak_type=True)
+            constant = Literal(python_scalar(value, aval.dtype), scalar)
+            known = self._numbers[key] = self.graph.constant(constant)
         return known
 
     def shape(self, number: int) -> tuple[Any, ...]:

@@ -52,6 +52,8 @@ _DECIDES: Mapping[Primitive, bool] = {lax.and_p: False, lax.or_p: True}
 # The number that leaves the first operand as it is; sums with 0 lose the sign of -0, and so do
 # differences with -0.
 _LEAVES: Mapping[Primitive, float] = {lax.sub_p: 0.0, lax.mul_p: 1.0, lax.div_p: 1.0}
+_CHOOSE = frozenset([lax.select_n_p, *_DECIDES, *_LEAVES])
+_FAR = 0.01
 _KINDS = frozenset([np.dtype(t) for t in (np.bool_, np.int32, np.float32, np.float64)])
 _DEEPEST = 32
 _MOST_LATER = 16
@@ -211,7 +213,10 @@ class _Known:
 
     def _elementwise(self, app: Application, args: Sequence[int], source: object) -> int:
         """The number of an equation's result, which may be one that is there."""
-        of_numbers = [self.alone.get(a, a) for a in args]
+        is_array, repeated = bool(app.out.ndim), self.alone
+        if not is_array or (app.primitive not in _CHOOSE and repeated.keys().isdisjoint(args)):
+            return self._add(app, args, source)
+        of_numbers = [repeated.get(a, a) for a in args]
         there = self._there(app, of_numbers)
         if there is not None:
             fitted = self._fitted(there, app, source)
@@ -219,7 +224,7 @@ class _Known:
                 self.changed = True
                 return fitted
         avals = self.graph.avals
-        if app.out.ndim and not any([avals[a].ndim for a in of_numbers]):
+        if not any([avals[a].ndim for a in of_numbers]):
             once = app.primitive.application(tuple([avals[a] for a in of_numbers]), app.params)
             number = self._noted(once, of_numbers, self.graph.add(once, of_numbers, source))
             fitted = self._fitted(number, app, source)
@@ -250,8 +255,6 @@ class _Known:
     def _there(self, app: Application, args: Sequence[int]) -> int | None:
         """The operand that is the result, if one is."""
         primitive = app.primitive
-        if not app.out.ndim:
-            return None
         if primitive is lax.select_n_p:
             which = self.value(args[0])
             return None if which is None else args[1 + _nth(which, len(args) - 1)]
@@ -261,12 +264,24 @@ class _Known:
                 if flag is not None:
                     return one if flag == _DECIDES[primitive] else other
         if primitive in _LEAVES and app.out.dtype.kind == "f":
-            number = args[1]
-            value = None if self.values.get(number) is _ASKED else self.value(number)
-            if value is None or value != _LEAVES[primitive]:
+            number, wanted = args[1], _LEAVES[primitive]
+            found = self.values.get(number)
+            if (
+                found is None
+                or found is _ASKED
+                or (found is _LATER and self._is_far(number, wanted))
+            ):
+                return None
+            value = self.value(number)
+            if value is None or value != wanted:
                 return None
             return None if np.signbit(value) else args[0]
         return None
+
+    def _is_far(self, number: int, wanted: float) -> bool:
+        """Whether a number of the program is another one, however it is rounded."""
+        literal = self.graph.consts.get(number)
+        return type(literal) is Literal and abs(literal.value - wanted) > _FAR
 
     def _fitted(self, number: int, app: Application, source: object) -> int | None:
         """A value as the result of an equation: numbers are repeated."""
