@@ -7,7 +7,7 @@ Axes are numbers here; ``None`` stands for an axis of size 1, which says nothing
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, final
 
 from tracebridge.core import lax
@@ -21,6 +21,8 @@ Producers = Mapping[int, "tuple[Application, Sequence[int]]"]
 
 _MOST_FACTORS = 12  # squares of squares of squares double each time
 _MOST_VISITS = 48  # equations that are looked at for one sum
+_PLACES = frozenset({lax.broadcast_in_dim_p, lax.transpose_p, lax.reshape_p, lax.squeeze_p})
+_COMES_APART = _PLACES | {lax.mul_p, lax.square_p, lax.integer_pow_p, lax.neg_p, lax.dot_general_p}
 
 
 class Factor(NamedTuple):
@@ -34,17 +36,15 @@ class Factor(NamedTuple):
 class Unfolding:
     """Takes values apart into factors.
 
-    ``comes_apart``: whether a value may have no factor with all of its axes.
-
     ``sizes``: of the axes. ``parts``: axes that a reshape made of several ones, which take their
     place. ``sign``: of the product. ``failed``: some value could not be understood together with
     the others.
     """
 
-    __slots__ = ("comes_apart", "failed", "made_by", "parts", "sign", "sizes", "visits")
+    __slots__ = ("failed", "made_by", "parts", "sign", "sizes", "visits")
 
-    def __init__(self, made_by: Producers, comes_apart: Callable[[int], bool]) -> None:
-        self.made_by, self.comes_apart = made_by, comes_apart
+    def __init__(self, made_by: Producers) -> None:
+        self.made_by = made_by
         self.sizes: list[int] = []
         self.parts: dict[int, tuple[int, ...]] = {}
         self.sign = 1
@@ -76,7 +76,10 @@ class Unfolding:
         ``whole``: a value with a factor that has all its axes is one factor, because nothing is
         won by taking it apart.
         """
-        if whole and not self.comes_apart(number):
+        made = self.made_by.get(number)
+        if made is None or made[0].primitive not in _COMES_APART:
+            self.visits += 1
+            self.failed |= self.visits > _MOST_VISITS
             return [Factor(number, axes)]
         parts, sign, n_sizes = dict(self.parts), self.sign, len(self.sizes)
         factors = self._factors(number, axes)

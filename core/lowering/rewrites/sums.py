@@ -61,7 +61,7 @@ def rewritten_sum(here: Pass, app: Application, args: Sequence[int], source: obj
     if app.out.dtype in _EXACT and here.is_product(args[0]):
         params = {"precision": None, "preferred_element_type": None}
         if here.comes_apart(args[0]):
-            unfolding = Unfolding(here.made_by, here.comes_apart)
+            unfolding = Unfolding(here.made_by)
             axes = unfolding.new_axes(app.avals[0].shape)
             factors = unfolding.of(args[0], axes, whole=True)
             kept = tuple([a for i, a in enumerate(axes) if i not in app.params["axes"]])
@@ -88,7 +88,7 @@ def rewritten_product(
     x, y = app.avals
     if app.out.dtype in _EXACT and x.dtype == y.dtype == app.out.dtype and is_plain(app):
         (xc, yc), (xb, yb) = app.params["dimension_numbers"]
-        unfolding = Unfolding(here.made_by, here.comes_apart)
+        unfolding = Unfolding(here.made_by)
         x_axes = unfolding.new_axes(x.shape)
         shared = dict(zip((*yc, *yb), (*xc, *xb), strict=True))
         free = iter(unfolding.new_axes([n for j, n in enumerate(y.shape) if j not in shared]))
@@ -137,7 +137,7 @@ def _weighted_sum(
     aval = app.avals[0]
     if aval.size < _LEAST_WEIGHTED:
         return None
-    unfolding = Unfolding(here.made_by, here.comes_apart)
+    unfolding = Unfolding(here.made_by)
     axes = unfolding.new_axes(aval.shape)
     factors = unfolding.of(args[0], axes, whole=False)
     if unfolding.failed or len(factors) != 2:

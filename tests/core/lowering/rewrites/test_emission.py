@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import tracebridge as tb
 from tracebridge.core import lax
 from tracebridge.core.collectives.casts import pcast_p
 from tracebridge.core.interpreters.graph import Graph
@@ -15,8 +14,6 @@ from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.debug_info import NO_DEBUG_INFO
 from tracebridge.core.lowering.rewrites.emission import Emission
-from tracebridge.core.lowering.rewrites.one_pass import Pass
-from tracebridge.core.lowering.rewrites.programs import _REWRITES
 
 X = ShapedArray((3, 4), np.dtype(np.float32))
 
@@ -70,21 +67,3 @@ def test_what_is_needed_twice_is_added_once() -> None:
     assert to.number(2.0, 0) == to.number(2.0, 0)
     assert to.number(2.0, 0) != to.number(3.0, 0)
     assert len(graph.equations) == 1
-
-
-def test_sums_of_outer_products_of_long_computations_are_found() -> None:
-    """However long it takes to make a factor, whose own factors have all of its axes."""
-
-    def f(x: Any, y: Any) -> Any:
-        z = x
-        for _ in range(60):
-            z = z * x
-        return (z[:, None] * y[None]).sum()
-
-    x = np.linspace(0.9, 1.1, 128, dtype=np.float32)
-    y = np.linspace(-1, 2, 256, dtype=np.float32)
-    new = Pass(tb.make_jaxpr(f)(x, y).jaxpr, _REWRITES).result()
-    expected = (x.astype(np.float64) ** 61).sum() * y.astype(np.float64).sum()
-
-    assert new is not None
-    np.testing.assert_allclose(tb.jit(f)(x, y), expected, rtol=1e-4)
