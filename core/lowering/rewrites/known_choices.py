@@ -174,11 +174,13 @@ class _Known:
         ``numbers``: what stands for each variable.
         """
         jaxpr, graph, (_, firsts) = self.jaxpr, self.graph, producers(self.jaxpr)
-        graph.equations = written = []
+        written: list[GraphEquation] = []
+        graph.equations = written
         for k, (app, args) in enumerate(jaxpr.equations[: end + 1]):
             written.extend(more.get(k, ()))
             first = firsts[k]
-            if numbers[first] == first:
+            # Without results, an equation has the number of the next one's.
+            if app.multiple or numbers[first] == first:
                 written.append((app, [numbers[a] for a in args], first, self._source_of(k)))
         self.variable = None
 

@@ -7,9 +7,9 @@ stands for the result, or None.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -260,7 +260,10 @@ def _sum_of_copy(here: Pass, app: Application, args: Sequence[int], source: obje
     return here.emit(partial(copy.run, app.params["axes"]), copy.leaves, source)
 
 
-_BY_OPERAND = {lax.reshape_p: _sum_of_reshaped, lax.neg_p: _sum_of_negated}
+_BY_OPERAND: dict[Any, Callable[..., int | None]] = {
+    lax.reshape_p: _sum_of_reshaped,
+    lax.neg_p: _sum_of_negated,
+}
 
 
 # picks -------------------------------------------------------------------------------------------
