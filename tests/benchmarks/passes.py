@@ -64,7 +64,7 @@ PASSES: list[tuple[Any, str, str]] = [
 BY_FORM = frozenset({
     "rewritten programs by content", "row kernels by program", "batch kernels by program",
     "bodies of scan kernels", "what rewrites emit", "sums by weights", "tests of angles",
-    "shifted sums by equation", "picks by chain",
+    "shifted sums by equation", "picks by chain", "sums of products",
 })  # fmt: skip
 
 
@@ -162,6 +162,8 @@ def main(argv: list[str] | None = None) -> None:
     print(f"| program | {' | '.join(columns)} |")
     print("|---" * 8 + "|")
     shares: list[list[float]] = []
+    together: dict[str, float] = {}
+    """Seconds of each pass in all programs of another form, and of the whole."""
     for name, make in PROGRAMS.items():
         if options.only not in name:
             continue
@@ -174,12 +176,18 @@ def main(argv: list[str] | None = None) -> None:
             measure(clock, of, args, itertools.repeat(0.5), forget_forms),
         ]
         shares.append([sum(passes.values()) / whole for whole, passes in found])
+        for part, seconds in [("", found[2][0]), *found[2][1].items()]:
+            together[part] = together.get(part, 0.0) + seconds
         pairs = zip(found, shares[-1], strict=True)
         cells = [f"{1e3 * f[0]:.2f} | {s:.2f}" for f, s in pairs]
         print(f"| {name} | {' | '.join(cells)} | {1e3 * written_later(of(0.5), args):.2f} |")
         for whole, passes in (found[0], found[2]) if options.passes else ():
             longest = sorted(passes.items(), key=lambda item: -item[1])
             print("    " + ", ".join([f"{n} {t / whole:.3f}" for n, t in longest if t > 1e-5]))
+    whole = together.pop("")
+    largest = sorted(together.items(), key=lambda item: -item[1])
+    print("\nOf all programs of another form together: ", end="")
+    print(", ".join([f"{part} {seconds / whole:.3f}" for part, seconds in largest]))
     means = [f"{statistics.mean(column):.3f}" for column in zip(*shares, strict=True)]
     ends = ", ".join([f"{m} {kind}" for m, kind in zip(means, kinds, strict=True)])
     print(f"\nMean: {ends}; at most {BUDGET:.2f} wanted.")

@@ -160,7 +160,9 @@ class Moved:
             readers: AbstractSet[int] = self.readers.get(self.firsts[k], frozenset())
             if app.multiple:
                 readers = set().union(*[self.readers.get(v, ()) for v in self.results(k)])
-            if not readers or not readers <= allowed or not fixed.isdisjoint(self.results(k)):
+            if not readers or not readers <= allowed:
+                continue
+            if not fixed.isdisjoint(self.results(k)):
                 continue
             if _for_steps(app, self.length, self.length) is not None:
                 allowed.add(k)
@@ -184,10 +186,15 @@ class Moved:
         for k in self.moved:
             app, args = jaxpr.equations[k]
             read = [number_of[a] for a in args]
-            params = _for_steps(app, self.length, steps)
-            made = app.primitive.application(tuple([graph.avals[n] for n in read]), params or {})
+            params: Any = app.params
+            if not app.primitive.is_elementwise:  # those have the same ones
+                params = _for_steps(app, self.length, steps)
+            made = app.primitive.application(tuple([graph.avals[n] for n in read]), params)
             first = graph.add(made, read, jaxpr.sources[k] if jaxpr.sources else None)
-            number_of.update({v: first + i for i, v in enumerate(self.results(k))})
+            if app.multiple:
+                number_of.update({v: first + i for i, v in enumerate(self.results(k))})
+            else:
+                number_of[self.firsts[k]] = first
         return [number_of[self.operands[self.first_xs + i]] for i in self.made]
 
     def unmade(self) -> list[int]:
@@ -226,9 +233,11 @@ def _for_steps(app: Application, length: int, steps: int) -> Any:
 
     Each result of a step is made of what its operands have in this step.
     """
-    if app.effects or any([type(a.size) is not int for a in (*app.avals, *app.outs)]):
+    if app.outs[0].shape[:1] != (length,) or app.effects:
         return None
-    if any([a.shape[:1] != (length,) for a in app.outs]):
+    if any([type(a.size) is not int for a in (*app.avals, *app.outs)]):
+        return None
+    if app.multiple and any([a.shape[:1] != (length,) for a in app.outs]):
         return None
     primitive, params = app.primitive, app.params
     if primitive.is_elementwise:

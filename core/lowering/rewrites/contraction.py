@@ -15,90 +15,116 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+from typing import TYPE_CHECKING, NamedTuple, final
 
 import numpy as np
 
 from tracebridge.core import lax
-from tracebridge.core.lowering.rewrites.factors import Axes, Factor, Unfolding
+from tracebridge.core.util.caching import BoundedCache
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Params
-    from tracebridge.core.ir.value import Value
+    from tracebridge.core.lowering.rewrites.emission import Emission
+    from tracebridge.core.lowering.rewrites.factors import Axes, Factor, Unfolding
+
+_PLANS: BoundedCache[SumOfProducts] = BoundedCache("sums of products", 256)
 
 _LEAST_WORK = 1 << 13  # products; fewer take no time worth mentioning
-
-Values = Sequence[Any]
 
 
 class Term(NamedTuple):
     """A factor while a sum is planned: its axes, and how it is made of the leaves."""
 
     axes: tuple[int, ...]
-    make: Callable[[Values], Any]
+    make: Callable[[Emission], int]
+
+
+class Product(NamedTuple):
+    """A product of values with named axes, and which of these a sum of it keeps.
+
+    ``factors``: of each the place of its value among those that ``leaves`` of `product_of` names,
+    and its axes. ``sizes``: of the axes.
+    """
+
+    factors: tuple[tuple[int, tuple[int, ...]], ...]
+    sizes: tuple[int, ...]
+    everything: tuple[int, ...]
+    sign: int
+    kept: tuple[int, ...]
+    out_shape: tuple[int, ...]
+
+
+def product_of(
+    found: Unfolding, factors: Sequence[Factor], kept: Axes, out_shape: tuple[int, ...]
+) -> tuple[Product, list[int]]:
+    """The product of ``factors``, and the numbers of its values."""
+    leaves = list(dict.fromkeys([f.number for f in factors]))
+    product = Product(
+        tuple([(leaves.index(f.number), found.resolved(f.axes)) for f in factors]),
+        tuple(found.sizes),
+        found.resolved(range(len(found.sizes))),
+        found.sign,
+        found.resolved(kept),
+        out_shape,
+    )
+    return product, leaves
+
+
+def planned(product: Product, params: Params, *, as_pair: bool = False) -> SumOfProducts:
+    """The plan of a sum, the same one for equal sums."""
+    key = product, tuple(params.items()), as_pair
+    return _PLANS.get_or_make(key, lambda: SumOfProducts(product, params, as_pair=as_pair))
 
 
 @final
 class SumOfProducts:
-    """A sum over axes of a product of leaves, planned; ``None`` from ``plan`` where nothing is won.
+    """A sum over axes of a product, planned; its ``result`` is None where nothing is won.
 
-    ``leaves``: numbers of the values that it is made of. ``as_pair``: the two factors are
-    contracted whatever their axes. ``sums``: what step 2 gives, which has to be looked at;
-    ``others``: terms that it left as they were, which multiply the sums.
+    ``as_pair``: the two factors are contracted whatever their axes. ``sums``: what step 2 gives,
+    which has to be looked at; ``others``: terms that it left as they were, which multiply the sums.
     """
 
-    __slots__ = (
-        "found", "key", "leaves", "others", "out_axes", "out_shape", "params", "result", "sums",
-    )  # fmt: skip
+    __slots__ = ("others", "out_axes", "params", "product", "result", "sums")
 
-    def __init__(
-        self,
-        found: Unfolding,
-        factors: Sequence[Factor],
-        out_axes: Axes,
-        out_shape: tuple[int, ...],
-        params: Params,
-        *,
-        as_pair: bool = False,
-    ) -> None:
-        self.found, self.out_shape, self.params = found, out_shape, params
-        self.out_axes = found.resolved(out_axes)
-        self.leaves = list(dict.fromkeys([f.number for f in factors]))
+    def __init__(self, product: Product, params: Params, *, as_pair: bool) -> None:
+        self.product, self.params, self.out_axes = product, params, product.kept
         self.sums: list[Term] = []
         self.others: list[Term] = []
-        terms = [self._leaf(f) for f in factors]
-        places = tuple([(self.leaves.index(f.number), f.axes) for f in factors])
-        of_axes = tuple(found.sizes), tuple(found.parts.items()), found.sign
-        self.key = places, of_axes, out_axes, out_shape, tuple(params.items()), as_pair
-        """What the function ``run`` depends on."""
+        terms = [self._leaf(place, axes) for place, axes in product.factors]
         self.result = (
             self._transposed(self._contracted(*terms), self.out_axes)
             if as_pair
             else self._plan(terms)
         )
 
-    def run(self, leaves: Values) -> tuple[Any, Any]:
-        """Whether the result can be trusted (None: always), and the result."""
+    def write(self, here: Emission) -> int:
+        """Add the result."""
         assert self.result is not None  # nothing is won: nobody asks
-        out = self.result.make(leaves)
-        trusted = self._trusted(leaves, out) if self.sums else None
-        if self.found.sign < 0:
-            out = lax.neg(out)
-        return trusted, lax.reshape(out, self.out_shape)
+        return self._finished(here, here.made(self.result.make))
 
-    def _leaf(self, factor: Factor) -> Term:
-        place = self.leaves.index(factor.number)
-        axes = self.found.resolved(factor.axes)
+    def write_guarded(self, here: Emission) -> list[int]:
+        """Add whether the result can be trusted, and the result."""
+        assert self.result is not None  # nothing is won: nobody asks
+        out = here.made(self.result.make)
+        return [self._trusted(here, out), self._finished(here, out)]
+
+    def _finished(self, here: Emission, out: int) -> int:
+        if self.product.sign < 0:
+            out = here.apply(lax.neg_p, out)
+        return here.reshape(out, self.product.out_shape)
+
+    def _leaf(self, place: int, axes: tuple[int, ...]) -> Term:
         shape = self._shape(axes)
-        return Term(axes, lambda leaves: _reshaped(leaves[place], shape))
+        return Term(axes, lambda here: here.reshape(here.leaves[place], shape))
 
     def _shape(self, axes: Sequence[int]) -> tuple[int, ...]:
-        return tuple([self.found.sizes[a] for a in axes])
+        sizes = self.product.sizes
+        return tuple([sizes[a] for a in axes])
 
     def _plan(self, terms: list[Term]) -> Term | None:
         everything = {a for t in terms for a in t.axes}
         # An axis that was broadcast, and that no factor has, stands for copies that are summed.
-        if everything != set(self.found.resolved(range(len(self.found.sizes)))):
+        if everything != set(self.product.everything):
             return None
         if math.prod(self._shape(tuple(everything))) < _LEAST_WORK:
             return None
@@ -109,7 +135,8 @@ class SumOfProducts:
         summed = [self._summed_alone(t, terms) for t in terms]
         self.sums = [new for new, old in zip(summed, terms, strict=True) if new is not old]
         self.others = [new for new, old in zip(summed, terms, strict=True) if new is old]
-        terms = self._merged(summed)
+        if self.sums:
+            terms = self._merged(summed)
         if len(terms) > 2:
             return None
         out = terms[0] if len(terms) == 1 else self._contracted(*terms)
@@ -134,10 +161,10 @@ class SumOfProducts:
         small = self._transposed(small, tuple(order))
         shape, places = self._shape(large.axes), tuple([large.axes.index(a) for a in order])
 
-        def make(leaves: Values) -> Any:
-            x, y = large.make(leaves), small.make(leaves)
+        def make(here: Emission) -> int:
+            x, y = here.made(large.make), here.made(small.make)
             # Scalars stand beside arrays as they are.
-            return lax.mul(x, lax.broadcast_in_dim(y, shape, places) if places else y)
+            return here.apply(lax.mul_p, x, here.broadcast(y, shape, places) if places else y)
 
         return Term(large.axes, make)
 
@@ -150,7 +177,7 @@ class SumOfProducts:
             return term
         places = tuple([term.axes.index(a) for a in over])
         kept = tuple([a for a in term.axes if a not in over])
-        return Term(kept, lambda leaves: lax.reduce_sum(term.make(leaves), places))
+        return Term(kept, lambda here: here.over(lax.reduce_sum_p, here.made(term.make), places))
 
     def _contracted(self, x: Term, y: Term) -> Term:
         shared = [a for a in x.axes if a in y.axes]
@@ -163,8 +190,8 @@ class SumOfProducts:
         params = {**self.params, "dimension_numbers": (contracting, batches)}
         free = [a for t in (x, y) for a in t.axes if a not in shared]
 
-        def make(leaves: Values) -> Any:
-            return lax.dot_general_p.bind(x.make(leaves), y.make(leaves), **params)
+        def make(here: Emission) -> int:
+            return here.apply(lax.dot_general_p, here.made(x.make), here.made(y.make), **params)
 
         return Term((*batch, *free), make)
 
@@ -172,28 +199,33 @@ class SumOfProducts:
         if term.axes == axes:
             return term
         permutation = tuple([term.axes.index(a) for a in axes])
-        return Term(axes, lambda leaves: lax.transpose(term.make(leaves), permutation))
 
-    def _trusted(self, leaves: Values, out: Value) -> Any:
+        def make(here: Emission) -> int:
+            return here.apply(lax.transpose_p, here.made(term.make), permutation=permutation)
+
+        return Term(axes, make)
+
+    def _trusted(self, here: Emission, out: int) -> int:
         """Whether no sum is too large, too small or not a number, and no other term too large.
 
         A sum of squares that is 0 may have lost numbers: no harm where all that it is multiplied
         by, together, is moderate.
         """
-        tiny = float(np.finfo(out.aval.dtype).tiny)
+        tiny = float(np.finfo(here.graph.avals[out].dtype).tiny)
         least, most = tiny**0.5, tiny ** (-1 / 3 / max(len(self.sums) + len(self.others) - 1, 1))
-        trusted: Any = _all(lax.is_finite(out))
-        for s in [lax.abs(s.make(leaves)) for s in self.sums]:
-            moderate = lax.bitwise_and(lax.ge(s, least), lax.le(s, most))
-            trusted = lax.bitwise_and(trusted, _all(lax.bitwise_or(lax.eq(s, 0.0), moderate)))
-        for other in [lax.abs(t.make(leaves)) for t in self.others]:
-            trusted = lax.bitwise_and(trusted, _all(lax.le(other, most)))
+        trusted = _all(here, here.apply(lax.is_finite_p, out))
+        for s in [here.apply(lax.abs_p, here.made(t.make)) for t in self.sums]:
+            is_large = here.apply(lax.ge_p, s, here.number(least, s))
+            is_small = here.apply(lax.le_p, s, here.number(most, s))
+            moderate = here.apply(lax.and_p, is_large, is_small)
+            is_zero = here.apply(lax.eq_p, s, here.number(0.0, s))
+            each = _all(here, here.apply(lax.or_p, is_zero, moderate))
+            trusted = here.apply(lax.and_p, trusted, each)
+        for other in [here.apply(lax.abs_p, here.made(t.make)) for t in self.others]:
+            each = _all(here, here.apply(lax.le_p, other, here.number(most, other)))
+            trusted = here.apply(lax.and_p, trusted, each)
         return trusted
 
 
-def _all(x: Value) -> Any:
-    return lax.reduce_and(x, tuple(range(x.aval.ndim)))
-
-
-def _reshaped(x: Value, shape: tuple[int, ...]) -> Any:
-    return x if x.aval.shape == shape else lax.reshape(x, shape)
+def _all(here: Emission, flags: int) -> int:
+    return here.over(lax.reduce_and_p, flags, range(len(here.shape(flags))))

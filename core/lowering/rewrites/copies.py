@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.application import Application
     from tracebridge.core.lowering.rewrites.factors import Producers
 
+_KEEP = frozenset({lax.broadcast_in_dim_p, lax.transpose_p, lax.reshape_p})
 _MOST_VISITS = 64  # equations that are looked at for one sum
 
 
@@ -51,11 +52,7 @@ class Copies:
     def _made(self, app: Application, args: Sequence[int]) -> int:
         primitive = app.primitive
         if primitive.is_elementwise:
-            mask = 0 if app.effects else -1
-            for number, aval in zip(args, app.avals, strict=True):
-                if mask and aval.ndim:
-                    mask &= self._mask(number)
-            return mask
+            return 0 if app.effects else self._of_all(app, args)
         if primitive is lax.broadcast_in_dim_p:
             return self._broadcast(app, args[0])
         if primitive is lax.transpose_p:
@@ -64,6 +61,27 @@ class Copies:
         if primitive is lax.reshape_p:
             return self._reshaped(app, args[0])
         return 0
+
+    def _of_all(self, app: Application, args: Sequence[int]) -> int:
+        """The axes of copies that all operands with axes have: first those that are known."""
+        mask, unknown = -1, []
+        for number, aval in zip(args, app.avals, strict=True):
+            if aval.ndim:
+                known = self._masks.get(number)
+                if known is None and self._has_copies(number):
+                    unknown.append(number)
+                else:
+                    mask &= known or 0
+        for number in unknown:
+            if not mask:
+                return 0
+            mask &= self._mask(number)
+        return mask
+
+    def _has_copies(self, number: int) -> bool:
+        """Whether the equation of a value may repeat, or keep what is repeated."""
+        made = self._made_by.get(number)
+        return made is not None and (made[0].primitive.is_elementwise or made[0].primitive in _KEEP)
 
     def _broadcast(self, app: Application, operand: int) -> int:
         dims, (aval,) = app.params["broadcast_dimensions"], app.avals

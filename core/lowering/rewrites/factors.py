@@ -14,7 +14,6 @@ from tracebridge.core import lax
 from tracebridge.core.lax.contract.precision import is_pair
 
 if TYPE_CHECKING:
-    from tracebridge.core.interpreters.graph import Graph
     from tracebridge.core.ir.application import Application
 
 Axes = tuple["int | None", ...]
@@ -42,10 +41,10 @@ class Unfolding:
     the others.
     """
 
-    __slots__ = ("failed", "graph", "made_by", "parts", "sign", "sizes", "visits")
+    __slots__ = ("failed", "made_by", "parts", "sign", "sizes", "visits")
 
-    def __init__(self, graph: Graph, made_by: Producers) -> None:
-        self.graph, self.made_by = graph, made_by
+    def __init__(self, made_by: Producers) -> None:
+        self.made_by = made_by
         self.sizes: list[int] = []
         self.parts: dict[int, tuple[int, ...]] = {}
         self.sign = 1
@@ -102,6 +101,8 @@ class Unfolding:
             return [Factor(number, axes)]
         app, args = made
         primitive = app.primitive
+        if primitive is lax.mul_p and args[0] == args[1] and app.avals[0].ndim:
+            return self._squared(args[0], axes)
         if primitive is lax.mul_p:
             pairs = zip(args, app.avals, strict=True)
             parts = [self.of(x, axes if a.ndim else ()) for x, a in pairs]
@@ -109,10 +110,7 @@ class Unfolding:
         if primitive is lax.square_p or (
             primitive is lax.integer_pow_p and app.params["y"] == 2 and app.avals[0].ndim
         ):
-            sign = self.sign
-            factors = self.of(args[0], axes)
-            self.sign = sign
-            return [*factors, *factors]
+            return self._squared(args[0], axes)
         if primitive is lax.neg_p:
             self.sign = -self.sign
             return self.of(args[0], axes)
@@ -123,6 +121,13 @@ class Unfolding:
             x_axes, y_axes = _axes_of_outer(app, axes)
             return [*self.of(args[0], x_axes), *self.of(args[1], y_axes)]
         return [Factor(number, axes)]
+
+    def _squared(self, number: int, axes: Axes) -> list[Factor]:
+        """The factors of the square of a value."""
+        sign = self.sign
+        factors = self.of(number, axes)
+        self.sign = sign
+        return [*factors, *factors]
 
     def _axes_of_operand(self, app: Application, axes: Axes) -> Axes | None:
         """The axes of the operand of an equation that only places its elements."""

@@ -21,8 +21,10 @@ from tracebridge.core.interpreters.graph import Graph
 from tracebridge.core.ir.open_numbers import is_open
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lowering.rewrites.flat import computed_by, flat
+from tracebridge.core.lowering.rewrites.producers import producers, variable_avals
 
 if TYPE_CHECKING:
+    from tracebridge.core.interpreters.graph import GraphEquation
     from tracebridge.core.ir.application import Application
     from tracebridge.core.ir.jaxpr import Jaxpr
     from tracebridge.core.ir.primitive import Primitive
@@ -50,10 +52,16 @@ _DECIDES: Mapping[Primitive, bool] = {lax.and_p: False, lax.or_p: True}
 # The number that leaves the first operand as it is; sums with 0 lose the sign of -0, and so do
 # differences with -0.
 _LEAVES: Mapping[Primitive, float] = {lax.sub_p: 0.0, lax.mul_p: 1.0, lax.div_p: 1.0}
+_CHOOSE = frozenset([lax.select_n_p, *_DECIDES, *_LEAVES])
+_FAR = 0.01
 _KINDS = frozenset([np.dtype(t) for t in (np.bool_, np.int32, np.float32, np.float64)])
 _DEEPEST = 32
+_MOST_LATER = 16
+"""Steps of a computation of known numbers that are left until somebody asks."""
 _ASKED = object()
 """Stands for a number that is known when an open number is asked for it."""
+_LATER = object()
+"""Stands for a number that is computed of those of the program when somebody asks."""
 
 
 def with_known_choices(jaxpr: Jaxpr) -> Jaxpr | None:
@@ -109,7 +117,11 @@ def _decides(app: Application, are_known: Sequence[bool]) -> bool:
 
 @final
 class _Known:
-    """A program while its known choices are made."""
+    """A program while its known choices are made.
+
+    Most programs stay as they are. So nothing is written before there is a choice: values have the
+    numbers of variables, and the graph knows the types of these, and what would be added.
+    """
 
     def __init__(self, jaxpr: Jaxpr) -> None:
         self.jaxpr = jaxpr
@@ -118,39 +130,95 @@ class _Known:
         """Arrays -> the number that all of their elements are."""
         self.values: dict[int, Any] = {}
         """What is known of numbers: a value, or that an open number has to be asked."""
+        self.noted: set[int] = set()
+        """Values of which one of the two knows something."""
         self.made_by: dict[int, tuple[Application, Sequence[int]]] = {}
-        """What makes the numbers that have to be asked for."""
+        """What makes the numbers that have to be asked for or computed."""
+        self.steps: dict[int, int] = {}
+        """Of such numbers: after how many equations they are there."""
         self.changed = False
+        self.variable: int | None = None
+        """The result of the equation that is looked at, while the program is not written."""
 
     def result(self) -> Jaxpr | None:
-        jaxpr, graph = self.jaxpr, self.graph
-        inputs = graph.inputs(jaxpr.in_avals)
-        numbers = [*inputs, *[self._constant(c) for c in jaxpr.consts]]
-        for k, (app, idx) in enumerate(jaxpr.equations):
-            source = jaxpr.sources[k] if jaxpr.sources else None
-            args = [numbers[i] for i in idx]
+        """The program, if a choice is made."""
+        jaxpr, noted, added = self.jaxpr, self.noted, self.graph.equations
+        avals, (_, firsts) = variable_avals(jaxpr), producers(jaxpr)
+        self.graph.variables(jaxpr, avals)
+        numbers = [*range(len(avals))]
+        for number, const in enumerate(jaxpr.consts, jaxpr.n_in):
+            self._constant(number, const)
+        more: dict[int, Sequence[GraphEquation]] = {}
+        for k, (app, args) in enumerate(jaxpr.equations):
             if app.primitive.is_elementwise:
-                numbers.append(self._elementwise(app, args, source))
-                continue
-            first = graph.add(app, args, source)
-            numbers.extend(range(first, first + len(app.outs)))
-            if app.primitive is lax.broadcast_in_dim_p and not app.avals[0].ndim:
-                self.alone[first] = args[0]
-        if not self.changed:
-            return None
-        return graph.program(inputs, [numbers[i] for i in jaxpr.outs], jaxpr.debug)
+                if noted.isdisjoint(args):
+                    continue
+                self.variable, n_added = firsts[k], len(added)
+                number = numbers[firsts[k]] = self._elementwise(app, args, self._source_of(k))
+                if len(added) > n_added:
+                    more[k] = added[n_added:]
+                if self.changed:
+                    self._write(k, more, numbers)
+                    return self._rest(k, numbers)
+                if number != firsts[k]:
+                    self._repeats(firsts[k], self.alone[number])
+            elif app.primitive is lax.broadcast_in_dim_p and not app.avals[0].ndim:
+                self._repeats(firsts[k], args[0])
+        return None
 
-    def _constant(self, value: Any) -> int:
-        number = self.graph.constant(value)
+    def _write(
+        self, end: int, more: Mapping[int, Sequence[GraphEquation]], numbers: list[int]
+    ) -> None:
+        """Begin the program with its equations up to ``end``, and ``more`` before some of them.
+
+        ``numbers``: what stands for each variable.
+        """
+        jaxpr, graph, (_, firsts) = self.jaxpr, self.graph, producers(self.jaxpr)
+        written: list[GraphEquation] = []
+        graph.equations = written
+        for k, (app, args) in enumerate(jaxpr.equations[: end + 1]):
+            written.extend(more.get(k, ()))
+            first = firsts[k]
+            # Without results, an equation has the number of the next one's.
+            if app.multiple or numbers[first] == first:
+                written.append((app, [numbers[a] for a in args], first, self._source_of(k)))
+        self.variable = None
+
+    def _rest(self, at: int, numbers: list[int]) -> Jaxpr:
+        """The program after its equation ``at``."""
+        jaxpr, graph, noted = self.jaxpr, self.graph, self.noted
+        _, firsts = producers(jaxpr)
+        for k, (app, idx) in enumerate(jaxpr.equations[at + 1 :], at + 1):
+            args, variable = [numbers[i] for i in idx], firsts[k]
+            if app.primitive.is_elementwise and not noted.isdisjoint(args):
+                numbers[variable] = self._elementwise(app, args, self._source_of(k))
+                continue
+            graph.equations.append((app, args, variable, self._source_of(k)))
+            if app.primitive is lax.broadcast_in_dim_p and not app.avals[0].ndim:
+                self._repeats(variable, args[0])
+        return graph.program(range(jaxpr.n_in), [numbers[i] for i in jaxpr.outs], jaxpr.debug)
+
+    def _source_of(self, k: int) -> object:
+        sources = self.jaxpr.sources
+        return sources[k] if sources else None
+
+    def _constant(self, number: int, value: Any) -> None:
         if type(value) is Literal and value.aval.dtype in _KINDS:
-            self.values[number] = _ASKED if is_open(value.value) else _number(value)
-        return number
+            self.values[number] = _ASKED if is_open(value.value) else _LATER
+            self.noted.add(number)
+
+    def _repeats(self, array: int, number: int) -> None:
+        self.alone[array] = number
+        self.noted.add(array)
 
     # -- equations --
 
     def _elementwise(self, app: Application, args: Sequence[int], source: object) -> int:
         """The number of an equation's result, which may be one that is there."""
-        of_numbers = [self.alone.get(a, a) for a in args]
+        is_array, repeated = bool(app.out.ndim), self.alone
+        if not is_array or (app.primitive not in _CHOOSE and repeated.keys().isdisjoint(args)):
+            return self._add(app, args, source)
+        of_numbers = [repeated.get(a, a) for a in args]
         there = self._there(app, of_numbers)
         if there is not None:
             fitted = self._fitted(there, app, source)
@@ -158,28 +226,37 @@ class _Known:
                 self.changed = True
                 return fitted
         avals = self.graph.avals
-        if app.out.ndim and not any([avals[a].ndim for a in of_numbers]):
+        if not any([avals[a].ndim for a in of_numbers]):
             once = app.primitive.application(tuple([avals[a] for a in of_numbers]), app.params)
-            fitted = self._fitted(self._add(once, of_numbers, source), app, source)
+            number = self._noted(once, of_numbers, self.graph.add(once, of_numbers, source))
+            fitted = self._fitted(number, app, source)
             if fitted is not None:
                 return fitted
         return self._add(app, args, source)
 
     def _add(self, app: Application, args: Sequence[int], source: object) -> int:
-        number = self.graph.add(app, args, source)
+        number = self.variable
+        if number is None:
+            number = self.graph.add(app, args, source)
+        return self._noted(app, args, number)
+
+    def _noted(self, app: Application, args: Sequence[int], number: int) -> int:
+        """The result of an equation, after what is known of it has been noted."""
         if not app.out.ndim and app.out.dtype in _KINDS and app.primitive in _RULES:
             given = [self.values.get(a) for a in args]
             if None not in given:
                 asks = any([v is _ASKED for v in given])
-                self.values[number] = _ASKED if asks else _evaluated(app, given)
+                self.values[number] = _ASKED if asks else _LATER
                 self.made_by[number] = app, args
+                self.noted.add(number)
+                self.steps[number] = steps = 1 + max([self.steps.get(a, 0) for a in args])
+                if not asks and steps % _MOST_LATER == 0:
+                    self.value(number)
         return number
 
     def _there(self, app: Application, args: Sequence[int]) -> int | None:
         """The operand that is the result, if one is."""
         primitive = app.primitive
-        if not app.out.ndim:
-            return None
         if primitive is lax.select_n_p:
             which = self.value(args[0])
             return None if which is None else args[1 + _nth(which, len(args) - 1)]
@@ -189,11 +266,24 @@ class _Known:
                 if flag is not None:
                     return one if flag == _DECIDES[primitive] else other
         if primitive in _LEAVES and app.out.dtype.kind == "f":
-            value = self.values.get(args[1])
-            if value is None or value is _ASKED or value != _LEAVES[primitive]:
+            number, wanted = args[1], _LEAVES[primitive]
+            found = self.values.get(number)
+            if (
+                found is None
+                or found is _ASKED
+                or (found is _LATER and self._is_far(number, wanted))
+            ):
+                return None
+            value = self.value(number)
+            if value is None or value != wanted:
                 return None
             return None if np.signbit(value) else args[0]
         return None
+
+    def _is_far(self, number: int, wanted: float) -> bool:
+        """Whether a number of the program is another one, however it is rounded."""
+        literal = self.graph.consts.get(number)
+        return type(literal) is Literal and abs(literal.value - wanted) > _FAR
 
     def _fitted(self, number: int, app: Application, source: object) -> int | None:
         """A value as the result of an equation: numbers are repeated."""
@@ -207,7 +297,7 @@ class _Known:
         if repeat.out != out:
             return None
         repeated = self.graph.add(repeat, [number], source)
-        self.alone[repeated] = number
+        self._repeats(repeated, number)
         return repeated
 
     # -- numbers --
@@ -215,14 +305,17 @@ class _Known:
     def value(self, number: int, depth: int = 0) -> Any:
         """What a number is, None if nobody knows. It may ask for open numbers."""
         found = self.values.get(number)
-        if found is not _ASKED:
+        if found is not _ASKED and found is not _LATER:
             return found
         made = self.made_by.get(number)
         if made is None:
             found = _number(self.graph.consts[number])
         else:
             app, args = made
-            given = [self.value(a, depth + 1) for a in args] if depth < _DEEPEST else [None]
+            # First what asks no open number: none is asked in vain.
+            known = [self.value(a) for a in args if self.values[a] is not _ASKED]
+            is_known = depth < _DEEPEST and not any([v is None for v in known])
+            given = [self.value(a, depth + 1) for a in args] if is_known else [None]
             found = None if any([v is None for v in given]) else _evaluated(app, given)
         self.values[number] = found
         return found

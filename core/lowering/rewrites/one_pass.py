@@ -14,6 +14,7 @@ from tracebridge.core.ir.debug_info import NO_DEBUG_INFO
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.traverse import primitives_of
 from tracebridge.core.lowering.rewrites.copies import Copies
+from tracebridge.core.lowering.rewrites.emission import Emission
 from tracebridge.core.lowering.rewrites.factors import is_outer_product
 from tracebridge.core.lowering.rewrites.guarded import guarded_p
 from tracebridge.core.lowering.rewrites.joins import Joins
@@ -168,14 +169,32 @@ class Pass:
             return staged()
         return _STAGED.get_or_make((key, tuple(avals), tracing_key()), staged)
 
-    def guarded(
-        self, run: Callable[..., object], leaves: Sequence[int], key: Hashable | None = None
+    def write_equations(
+        self, write: Callable[[Emission], int], leaves: Sequence[int], source: object
     ) -> int:
-        """Flag and result of a function of values, or the equation that was added last."""
+        """As ``emit``, of what puts equations into a graph itself."""
+        self.write()
+        return write(Emission(self.graph, leaves, source))
+
+    def written_program(
+        self, write: Callable[[Emission], list[int]], leaves: Sequence[int], key: Hashable
+    ) -> Jaxpr:
+        """What puts equations into a graph, as a program. ``key``: all that it depends on."""
+        avals = [self.graph.avals[a] for a in leaves]
+
+        def written() -> Jaxpr:
+            graph = Graph()
+            inputs = graph.inputs(avals)
+            return graph.program(inputs, write(Emission(graph, inputs)), NO_DEBUG_INFO)
+
+        return _STAGED.get_or_make((key, tuple(avals)), written)
+
+    def guarded(self, fast: Jaxpr, leaves: Sequence[int]) -> int:
+        """Flag and result of the program ``fast``, or the equation that was added last."""
         self.write()
         plain = self.graph.program(leaves, [len(self.graph.avals) - 1], NO_DEBUG_INFO)
         plain.cache["rewritten"] = None
-        params = {"fast": self.staged(run, leaves, key), "plain": plain}
+        params = {"fast": fast, "plain": plain}
         return self.graph.add_bound(guarded_p, leaves, params)
 
     def readers(self, number: int) -> int:

@@ -7,7 +7,7 @@ stands for the result, or None.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,8 @@ import numpy as np
 
 from tracebridge.core import lax
 from tracebridge.core.ir.cost import Cost
-from tracebridge.core.lowering.rewrites.contraction import SumOfProducts
+from tracebridge.core.lowering.rewrites.contraction import planned, product_of
+from tracebridge.core.lowering.rewrites.emission import Emission
 from tracebridge.core.lowering.rewrites.exp_sums import ExpSum
 from tracebridge.core.lowering.rewrites.factors import (
     Axes,
@@ -30,7 +31,6 @@ from tracebridge.core.lowering.rewrites.spikes import SpikeSum, is_comparison
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Application, Params
-    from tracebridge.core.ir.value import Value
 
 _REAL = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
 # Where a product with weights beats a sum of their products, measured with jaxlib 0.10.2 on two
@@ -50,7 +50,8 @@ _EXACT = _REAL | {np.dtype(np.complex64), np.dtype(np.complex128)}
 
 def rewritten_sum(here: Pass, app: Application, args: Sequence[int], source: object) -> int | None:
     """The first form that a sum has, if any."""
-    if args[0] not in here.made_by or not here.is_static(app):
+    made = here.made_by.get(args[0])
+    if made is None or not here.is_static(app):
         return None
     new = _sum_of_copies(here, app, args, source)
     if new is None and here.compares:
@@ -60,7 +61,7 @@ def rewritten_sum(here: Pass, app: Application, args: Sequence[int], source: obj
     if app.out.dtype in _EXACT and here.is_product(args[0]):
         params = {"precision": None, "preferred_element_type": None}
         if here.comes_apart(args[0]):
-            unfolding = Unfolding(here.graph, here.made_by)
+            unfolding = Unfolding(here.made_by)
             axes = unfolding.new_axes(app.avals[0].shape)
             factors = unfolding.of(args[0], axes, whole=True)
             kept = tuple([a for i, a in enumerate(axes) if i not in app.params["axes"]])
@@ -69,8 +70,13 @@ def rewritten_sum(here: Pass, app: Application, args: Sequence[int], source: obj
             new = _weighted_sum(here, app, args, source, params)
         if new is not None:
             return new
-    found = (rewrite(here, app, args, source) for rewrite in _SUMS)
-    return next((new for new in found if new is not None), None)
+    rewrite = _BY_OPERAND.get(made[0].primitive)
+    new = None if rewrite is None else rewrite(here, app, args, source)
+    if new is None and made[0].primitive.cost is Cost.EXPENSIVE:
+        new = _sum_of_shared(here, app, args, source)
+    if new is None and may_have_copy(app):
+        new = _sum_of_exp(here, app, args) or _sum_of_copy(here, app, args, source)
+    return new
 
 
 def rewritten_product(
@@ -82,7 +88,7 @@ def rewritten_product(
     x, y = app.avals
     if app.out.dtype in _EXACT and x.dtype == y.dtype == app.out.dtype and is_plain(app):
         (xc, yc), (xb, yb) = app.params["dimension_numbers"]
-        unfolding = Unfolding(here.graph, here.made_by)
+        unfolding = Unfolding(here.made_by)
         x_axes = unfolding.new_axes(x.shape)
         shared = dict(zip((*yc, *yb), (*xc, *xb), strict=True))
         free = iter(unfolding.new_axes([n for j, n in enumerate(y.shape) if j not in shared]))
@@ -115,12 +121,13 @@ def _contracted(
     dtype = app.out.dtype
     if any([here.graph.avals[f.number].dtype != dtype for f in factors]):
         return None
-    plan = SumOfProducts(unfolding, factors, kept, app.out.shape, params)
+    product, leaves = product_of(unfolding, factors, kept, app.out.shape)
+    plan = planned(product, params)
     if plan.result is None or (plan.sums and dtype not in _REAL):
         return None
     if not plan.sums:
-        return here.emit(lambda *leaves: plan.run(leaves)[1], plan.leaves, source, plan.key)
-    return here.guarded(lambda *leaves: plan.run(leaves), plan.leaves, plan.key)
+        return here.write_equations(plan.write, leaves, source)
+    return here.guarded(here.written_program(plan.write_guarded, leaves, plan), leaves)
 
 
 def _weighted_sum(
@@ -130,7 +137,7 @@ def _weighted_sum(
     aval = app.avals[0]
     if aval.size < _LEAST_WEIGHTED:
         return None
-    unfolding = Unfolding(here.graph, here.made_by)
+    unfolding = Unfolding(here.made_by)
     axes = unfolding.new_axes(aval.shape)
     factors = unfolding.of(args[0], axes, whole=False)
     if unfolding.failed or len(factors) != 2:
@@ -146,8 +153,9 @@ def _weighted_sum(
     if width < _LEAST_WIDTH or (of_array[-1] not in summed and length > _MOST_ROWS):
         return None
     kept = tuple([a for i, a in enumerate(axes) if i not in app.params["axes"]])
-    plan = SumOfProducts(unfolding, [weights, array], kept, app.out.shape, params, as_pair=True)
-    return here.emit(lambda *leaves: plan.run(leaves)[1], plan.leaves, source, plan.key)
+    product, leaves = product_of(unfolding, [weights, array], kept, app.out.shape)
+    plan = planned(product, params, as_pair=True)
+    return here.write_equations(plan.write, leaves, source)
 
 
 # copies ------------------------------------------------------------------------------------------
@@ -165,12 +173,13 @@ def _sum_of_copies(here: Pass, app: Application, args: Sequence[int], source: ob
     limits = tuple([1 if i in same else n for i, n in enumerate(shape)])
     out_shape = app.out.shape
 
-    def run(x: Value) -> Any:
-        part = lax.slice(x, (0,) * len(shape), limits)
-        summed = lax.reduce_sum(part, axes)
-        return lax.broadcast_in_dim(summed, out_shape, tuple(range(len(out_shape))))
+    def write(to: Emission) -> int:
+        bounds = {"start_indices": (0,) * len(shape), "limit_indices": limits}
+        part = to.apply(lax.slice_p, args[0], **bounds, strides=(1,) * len(shape))
+        summed = to.over(lax.reduce_sum_p, part, axes)
+        return to.broadcast(summed, out_shape, tuple(range(len(out_shape))))
 
-    return here.emit(run, args, source)
+    return here.write_equations(write, args, source)
 
 
 # reshapes ----------------------------------------------------------------------------------------
@@ -180,10 +189,7 @@ def _sum_of_reshaped(
     here: Pass, app: Application, args: Sequence[int], source: object
 ) -> int | None:
     """The sum over axes that a reshape made, as a sum over those that it made them of."""
-    made = here.made_by.get(args[0])
-    if made is None or made[0].primitive is not lax.reshape_p:
-        return None
-    before, (operand,) = made
+    before, (operand,) = here.made_by[args[0]]
     shape, axes = before.avals[0].shape, app.params["axes"]
     groups = matching_groups(shape, before.out.shape)
     if groups is None or all([len(a) == len(b) == 1 for a, b in groups]):
@@ -196,9 +202,12 @@ def _sum_of_reshaped(
         summed.extend(inner if flags.pop() else ())
     if not summed:
         return None
-    axes, shape = tuple(summed), app.out.shape
-    key = "reshaped", axes, shape
-    return here.emit(lambda x: lax.reshape(lax.reduce_sum(x, axes), shape), [operand], source, key)
+    shape = app.out.shape
+
+    def write(to: Emission) -> int:
+        return to.reshape(to.over(lax.reduce_sum_p, to.leaves[0], summed), shape)
+
+    return here.write_equations(write, [operand], source)
 
 
 def _sum_of_negated(
@@ -208,12 +217,14 @@ def _sum_of_negated(
 
     Where the sum is a product with ones, the negated array would be written for it alone.
     """
-    made = here.made_by[args[0]]
-    if made[0].primitive is not lax.neg_p or app.out.dtype not in _REAL:
+    if app.out.dtype not in _REAL:
         return None
     axes = app.params["axes"]
-    key = "negated", axes
-    return here.emit(lambda x: lax.neg(lax.reduce_sum(x, axes)), made[1], source, key)
+
+    def write(to: Emission) -> int:
+        return to.apply(lax.neg_p, to.over(lax.reduce_sum_p, to.leaves[0], axes))
+
+    return here.write_equations(write, here.made_by[args[0]][1], source)
 
 
 # functions that are read twice --------------------------------------------------------------------
@@ -225,8 +236,7 @@ def _sum_of_shared(here: Pass, app: Application, args: Sequence[int], source: ob
     XLA would compute them in the sum, and again in each of its operations that reads them.
     """
     (x,) = app.avals
-    made = here.made_by[args[0]][0].primitive
-    if made.cost is not Cost.EXPENSIVE or x.dtype not in _REAL or x.size < _LEAST_WRITTEN:
+    if x.dtype not in _REAL or x.size < _LEAST_WRITTEN:
         return None
     if here.readers(args[0]) < 2:
         return None
@@ -234,23 +244,27 @@ def _sum_of_shared(here: Pass, app: Application, args: Sequence[int], source: ob
     return here.graph.add(app, [once], source)
 
 
-def _sum_of_exp(here: Pass, app: Application, args: Sequence[int], _: object) -> int | None:
+def _sum_of_exp(here: Pass, app: Application, args: Sequence[int]) -> int | None:
     """The sum of exponentials of differences, by a sum of exponentials."""
     plan = ExpSum(app, args[0], here.graph, here.made_by, here.readers)
-    return here.guarded(plan.run, plan.leaves) if plan.leaves else None
+    if not plan.leaves:
+        return None
+    return here.guarded(here.staged(plan.run, plan.leaves, None), plan.leaves)
 
 
 def _sum_of_copy(here: Pass, app: Application, args: Sequence[int], source: object) -> int | None:
     """The sum of squared differences, say, of a copy of differences that others read too."""
-    if not may_have_copy(app):
-        return None
     copy = OwnCopy(args[0], here.made_by, here.readers)
     if copy.made is None:
         return None
     return here.emit(partial(copy.run, app.params["axes"]), copy.leaves, source)
 
 
-_SUMS = (_sum_of_reshaped, _sum_of_negated, _sum_of_shared, _sum_of_exp, _sum_of_copy)
+_BY_OPERAND: dict[Any, Callable[..., int | None]] = {
+    lax.reshape_p: _sum_of_reshaped,
+    lax.neg_p: _sum_of_negated,
+}
+
 
 # picks -------------------------------------------------------------------------------------------
 

@@ -176,3 +176,23 @@ def test_integers_of_numbers_that_have_none() -> None:
         with scope("platform_rules", False):
             plain = tb.jit(lambda x, a=a: chosen(a, x))(x)
         np.testing.assert_array_equal(got, plain, str(a))
+
+
+def test_equations_without_results_stay_before_choices() -> None:
+    """What an equation without results does is done, whatever the next one becomes."""
+    calls: list[int] = []
+
+    def f(x: Any) -> Any:
+        twos = tnp.full(x.shape, 2.0)
+        tb.debug.callback(lambda: calls.append(1))
+        return tnp.where(twos > 1.0, x, tnp.exp(x))
+
+    jaxpr = tb.make_jaxpr(f)(X).jaxpr
+    new = with_known_choices(jaxpr)
+    np.testing.assert_array_equal(tb.jit(f)(X), X)
+    tb.effects_barrier()
+
+    assert new is not None
+    assert any([not app.outs for app, _ in jaxpr.equations])
+    assert any([not app.outs for app, _ in new.equations])
+    assert [1] == calls
