@@ -20,13 +20,11 @@ from typing import Any, NamedTuple
 from tracebridge.core.config import env
 from tracebridge.core.kernels.sharing import EXPORTED, LIBRARY, N_SEATS, SEAT_BYTES, SEATS
 from tracebridge.core.kernels.text import TWICE
+from tracebridge.core.util.processor import processor_lines
 
 _LOCK = threading.Lock()
 _ENGINES: list[Any] = []
 """Machine code stays for the life of the process: XLA knows its address by name for good."""
-
-_FOUND: list[Machine] = []
-"""This processor, once somebody has asked."""
 
 _SEATS = ctypes.create_string_buffer(N_SEATS * SEAT_BYTES)
 """Where threads wait that have just helped (``sharing.py``)."""
@@ -38,12 +36,11 @@ def _leave_seats() -> None:
 
 
 class Machine(NamedTuple):
-    """The processor: LLVM's machine, float32 in a vector, a text that tells processors apart.
+    """The processor: float32 in a vector, a text that tells processors and LLVMs apart.
 
     ``fuses``: whether it multiplies and adds in one step; others would call a function for each.
     """
 
-    target: Any
     lanes: int
     description: str
     fuses: bool
@@ -51,7 +48,7 @@ class Machine(NamedTuple):
 
 @functools.lru_cache(maxsize=1)
 def is_there() -> bool:
-    """Whether kernels can be compiled for this processor. It loads LLVM."""
+    """Whether kernels can be compiled for this processor."""
     if sys.platform != "linux" or importlib.util.find_spec("llvmlite") is None:
         return False
     return machine().fuses
@@ -66,16 +63,33 @@ def n_threads() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+@functools.lru_cache(maxsize=1)
 def machine() -> Machine:
-    """This processor. Who asks again does not wait for what LLVM compiles meanwhile."""
-    if not _FOUND:
-        with _LOCK:
-            _FOUND.append(_machine())
-    return _FOUND[0]
+    """This processor, as the system describes it.
+
+    Programs are lowered with it. LLVM would tell as much, but takes 25 ms to load: it is loaded
+    where the first kernel is compiled, beside XLA, and never if there is none.
+    """
+    lines = processor_lines(of_all_cores=False) or []
+    named = [line.partition(":")[2] for line in lines if line.startswith(("flags", "Features"))]
+    instructions = set(" ".join(named).split()) or _instructions_by_llvm()
+    lanes = 16 if "avx512f" in instructions else 8 if "avx2" in instructions else 4
+    fuses = platform.machine() != "x86_64" or "fma" in instructions
+    version = importlib.import_module("llvmlite").__version__
+    described = "\n".join([*lines, *([] if named else sorted(instructions))])
+    return Machine(lanes, f"{described} llvmlite {version}", fuses)
+
+
+def _instructions_by_llvm() -> set[str]:
+    binding = importlib.import_module("llvmlite.binding")
+    with _LOCK:
+        features = binding.get_host_cpu_features()
+    return {name for name, is_there in features.items() if is_there}
 
 
 @functools.lru_cache(maxsize=1)
-def _machine() -> Machine:
+def target() -> Any:
+    """LLVM's machine for this processor. Whoever calls has the lock."""
     binding = importlib.import_module("llvmlite.binding")
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
@@ -83,15 +97,13 @@ def _machine() -> Machine:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(_SEATS))
     binding.add_symbol(SEATS, ctypes.addressof(_SEATS))
     os.register_at_fork(after_in_child=_leave_seats)
-    features = binding.get_host_cpu_features()
-    name = binding.get_host_cpu_name()
-    target = binding.Target.from_default_triple().create_target_machine(
-        cpu=name, features=features.flatten(), opt=2, codemodel="jitdefault", jit=True
+    return binding.Target.from_default_triple().create_target_machine(
+        cpu=binding.get_host_cpu_name(),
+        features=binding.get_host_cpu_features().flatten(),
+        opt=2,
+        codemodel="jitdefault",
+        jit=True,
     )
-    lanes = 16 if features.get("avx512f") else 8 if features.get("avx2") else 4
-    version = ".".join([str(n) for n in binding.llvm_version_info])
-    fuses = platform.machine() != "x86_64" or bool(features.get("fma"))
-    return Machine(target, lanes, f"{name} {features.flatten()} LLVM {version}", fuses)
 
 
 def _run_passes(binding: Any, module: Any, text: str) -> None:
@@ -102,7 +114,7 @@ def _run_passes(binding: Any, module: Any, text: str) -> None:
     else that LLVM does takes more than half of its time and makes nothing faster.
     """
     options = binding.create_pipeline_tuning_options()
-    builder = binding.create_pass_builder(_machine().target, options)
+    builder = binding.create_pass_builder(target(), options)
     passes = binding.create_new_module_pass_manager()
     passes.add_always_inliner_pass()
     passes.add_sroa_pass()
@@ -134,13 +146,13 @@ def _load_library() -> None:
 
 def _compiled(text: str, entries: Sequence[str]) -> list[int]:
     binding = importlib.import_module("llvmlite.binding")
-    target = _machine().target
+    machine_of_llvm = target()
     with binding.parse_assembly(text) as module:
         module.verify()
         _run_passes(binding, module, text)
-        code = target.emit_object(module)
+        code = machine_of_llvm.emit_object(module)
     # An engine that was given the code, not the module, does not keep LLVM's form of it.
-    engine = binding.create_mcjit_compiler(binding.parse_assembly(""), target)
+    engine = binding.create_mcjit_compiler(binding.parse_assembly(""), machine_of_llvm)
     engine.add_object_file(binding.ObjectFileRef.from_data(code))
     engine.finalize_object()
     _ENGINES.append(engine)

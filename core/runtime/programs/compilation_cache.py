@@ -28,6 +28,7 @@ from tracebridge.core._jaxlib.xla import (
 from tracebridge.core.config import env
 from tracebridge.core.config.values import option
 from tracebridge.core.runtime.backends.monitoring import CACHE_HIT, CACHE_MISS, record_event
+from tracebridge.core.util.processor import processor_lines
 
 _SUFFIX = ".executable"
 _CHECKED = b"without wrong fusions"  # earlier versions kept programs that had them
@@ -88,13 +89,10 @@ def _machine() -> str:
     """What generated code for the CPU may depend on."""
     # The compiler splits loops for so many threads.
     threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
+    lines = processor_lines(of_all_cores=True)
+    if lines is None:
         return f"{threads} {platform.machine()} {platform.processor()} {platform.platform()}"
-    kinds = ("vendor_id", "model name", "flags", "Features", "CPU part")
-    found = {line for line in lines if line.startswith(kinds)}
-    return "\n".join([f"{threads} {platform.machine()}", *sorted(found)])
+    return "\n".join([f"{threads} {platform.machine()}", *lines])
 
 
 def _load(file: Path, client: Any, devices: Sequence[Any], options: Any) -> Any:

@@ -144,7 +144,6 @@ def test_what_is_there_twice_is_computed_once_where_the_text_says_so(
     line: str, divisions: int
 ) -> None:
     binding = importlib.import_module("llvmlite.binding")
-    machine.machine()
     text = line + _SAME_TWICE
     with machine._LOCK, binding.parse_assembly(text) as module:
         machine._run_passes(binding, module, text)
@@ -171,7 +170,6 @@ entry:
 
 def test_memory_of_a_function_becomes_registers() -> None:
     binding = importlib.import_module("llvmlite.binding")
-    machine.machine()
     with machine._LOCK, binding.parse_assembly(_IN_MEMORY) as module:
         machine._run_passes(binding, module, _IN_MEMORY)
         made = str(module)

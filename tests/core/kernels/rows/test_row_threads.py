@@ -109,7 +109,8 @@ def test_a_seat_whose_thread_does_not_come() -> None:
 def test_a_child_begins_with_free_seats() -> None:
     """Its parent's threads are not there."""
     place: Any = np.frombuffer(machine._SEATS, np.uint64)
-    machine.machine()
+    with machine._LOCK:
+        machine.target()
     assert all_seats_are_free()
     place[8] = 1
     try:
@@ -124,7 +125,8 @@ def test_a_child_begins_with_free_seats() -> None:
 _END = """
 import gc, weakref
 from tracebridge.core.kernels import machine
-machine.machine()
+with machine._LOCK:
+    machine.target()
 seats = weakref.ref(machine._SEATS)
 del machine._SEATS
 gc.collect()
