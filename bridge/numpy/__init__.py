@@ -31,6 +31,7 @@ from tracebridge.numpy.reductions import *
 from tracebridge.numpy.searching import *
 from tracebridge.numpy.selection import *
 from tracebridge.numpy.sorting import *
+from tracebridge.numpy.splitting import *
 from tracebridge.numpy.ufuncs import *
 from tracebridge.numpy.variances import *
 from tracebridge.numpy.vector_products import *
