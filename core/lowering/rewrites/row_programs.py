@@ -64,13 +64,7 @@ class RowEquations:
         of_groups, first = groups.jaxpr.equations, groups.first
         for k in members:
             app, args = of_groups[k]
-            if len(args) == 1:
-                equations.append((app, (numbers[args[0]],)))
-            elif len(args) == 2:
-                a, b = args
-                equations.append((app, (numbers[a], numbers[b])))
-            else:
-                equations.append((app, tuple([numbers[a] for a in args])))
+            equations.append((app, tuple([numbers[a] for a in args])))
             numbers[first[k]] = number
             number += 1
         self.n_variables = number

@@ -103,13 +103,7 @@ class _Spliced:
                 variables[first[k]] = self._inline(instead[k], number, sources[k])
                 number += sum([len(app.outs) for app, _ in instead[k].program.equations])
                 continue
-            if len(args) == 1:
-                equations.append((app, (variables[args[0]],)))
-            elif len(args) == 2:
-                a, b = args
-                equations.append((app, (variables[a], variables[b])))
-            else:
-                equations.append((app, tuple([variables[a] for a in args])))
+            equations.append((app, tuple([variables[a] for a in args])))
             self.sources.append(sources[k])
             if app.multiple:
                 n = len(app.outs)

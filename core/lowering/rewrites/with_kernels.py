@@ -194,13 +194,7 @@ class WithKernels:
             at = firsts[unchanged]
         for k in order[unchanged:]:
             (app, args), first = equations[k], firsts[k]
-            if len(args) == 1:
-                numbered.append((app, (variables[args[0]],)))
-            elif len(args) == 2:
-                a, b = args
-                numbered.append((app, (variables[a], variables[b])))
-            else:
-                numbered.append((app, tuple([variables[a] for a in args])))
+            numbered.append((app, tuple([variables[a] for a in args])))
             if app.multiple:
                 n = len(app.outs)
                 variables[first : first + n] = range(at, at + n)
