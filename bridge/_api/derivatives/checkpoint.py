@@ -94,6 +94,8 @@ def checkpoint(
         )
     check_callable("checkpoint", fun)
     call = f"checkpoint({name_of(fun)})"
+    # What a program is for a policy is remembered on it as long as it lives.
+    again = "<locals>" not in getattr(policy, "__qualname__", "")
     splitter = Splitter(
         "checkpoint",
         fun,
@@ -117,7 +119,7 @@ def checkpoint(
         if known is not None and any([k is None for k in known]):
             known = None
         avals = tuple([v.aval for v in values])
-        traced = trace_call(fun, arguments, avals, fun, refs=True, known=known)
+        traced = trace_call(fun, arguments, avals, fun, refs=True, known=known, again=again)
         if traced.refs is not None and traced.refs.custom:
             if is_differentiated():
                 return fun(*args, **kwargs)  # so that the custom rules run and find the references

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, final
 
 from tracebridge.core._jaxlib.pytree import PyTreeDef
@@ -193,8 +193,11 @@ def names_of_results(structure: object) -> tuple[str, ...]:
     return tuple(["result" + keystr(path) for path in treedefs.leaf_paths(whole)])
 
 
-def shared(jaxpr: Jaxpr) -> Jaxpr:
-    """An equal Jaxpr that was seen before, or ``jaxpr`` itself."""
+def shared(jaxpr: Jaxpr, called: Hashable = None) -> Jaxpr:
+    """An equal Jaxpr that was seen before, or ``jaxpr`` itself.
+
+    ``called``: what else tells functions of one line apart, such as the names of their arguments.
+    """
     if has_arrays(jaxpr) or holds_functions(jaxpr):
         return jaxpr
     if wants_checks():
@@ -202,7 +205,7 @@ def shared(jaxpr: Jaxpr) -> Jaxpr:
         return jaxpr
     names = tuple(names_of(jaxpr) or ()) if in_use[0] else ()
     # Of equal functions at other lines messages would give the names of the first one.
-    key = content_of(jaxpr), tracing_key(), names, jaxpr.debug.func_src_info
+    key = content_of(jaxpr), tracing_key(), names, jaxpr.debug.func_src_info, called
     return _SAME.get_or_make(key, lambda: jaxpr)
 
 

@@ -10,6 +10,7 @@ from typing import Any, final
 
 from tracebridge.core.config.state import state
 from tracebridge.core.config.values import option, tracing_key
+from tracebridge.core.control.calls.bodies import shared
 from tracebridge.core.control.calls.cache_info import Counts
 from tracebridge.core.control.calls.explain import Names, why_again, why_first
 from tracebridge.core.control.refs.calls import RefUses
@@ -115,6 +116,7 @@ def trace_call(
     static_nums: Sequence[int] | None = None,
     counts: Counts | None = None,
     parts: bool = False,
+    again: bool = False,
 ) -> TracedCall:
     """Trace ``args.fun`` at ``avals``; remembered on ``cache_on`` while that function lives.
 
@@ -122,7 +124,8 @@ def trace_call(
     ``known``: the arrays of the arguments, if Python code may ask for numbers; such a trace holds
     for these numbers only and is not remembered.
     ``static_nums``: positions of static arguments of a jitted function, whose traces are explained;
-    ``counts``: what it counts. ``parts``: whether results are parts of larger arrays.
+    ``counts``: what it counts. ``parts``: whether results are parts of larger arrays. ``again``: functions that are made anew
+    for each call are one program, if they trace to the same.
     """
     current = state()
     axes = () if current is None else current.axis_env
@@ -159,6 +162,8 @@ def trace_call(
         raise refuse_captures(name)
     debug.name_results(functools.partial(result_names, trees[0]))
     traced = TracedCall(whole, trees[0], uses)
+    if again:
+        traced.jaxpr = shared(traced.jaxpr, (args.tree, args.parameters))
     if known is None and not traced.has_tracers() and outer_refs(captures.refs):
         _TRACED.set(cache_on, key, traced)
     finished(TRACE, name, start, logger)

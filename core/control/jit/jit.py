@@ -33,7 +33,7 @@ from tracebridge.core.ir.debug_info import name_of, parameter_names
 from tracebridge.core.ir.higher_order import is_high_jaxpr
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
 from tracebridge.core.ir.name_stack import NAME_SCOPES, attributes_only, in_use
-from tracebridge.core.ir.trace import current_trace
+from tracebridge.core.ir.trace import current_trace, is_eager
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.lax.sharding_constraint import constrained_to
 from tracebridge.core.runtime.arrays.array import Array
@@ -185,6 +185,7 @@ class JitPrograms:
                 refs=refs,
                 static_nums=nums,
                 counts=self.counts,
+                again=not is_eager(),
             )
         finally:
             if names is not None:

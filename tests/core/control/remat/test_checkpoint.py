@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -407,3 +409,41 @@ def test_linear_functions_and_unused_results() -> None:
     f = tb.checkpoint(lambda x: (x * x, tnp.asarray(3)))
     out, pullback, aux = tb.vjp(f, 2.0, has_aux=True)
     assert (float(out), float(pullback(1.0)[0]), int(aux)) == (4.0, 4.0, 3)
+
+
+def _called(fun: Callable[..., Any], x: Any) -> Any:
+    """The program of the call within a function."""
+    (call,) = tb.make_jaxpr(fun)(x).jaxpr.equations
+    return call[0].params["jaxpr"]
+
+
+@pytest.mark.parametrize("wrap", [tb.checkpoint, tb.jit])
+def test_functions_made_anew_are_one_program(wrap: Callable[..., Any]) -> None:
+    """Of one line, with arguments of the same names; others have their own numbers and names."""
+
+    def made(scale: float, key: str) -> Callable[[Any], Any]:
+        return lambda x: wrap(lambda tree: tnp.sin(tree[key]) * scale)({key: x})
+
+    first, again = _called(made(2.0, "a"), 1.0), _called(made(2.0, "a"), 1.0)
+    scaled, named = _called(made(3.0, "a"), 1.0), _called(made(2.0, "b"), 1.0)
+
+    assert first is again
+    assert first is not scaled
+    assert [("tree['a']",), ("tree['b']",)] == [j.debug_info.arg_names for j in (first, named)]
+    close(tb.grad(made(3.0, "a"))(1.0), 3 * np.cos(1.0))
+    close(tb.grad(made(2.0, "a"))(1.0), 2 * np.cos(1.0))
+
+
+def test_programs_do_not_hold_policies_made_anew() -> None:
+    """A policy that is made for one call goes away with it."""
+
+    def call(x: Any) -> Any:
+        policy = lambda prim, *_, **__: prim.name == "sin"
+        alive.append(weakref.ref(policy))
+        return tb.checkpoint(sines, policy=policy)(x)
+
+    alive: list[weakref.ref[Any]] = []
+    close(tb.grad(call)(1.0), tb.grad(sines)(1.0))
+    tb.clear_caches()
+    gc.collect()
+    assert [None] == [ref() for ref in alive]
