@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 import tracebridge.core.lax as lax
-from tracebridge.core.control.scan.forward import scan
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.value import Value
@@ -47,6 +47,8 @@ def apply_in_turn(
         place = lax.reshape(position, (1,))
         return lax.scatter(elements, place, new, numbers, mode="drop"), None
 
+    # Loops are modules of their own, which updates of single elements do not need.
+    scan = importlib.import_module("tracebridge.core.control.scan.forward").scan
     flat, _ = scan(step, flat, tuple(rows))
     return lax.reshape(flat, x.aval.shape)
 

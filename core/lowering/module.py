@@ -25,6 +25,7 @@ from tracebridge.core.kernels.rows.row_kernel import row_kernel_p
 from tracebridge.core.kernels.steps.batch_kernel import batch_kernel_p
 from tracebridge.core.kernels.steps.scan_kernel import scan_kernel_p
 from tracebridge.core.lowering.context import PLATFORM_INDEX, LoweringContext
+from tracebridge.core.lowering.emitters import is_brief, is_small
 from tracebridge.core.lowering.locations import Locations
 from tracebridge.core.lowering.symbolic import define_dims, has_symbolic_dims
 from tracebridge.core.lowering.tiles import is_faster_without_tiles
@@ -55,7 +56,7 @@ class LoweredModule:
     results. ``inspections``: functions of the placement, to be called when it is known.
     ``keepalives``: objects that have to live as long as what is compiled. ``largest``: bytes of the
     largest value that an equation gives. ``without_tiles``: whether XLA is to leave out its emitter
-    for tiles.
+    for tiles; ``without_emitters``: all of those that it has had since lately.
     """
 
     __slots__ = (
@@ -68,6 +69,7 @@ class LoweredModule:
         "largest",
         "module",
         "name",
+        "without_emitters",
         "without_tiles",
     )
 
@@ -83,6 +85,7 @@ class LoweredModule:
         keepalives: Sequence[Any] = (),
         without_tiles: bool = False,
         largest: float = math.inf,
+        without_emitters: bool = False,
     ) -> None:
         self.module = module
         self.name = name
@@ -93,6 +96,7 @@ class LoweredModule:
         self.inspections = tuple(inspections)
         self.keepalives = tuple(keepalives)
         self.without_tiles = without_tiles
+        self.without_emitters = without_emitters
         self.largest = largest
 
     def as_text(self) -> str:
@@ -117,6 +121,7 @@ def lower_module(
     manual: bool = False,
     located: bool = False,
     result_names: Sequence[str] = (),
+    of_library: bool = False,
 ) -> LoweredModule:
     """Lower ``jaxpr`` to a module with a public function ``main``.
 
@@ -126,6 +131,7 @@ def lower_module(
     messages about their sizes call them. ``axis_env`` are named axes, outermost first, of replicas
     of the program. ``mesh`` is what XLA is to split the program over; ``manual``: it is split
     already. With ``located`` operations have locations, results the attributes ``result_names``.
+    ``of_library``: it is a function of the library, whose loops are short.
     """
     jaxpr = _needed(low_jaxpr(jaxpr))
     symbolic = has_symbolic_dims(jaxpr.in_avals)
@@ -167,8 +173,9 @@ def lower_module(
             _fill_main(ctx, jaxpr, kept, arguments[len(hoisted) :])
     if not located:
         _warn_of_waste(jaxpr, name, [i for i in donated if i in kept and i not in aliases])
+    about = _about(jaxpr, ctx, of_library=of_library)
     held = ctx.callbacks, jaxpr.effects, ctx.inspections, ctx.keepalives
-    return LoweredModule(module, name, kept, hoisted, *held, *_about(jaxpr, ctx))
+    return LoweredModule(module, name, kept, hoisted, *held, *about)
 
 
 def _over(ctx: LoweringContext, mesh: Mesh | None, manual: bool) -> None:
@@ -181,12 +188,14 @@ def _over(ctx: LoweringContext, mesh: Mesh | None, manual: bool) -> None:
         define_mesh(ctx.module, mesh)
 
 
-def _about(jaxpr: Jaxpr, ctx: LoweringContext) -> tuple[bool, float]:
-    """What a compiler wants to know: whether tiles are left out, and the largest value."""
+def _about(jaxpr: Jaxpr, ctx: LoweringContext, *, of_library: bool) -> tuple[bool, float, bool]:
+    """What a compiler wants to know: which emitters are left out, and the largest value."""
     rewrite = ctx.rewrites.get("cpu")
     if ctx.platform != "cpu" or rewrite is None:
-        return False, math.inf
-    return is_faster_without_tiles(jaxpr), _largest(jaxpr, rewrite)
+        return False, math.inf, False
+    largest = _largest(jaxpr, rewrite)
+    without_emitters = is_small(jaxpr) or (of_library and is_brief(jaxpr, largest))
+    return is_faster_without_tiles(jaxpr), largest, without_emitters
 
 
 def _largest(jaxpr: Jaxpr, rewrite: Callable[[Jaxpr], Jaxpr]) -> float:

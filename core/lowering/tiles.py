@@ -50,7 +50,7 @@ def is_faster_without_tiles(jaxpr: Jaxpr) -> bool:
     [True, False]
     """
     found = False
-    for app in _applications(jaxpr):
+    for app in called_applications(jaxpr):
         if not _is_elementwise(app):
             return False
         for aval in (*app.avals, *app.outs):
@@ -63,14 +63,14 @@ def is_faster_without_tiles(jaxpr: Jaxpr) -> bool:
     return found
 
 
-def _applications(jaxpr: Jaxpr) -> Iterator[Application]:
-    """Those of a program and of the functions that it calls, which XLA inlines."""
+def called_applications(jaxpr: Jaxpr) -> Iterator[Application]:
+    """The applications of a program and of the functions that it calls, which XLA inlines."""
     for app, _ in jaxpr.equations:
         called = "jaxpr" if app.primitive.inlinable else app.primitive.computes
         if called is None:
             yield app
         else:
-            yield from _applications(app.params[called])
+            yield from called_applications(app.params[called])
 
 
 def _is_elementwise(app: Application) -> bool:

@@ -124,8 +124,8 @@ def trace_call(
     ``known``: the arrays of the arguments, if Python code may ask for numbers; such a trace holds
     for these numbers only and is not remembered.
     ``static_nums``: positions of static arguments of a jitted function, whose traces are explained;
-    ``counts``: what it counts. ``parts``: whether results are parts of larger arrays. ``again``: functions that are made anew
-    for each call are one program, if they trace to the same.
+    ``counts``: what it counts. ``parts``: whether results are parts of larger arrays. ``again``:
+    functions that are made anew for each call are one program, if they trace to the same.
     """
     current = state()
     axes = () if current is None else current.axis_env

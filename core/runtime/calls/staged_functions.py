@@ -265,7 +265,7 @@ class StagedFunction:
         ]
         sigs = [a._sig for a in arrays]
         placement, committed = choose_placement(sigs, self.name, wishes=wishes_inside(jaxpr))
-        program = compile_jaxpr(jaxpr, self.name, placement)
+        program = compile_jaxpr(jaxpr, self.name, placement, of_library=True)
         form = SINGLE if body.single else LIST
         run = make_run(program, len(arrays), form, committed=committed)
         has_scalars = any([aval is not None for aval in body.scalars])

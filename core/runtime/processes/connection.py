@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import atexit
+import importlib
 import os
-import socket
 import sys
 from typing import Any, final
 
@@ -90,7 +90,7 @@ def connect(
             where XLA says more.
         OSError: the host of the address is not known.
     """
-    socket.getaddrinfo(address.rpartition(":")[0].strip("[]"), None)
+    _sockets().getaddrinfo(address.rpartition(":")[0].strip("[]"), None)
     service = None
     if index == 0:
         service = distributed.make_service(
@@ -150,10 +150,16 @@ def _leave() -> None:
         disconnect()
 
 
+def _sockets() -> Any:
+    """The module, which programs of one process do not need."""
+    return importlib.import_module("socket")
+
+
 def own_address(coordinator: str) -> str:
     """The address under which this machine reaches the coordinator, and can be reached itself."""
     host, _, port = coordinator.rpartition(":")
     host = host.strip("[]")
+    socket = _sockets()
     family, _, _, _, place = socket.getaddrinfo(host, int(port), type=socket.SOCK_DGRAM)[0]
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         probe.connect(place)  # chooses a route, sends nothing

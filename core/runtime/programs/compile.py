@@ -29,7 +29,7 @@ from tracebridge.core.runtime.backends.monitoring import COMPILE, LOWER, finishe
 from tracebridge.core.runtime.effects.tokens import EffectfulExecutable
 from tracebridge.core.runtime.programs.compile_or_load import compile_or_load
 from tracebridge.core.runtime.programs.executables import EXECUTABLES
-from tracebridge.core.runtime.programs.flags import with_flags
+from tracebridge.core.runtime.programs.flags import with_flags, without_emitters
 from tracebridge.core.runtime.programs.program import Program
 from tracebridge.core.runtime.programs.schedule import (
     may_need_less,
@@ -56,8 +56,12 @@ def compile_jaxpr(
     keep_unused: bool = False,
     donated: tuple[int, ...] = (),
     compiler_options: tuple[tuple[str, Any], ...] = (),
+    of_library: bool = False,
 ) -> Program[Any]:
-    """Lower and compile ``jaxpr`` for the device or the devices of ``placement``."""
+    """Lower and compile ``jaxpr`` for the device or the devices of ``placement``.
+
+    ``of_library``: it is a function of the library, whose loops are short.
+    """
     check_not_forked()
     if type(placement) is MeshPlacement:
         # XLA may split results and arguments in different ways.
@@ -70,6 +74,7 @@ def compile_jaxpr(
         keep_unused=keep_unused,
         donated=donated,
         mesh=mesh_of(placement),
+        of_library=of_library,
     )
     finished(LOWER, name, start, logger)
     lowered = inspected(lowered, jaxpr, placement, compiler_options)
@@ -145,6 +150,8 @@ def compile_lowered(
         bytecode = module_to_bytecode(lowered.module)
     given = compiler_options
     compiler_options = with_flags(given, platform_of(placement.device))
+    if lowered.without_emitters:
+        compiler_options = without_emitters(compiler_options)
     own = lowered.callbacks or lowered.keepalives
     others = None if own else without_schedule(compiler_options, given)
     about = lowered.without_tiles, others is None
