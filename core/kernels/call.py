@@ -83,7 +83,7 @@ def _writers(processor: str) -> str:
     """What tells the sources of kernels apart, and processors: executables are kept longer."""
     folder = Path(__file__).parent
     sources = sorted(folder.rglob("*.py"))
-    return digest("".join([processor, *[source.read_text("utf-8") for source in sources]]))
+    return digest(processor + b"".join([source.read_bytes() for source in sources]).decode())
 
 
 def _by_rows(ndim: int) -> Any:

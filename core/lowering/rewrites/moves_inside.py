@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, final
 
 from tracebridge.core.interpreters.graph import Graph
-from tracebridge.core.ir.traverse import primitives_of
+from tracebridge.core.ir.traverse import distinct_applications, primitives_of
 from tracebridge.core.lowering.rewrites.inlined import is_part_of_kernel
 from tracebridge.core.lowering.rewrites.producers import GIVEN, producers
 from tracebridge.core.lowering.rewrites.slices import is_move, is_slice
@@ -37,6 +37,8 @@ class _Moves(NamedTuple):
 def with_moves_inside(jaxpr: Jaxpr) -> Jaxpr | None:
     """``jaxpr`` with what moves operands and results of such functions within them."""
     if not any([p.inlinable_at_last for p in primitives_of(jaxpr)]):
+        return None
+    if not any([is_part_of_kernel(app) for app in distinct_applications(jaxpr)]):
         return None
     program = _Program(jaxpr)
     calls = {k: moves for k, moves in program.moves().items() if moves.are_any}
