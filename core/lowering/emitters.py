@@ -2,9 +2,9 @@
 
 Up to jaxlib 0.10 an option leaves out the emitters that make each kernel for the CPU by passes of
 its own. Without them single operations on few numbers compile in 0.45 to 0.75 of the time and run
-as fast, with the same bits (docs/decisions/0064). That is no choice for all programs: functions that are loops get no
-vectors and take up to 5 times as long for hundreds of numbers, 16-bit and complex numbers up to
-twice as long for thousands, and kernels with products in them compile slowly.
+as fast, with the same bits (docs/decisions/0064). That is no choice for all programs: functions
+that are loops get no vectors and take up to 5 times as long for hundreds of numbers, 16-bit and
+complex numbers up to twice as long for thousands, and products beside others compile slowly.
 
 Milliseconds of compilation, microseconds of a call, 512 float32, with and without emitters:
 
@@ -21,6 +21,7 @@ Milliseconds of compilation, microseconds of a call, 512 float32, with and witho
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,6 +34,8 @@ from tracebridge.core.ir.traverse import all_jaxprs, primitives_of
 from tracebridge.core.lowering.tiles import called_applications
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from tracebridge.core.ir.application import Application
     from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.jaxpr import Jaxpr
@@ -54,7 +57,9 @@ _LEFT_OUT = frozenset({lax.pad_p, lax.tan_p})
 
 
 def is_small(jaxpr: Jaxpr) -> bool:
-    """Whether a program has few equations on few real numbers, and neither products nor loops.
+    """Whether a program has few equations on few real numbers, without loops.
+
+    A product is alone in it.
 
     >>> import tracebridge as tb
     >>> import tracebridge.numpy as tnp
@@ -63,14 +68,16 @@ def is_small(jaxpr: Jaxpr) -> bool:
     """
     if len(jaxpr.equations) > _MOST_EQUATIONS or jaxpr.effects:
         return False
-    return all(
-        k < _MOST_EQUATIONS and _is_small(app) for k, app in enumerate(called_applications(jaxpr))
-    )
+    apps = list(itertools.islice(called_applications(jaxpr), _MOST_EQUATIONS + 1))
+    # Products compile as fast as before or faster when nothing is computed beside them.
+    is_alone = sum([app.primitive.cost is not Cost.FREE for app in apps]) == 1
+    others = _OTHERS | {lax.dot_general_p} if is_alone else _OTHERS
+    return len(apps) <= _MOST_EQUATIONS and all([_is_small(app, others) for app in apps])
 
 
-def _is_small(app: Application) -> bool:
+def _is_small(app: Application, others: Collection[Primitive]) -> bool:
     primitive = app.primitive
-    if primitive in _LEFT_OUT or not (primitive.cost in _COSTS or primitive in _OTHERS):
+    if primitive in _LEFT_OUT or not (primitive.cost in _COSTS or primitive in others):
         return False
     # What was lowered as one operation of XLA has its recipe.
     is_function = primitive.is_elementwise and not app.recipe

@@ -173,9 +173,8 @@ def lower_module(
             _fill_main(ctx, jaxpr, kept, arguments[len(hoisted) :])
     if not located:
         _warn_of_waste(jaxpr, name, [i for i in donated if i in kept and i not in aliases])
-    about = _about(jaxpr, ctx, of_library=of_library)
     held = ctx.callbacks, jaxpr.effects, ctx.inspections, ctx.keepalives
-    return LoweredModule(module, name, kept, hoisted, *held, *about)
+    return LoweredModule(module, name, kept, hoisted, *held, *_about(jaxpr, ctx, of_library))
 
 
 def _over(ctx: LoweringContext, mesh: Mesh | None, manual: bool) -> None:
@@ -188,7 +187,7 @@ def _over(ctx: LoweringContext, mesh: Mesh | None, manual: bool) -> None:
         define_mesh(ctx.module, mesh)
 
 
-def _about(jaxpr: Jaxpr, ctx: LoweringContext, *, of_library: bool) -> tuple[bool, float, bool]:
+def _about(jaxpr: Jaxpr, ctx: LoweringContext, of_library: bool) -> tuple[bool, float, bool]:
     """What a compiler wants to know: which emitters are left out, and the largest value."""
     rewrite = ctx.rewrites.get("cpu")
     if ctx.platform != "cpu" or rewrite is None:

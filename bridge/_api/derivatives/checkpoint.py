@@ -82,7 +82,7 @@ def checkpoint(
     >>> tb.ad_checkpoint.print_saved_residuals(g, 2.0)
     f32[] from the argument x
     """
-    _check_options(prevent_cse, policy)
+    lasts = _check_options(prevent_cse, policy)
     if fun is _NO_FUNCTION:
         return functools.partial(
             checkpoint,
@@ -94,8 +94,6 @@ def checkpoint(
         )
     check_callable("checkpoint", fun)
     call = f"checkpoint({name_of(fun)})"
-    # What a program is for a policy is remembered on it as long as it lives.
-    again = "<locals>" not in getattr(policy, "__qualname__", "")
     splitter = Splitter(
         "checkpoint",
         fun,
@@ -119,7 +117,7 @@ def checkpoint(
         if known is not None and any([k is None for k in known]):
             known = None
         avals = tuple([v.aval for v in values])
-        traced = trace_call(fun, arguments, avals, fun, refs=True, known=known, again=again)
+        traced = trace_call(fun, arguments, avals, fun, refs=True, known=known, again=lasts)
         if traced.refs is not None and traced.refs.custom:
             if is_differentiated():
                 return fun(*args, **kwargs)  # so that the custom rules run and find the references
@@ -140,7 +138,8 @@ def checkpoint(
 remat = checkpoint
 
 
-def _check_options(prevent_cse: Any, policy: Any) -> None:
+def _check_options(prevent_cse: Any, policy: Any) -> bool:
+    """Whether the policy is none that is made anew: programs remember what they are for one."""
     if policy is not None:
         if not callable(policy):
             msg = f"checkpoint: policy is {policy!r} of type {type(policy).__name__}"
@@ -153,6 +152,7 @@ def _check_options(prevent_cse: Any, policy: Any) -> None:
     if not isinstance(prevent_cse, bool | tuple | list):
         msg = f"checkpoint: prevent_cse is {prevent_cse!r} of type {type(prevent_cse).__name__}"
         raise ArgumentSpecError(msg, expected="a boolean, or a tuple of them for the arguments")
+    return "<locals>" not in getattr(policy, "__qualname__", "")
 
 
 def _flags(
