@@ -17,7 +17,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @final
 class _ThisFunction(tf.types.experimental.TraceType):
-    """The type of one function. TensorFlow keeps it with the graph, and must not keep the function."""
+    """The type of one function. TensorFlow keeps it with the graph, and not the function."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._ref = weakref.ref(function)

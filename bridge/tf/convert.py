@@ -33,8 +33,8 @@ from tracebridge.core.tree.tree import map as tree_map
 from tracebridge.core.util.caching import BoundedCache
 from tracebridge.interop.tf_adapter import ROWS, tf_adapter
 from tracebridge.tf import shapes as shape_rules
-from tracebridge.tf.as_argument import as_itself
 from tracebridge.tf.artifacts import writer
+from tracebridge.tf.as_argument import as_itself
 from tracebridge.tf.eager_calls import with_short_path
 from tracebridge.tf.gradient import pull_all_orders, run_differentiable, run_without_gradient
 from tracebridge.tf.keeping import Write
