@@ -16,7 +16,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 @final
-class _ThisFunction(tf.types.experimental.TraceType):
+class _ThisFunction(tf.types.experimental.TraceType):  # pyright: ignore[reportUntypedBaseClass] - TensorFlow has no stubs for it
     """The type of one function. TensorFlow keeps it with the graph, and not the function."""
 
     def __init__(self, function: Callable[..., Any]) -> None:

@@ -70,17 +70,17 @@ def features_last(prim: Primitive, x: Value, y: Value, g: Geometry) -> Any:
         return _in_library_order(prim, x, y, g)
     n = g.inputs // n_steps
     step = _with_examples(g, n)
-    total = None
+    total: Any = None
     for k in range(n_steps):
-        here = [
+        left, right = [
             lax.slice_in_dim(value, k * n, (k + 1) * n, axis=spec[1])
             for value, spec in ((x, g.numbers.lhs_spec), (y, g.numbers.rhs_spec))
         ]
-        if total is None:
-            total = _in_library_order(prim, *here, step)
-        else:
-            total, *here = lax.optimization_barrier([total, *here])
-            total = lax.add(total, _in_library_order(prim, *here, step))
+        if k:
+            # The next step begins when this sum is there.
+            total, left, right = lax.optimization_barrier([total, left, right])
+        part = _in_library_order(prim, left, right, step)
+        total = lax.add(total, part) if k else part
     return total
 
 
