@@ -34,6 +34,7 @@ from tracebridge.core.util.caching import BoundedCache
 from tracebridge.interop.tf_adapter import ROWS, tf_adapter
 from tracebridge.tf import shapes as shape_rules
 from tracebridge.tf.artifacts import writer
+from tracebridge.tf.as_argument import as_itself
 from tracebridge.tf.eager_calls import with_short_path
 from tracebridge.tf.gradient import pull_all_orders, run_differentiable, run_without_gradient
 from tracebridge.tf.keeping import Write
@@ -163,8 +164,8 @@ def to_tf(
         call.__signature__ = signature  # type: ignore[attr-defined]  # what inspect looks for
     general = api_boundary(tf.autograph.experimental.do_not_convert(call))
     if isinstance(converted, _ByStatics) or not with_gradient or order is not None:
-        return general
-    return with_short_path(general, label, converted.known)
+        return as_itself(general)
+    return as_itself(with_short_path(general, label, converted.known))
 
 
 def checked_order(label: str, order: Any, *, gradient: bool = True) -> int | None:

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 
 _LEAST_PART = 1 << 22  # bytes of a part of a kernel: beside its products a call is nothing
 _VECTOR = 16  # outputs that are computed together
+# Steps over examples, below which the library takes few of them less fast than many:
+_LEAST_EXAMPLES = 4  # of a step
+_LARGE_IMAGE = 1 << 12  # places
+_LARGE_ARRAYS = 12 << 20  # bytes of both
+_MANY_TIMES = 100  # what they are to what they add up to, so that adding that is nothing
 
 
 def _usual(n_space: int) -> ConvDimensionNumbers:
@@ -57,7 +62,53 @@ def features_last_of(g: Geometry) -> Geometry:
 def features_last(prim: Primitive, x: Value, y: Value, g: Geometry) -> Any:
     """The same convolution with features as last axes, as libraries want them.
 
-    Large kernels are taken by parts of their outputs: of each the library makes a copy.
+    Both arrays are copied into that order. Large ones are taken by steps over the examples, one
+    after the other, so that only the copies of one step are there at a time.
+    """
+    n_steps = _steps(g)
+    if n_steps == 1:
+        return _in_library_order(prim, x, y, g)
+    n = g.inputs // n_steps
+    step = _with_examples(g, n)
+    total: Any = None
+    for k in range(n_steps):
+        left, right = [
+            lax.slice_in_dim(value, k * n, (k + 1) * n, axis=spec[1])
+            for value, spec in ((x, g.numbers.lhs_spec), (y, g.numbers.rhs_spec))
+        ]
+        if k:
+            # The next step begins when this sum is there.
+            total, left, right = lax.optimization_barrier([total, left, right])
+        part = _in_library_order(prim, left, right, step)
+        total = lax.add(total, part) if k else part
+    return total
+
+
+def _steps(g: Geometry) -> int:
+    """In how many steps over the examples a sum is made."""
+    size = 4 * (math.prod(g.lhs) + math.prod(g.rhs))
+    is_wide = g.outputs >= 2 * _VECTOR and g.outputs % _VECTOR == 0
+    if not is_wide or math.prod(g.sizes) < _LARGE_IMAGE or size < _LARGE_ARRAYS:
+        return 1
+    if size < _MANY_TIMES * 4 * math.prod(g.out):
+        return 1
+    for n in (4, 2):
+        if g.inputs % n == 0 and g.inputs >= n * _LEAST_EXAMPLES:
+            return n
+    return 1
+
+
+def _with_examples(g: Geometry, n: int) -> Geometry:
+    """The convolution of ``n`` examples, which count as features."""
+    lhs, rhs = [*g.lhs], [*g.rhs]
+    lhs[g.numbers.lhs_spec[1]] = rhs[g.numbers.rhs_spec[1]] = n
+    return g._replace(lhs=tuple(lhs), rhs=tuple(rhs))
+
+
+def _in_library_order(prim: Primitive, x: Value, y: Value, g: Geometry) -> Any:
+    """A convolution of arrays that are copied. Large kernels are taken by parts of their outputs.
+
+    Of each part the library makes a copy.
     """
     made = features_last_of(g)
     x = in_order(x, g.numbers.lhs_spec, made.numbers.lhs_spec)

@@ -283,10 +283,10 @@ def test_calls_leave_no_memory_behind(at_any_size: None) -> None:
     assert resident() - before < 32 << 20  # a result has a megabyte
 
 
-def test_gradients_of_kernels_take_large_cotangents_in_halves():
-    """Two calls over half of the outputs each give the gradient, and need less between them."""
-    x, g = array(1, (8, 16, 64, 64)), array(2, (8, 64, 64, 64))
-    kernel = jnp.zeros((64, 16, 3, 3), np.float32)
+def kernel_gradient(x: Any, g: Any) -> tuple[Any, Any]:
+    """The program of the gradient of a 3x3 kernel that keeps sizes, and what it has to give."""
+    kernel = jnp.zeros((g.shape[1], x.shape[1], 3, 3), np.float32)
+    height, width = x.shape[2:]
 
     def convolved(kernel):
         numbers = ("NCHW", "OIHW", "NCHW")
@@ -294,13 +294,33 @@ def test_gradients_of_kernels_take_large_cotangents_in_halves():
 
     compiled = tb.jit(lambda kernel, g: tb.vjp(convolved, kernel)[1](g)[0]).lower(kernel, g)
     padded = np.pad(np.asarray(x), [(0, 0), (0, 0), (1, 1), (1, 1)])
-    expected = np.empty((64, 16, 3, 3), np.float32)
+    expected = np.empty(kernel.shape, np.float32)
     for i in range(3):
         for j in range(3):
-            window = padded[:, :, i : i + 64, j : j + 64]
+            window = padded[:, :, i : i + height, j : j + width]
             expected[:, :, i, j] = np.tensordot(g, window, ([0, 2, 3], [0, 2, 3]))
-    program = compiled.compile()
+    return compiled.compile(), expected
+
+
+def test_gradients_of_kernels_take_large_cotangents_in_halves():
+    """Two calls over half of the outputs each give the gradient, and need less between them."""
+    x, g = array(1, (8, 16, 64, 64)), array(2, (8, 64, 64, 64))
+    program, expected = kernel_gradient(x, g)
 
     assert program.as_text().count(f'custom_call_target="{CONVOLUTION}"') == 2
     assert program.memory_analysis().temp_size_in_bytes < g.nbytes + x.nbytes
+    kernel = jnp.zeros(expected.shape, np.float32)
     np.testing.assert_allclose(program(kernel, g), expected, rtol=1e-3, atol=2e-2)
+
+
+@pytest.mark.parametrize(("examples", "steps"), [(16, 4), (24, 4), (18, 2), (15, 1)])
+def test_gradients_of_kernels_add_up_many_examples_in_steps(examples: int, steps: int):
+    """Only the copies of one step are there at a time."""
+    x, g = array(1, (examples, 16, 64, 64)), array(2, (examples, 32, 64, 64))
+    program, expected = kernel_gradient(x, g)
+
+    assert steps == program.as_text().count(f'custom_call_target="{CONVOLUTION}"')
+    copied = program.memory_analysis().temp_size_in_bytes
+    assert copied < 1.4 * (g.nbytes + x.nbytes) / steps
+    kernel = jnp.zeros(expected.shape, np.float32)
+    np.testing.assert_allclose(program(kernel, g), expected, rtol=1e-3, atol=4e-2)

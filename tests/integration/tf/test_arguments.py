@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import gc
 import inspect
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -247,3 +249,29 @@ def test_masks_are_not_dropped(place: str, tmp_path: Path) -> None:
     """The elements that a mask hides would come to light."""
     with pytest.raises(ArgumentValueError, match="masked array"):
         MASKED_PLACES[place](tmp_path)
+
+
+@pytest.mark.parametrize("options", [{}, {"with_gradient": False}, {"static_argnames": "training"}])
+def test_a_function_of_to_tf_is_an_argument_of_a_tf_function(options: dict[str, Any]):
+    """A ``tf.function`` gets what it is given, not the function of arrays in it."""
+    given = tb.tf.to_tf(lambda x, training=False: tnp.cumsum(x) if not training else x, **options)
+
+    @tf.function
+    def both(x: Any, functions: Any) -> Any:
+        return tf.cond(x[0] > 0, lambda: functions["f"](x), lambda: functions["f"](-x))
+
+    assert [1.0, 3.0, 6.0] == both(X, {"f": given}).numpy().tolist()
+    other = tb.tf.to_tf(tnp.cumprod, **{k: v for k, v in options.items() if "static" not in k})
+    assert [1.0, 2.0, 6.0] == both(X, {"f": other}).numpy().tolist()
+    both(X, {"f": given})
+    assert 2 == both.experimental_get_tracing_count()
+
+
+def test_a_tf_function_does_not_keep_the_functions_that_it_got():
+    """What was an argument ends with its last reference of somebody else."""
+    given = tb.tf.to_tf(lambda x: x + 1.0)
+    tf.function(lambda x, f: f(x), autograph=False)(X, given)
+    ref = weakref.ref(given)
+    del given
+    gc.collect()
+    assert ref() is None
