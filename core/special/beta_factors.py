@@ -48,7 +48,10 @@ def log_beta(a: Expression, b: Expression, total: Expression) -> Expression:
     gamma_of_high = where(ordered, gammas[1], gammas[0])
     plain = gamma_of_low + (gamma_of_high - total.of(lax.min, 2 * STIRLING_FROM).of(lax.lgamma))
     top, whole = large.of(lax.max, STIRLING_FROM), total.of(lax.max, STIRLING_FROM)
-    shift = (stirling_rest(top) - stirling_rest(whole)) - (top - 0.5) * (small / top).of(lax.log1p)
+    share = small / top
+    # A share that vanishes is one of a number that does not.
+    drop = where(share < share.tiny(), small, (top - 0.5) * share.of(lax.log1p))
+    shift = (stirling_rest(top) - stirling_rest(whole)) - drop
     scale = whole.of(lax.log)
     one_large = gamma_of_low + ((shift - small * scale) + small)
     big = small.of(lax.max, STIRLING_FROM)

@@ -105,6 +105,10 @@ SPECIAL = (
         ((63.0, 26.5), (96.4, 35.3), (1000.5, 7.3), (2e7, 1.09)), (6, 11, 30),
     ),
     Row(
+        "special.poch of large arguments", sp.poch, mp.rf,
+        ((1e5, 3.5), (1e10, 2.25), (1e15, 1.5), (210.0, -9.5), (1000.0, 11.0)), (10, None, None),
+    ),
+    Row(
         "special.polygamma", sp.polygamma, lambda n, x: mp.psi(int(n), x),
         ((0.0, 2.5), (1.0, 0.3), (2.0, 7.7), (4.0, 60.0)), (5, 5, 7), (1,),
     ),
@@ -229,5 +233,21 @@ DENSITIES = (
         lambda k, n, a, b: mp.log(mp.binomial(n, k)) + _log_beta(k + a, n - k + b)
         - _log_beta(a, b), ((0.0, 5.0, 0.3, 1.2), (4.0, 9.0, 2.5, 7.1)), (16, 12, 40), (2, 3),
         (1, 0.1, 0.1)),
+    Row("stats.betabinom.logpmf of large parameters", stats.betabinom.logpmf,
+        lambda k, n, a, b: mp.log(mp.binomial(n, k)) + _log_beta(k + a, n - k + b)
+        - _log_beta(a, b),
+        ((5.0, 10.0, 1e5, 1e5), (7.0, 10.0, 1e6, 3.0), (300.0, 1000.0, 30.0, 2.0)),
+        (8, None, None), least=(1, 0.1, 0.1)),
+    Row("stats.binom.logpmf of many trials", stats.binom.logpmf,
+        lambda k, n, p: mp.log(mp.binomial(n, k)) + k * mp.log(p) + (n - k) * mp.log1p(-p),
+        ((500.0, 1000.0, 0.5), (5e5, 1e6, 0.5), (10.0, 1000.0, 0.25)), (4, 4, 4), (2,), (1, 1, 1)),
+    Row("stats.nbinom.logpmf of many successes", stats.nbinom.logpmf,
+        lambda k, n, p: mp.loggamma(k + n) - mp.loggamma(n) - mp.loggamma(k + 1) + n * mp.log(p)
+        + k * mp.log1p(-p),
+        ((1000.0, 1000.0, 0.5), (50.0, 60.0, 0.0625), (1e5, 20.0, 0.0078125)), (4, 8, None), (1,),
+        (1, 0.1, 1)),
+    Row("stats.poisson.logpmf of large rates", stats.poisson.logpmf,
+        lambda k, m: k * mp.log(m) - m - mp.loggamma(k + 1),
+        ((1e6, 1e6), (100.0, 90.5), (1e5, 100100.0), (10.0, 500.0)), (2, 2, 2), (1,), (1, 1, 1)),
 )  # fmt: skip
 TABLE = SPECIAL + ACTIVATIONS + DENSITIES

@@ -18,7 +18,11 @@ import tracebridge.numpy as tnp
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.special.incomplete_beta import digamma_gap_p
 from tracebridge.scipy._special.elementwise import with_slopes
-from tracebridge.scipy._special.gamma_formulas import beyond_stirling, gamma_below_7
+from tracebridge.scipy._special.gamma_formulas import (
+    beyond_stirling,
+    gamma_below_7,
+    gamma_of_positive,
+)
 from tracebridge.scipy._special.series import eps_of
 
 _STIRLING_FROM = 7.0
@@ -127,6 +131,17 @@ beta_of_modest = with_slopes(
     lambda ans, a, b: -ans * digamma_gap_p.bind(b, a),
 )
 """The beta function of numbers that are modest."""
+
+
+def rising_by_beta(low: Array, size: Array) -> Any:
+    """``gamma(low + size) / gamma(low)`` of modest numbers, where gamma of ``size`` is finite."""
+    parts = _factors(low, size, -1)
+    return gamma_of_positive(size) / parts.share / parts.rest * parts.root * parts.root
+
+
+def rounding_of_end(z: Array, m: Array) -> Any:
+    """How much rounding ``z + m`` changes ``log(gamma(z + m) / gamma(z))`` where ``m < 0``."""
+    return _missing_of_sum(z + m, z, m) * _growth(z + m, -m)
 
 
 def rounding_of_gap(n: Array, k: Array) -> Any:

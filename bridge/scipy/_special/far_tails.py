@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
 from tracebridge.core.dtypes.finfo import finfo
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.special.beta_factors import log_factor_of_beta
 from tracebridge.core.special.expansions import STIRLING_FROM
-from tracebridge.core.special.incomplete_beta import rate_of_power
+from tracebridge.core.special.incomplete_beta import digamma_gap_p, rate_of_power
 from tracebridge.core.special.incomplete_gamma import log_power_of_gamma, rate_of_gamma_power
 from tracebridge.core.special.programs import Expression
 from tracebridge.scipy._special.elementwise import with_slopes
@@ -50,6 +51,15 @@ _log_beta_power = with_slopes(
 )
 
 
+# Its slope in the place has less to cancel than that of the power and of the logarithms.
+_log_large_density = with_slopes(
+    lambda a, b, x: _by(log_factor_of_beta, a, b, x, 1 - x) - tnp.log(x) - tnp.log1p(-x),
+    lambda _, a, b, x: _rate_of_beta(a, b, x, 1 - x),
+    lambda _, a, b, x: _rate_of_beta(b, a, 1 - x, x),
+    lambda _, a, b, x: (a - 1) / x - (b - 1) / (1 - x),
+)
+
+
 def least_share(share: Array) -> Any:
     """Below it a probability is about to underflow, as a number of its dtype."""
     limits = finfo(share.dtype)
@@ -83,6 +93,35 @@ def log_beta_below(a: Array, b: Array, x: Array, y: Array) -> Any:
     return _log_beta_power(a, b, x, y) - tnp.log(a) - tnp.log(value)
 
 
+def _log_beta_binomial(k: Array, n: Array, a: Array, b: Array) -> Any:
+    """Of a binomial number at any share of successes, times a quotient of densities.
+
+    They are those of the share before ``k`` is known and after: at the mean after it no term is
+    large.
+    """
+    c, d = a + k, b + (n - k)
+    x, y = c / (c + d), d / (c + d)
+    powers = [_log_beta_power(p, q, x, y) for p, q in ((k + 1, n - k + 1), (a, b), (c, d))]
+    return (powers[0] - tnp.log(x) - tnp.log(y) - tnp.log1p(n)) + (powers[1] - powers[2])
+
+
+def _gap(start: Array, step: Array) -> Any:
+    """How much more digamma is a step later."""
+    return digamma_gap_p.bind(start, step)
+
+
+log_beta_binomial = with_slopes(
+    _log_beta_binomial,
+    lambda _, k, n, a, b: (
+        lax.digamma(k + a) - lax.digamma(k + 1) + lax.digamma(n - k + 1) - lax.digamma(n - k + b)
+    ),
+    lambda _, k, n, a, b: _gap(n - k + 1, k) - _gap(n - k + b, k + a),
+    lambda _, k, n, a, b: _gap(a, b) - _gap(k + a, n - k + b),
+    lambda _, k, n, a, b: _gap(b, a) - _gap(n - k + b, k + a),
+)
+"""Logarithm of the probability of ``k`` of ``n`` successes at a beta number."""
+
+
 def log_gamma_density(x: Array, a: Array, otherwise: Any) -> Any:
     """Logarithm of the density of gamma numbers of large shapes; of others it is ``otherwise``."""
     large = (a >= STIRLING_FROM) & (x > 0) & tnp.isfinite(a)
@@ -94,6 +133,4 @@ def log_beta_density(x: Array, a: Array, b: Array, otherwise: Any) -> Any:
     """Logarithm of the density of beta numbers of large parameters, else ``otherwise``."""
     large = (tnp.minimum(a, b) >= STIRLING_FROM) & (x > 0) & (x < 1) & tnp.isfinite(a + b)
     a, b = (tnp.where(large, v, STIRLING_FROM) for v in (a, b))
-    x = tnp.where(large, x, 0.5)
-    power = _log_beta_power(a, b, x, 1 - x)
-    return tnp.where(large, power - tnp.log(x) - tnp.log1p(-x), otherwise)
+    return tnp.where(large, _log_large_density(a, b, tnp.where(large, x, 0.5)), otherwise)

@@ -258,10 +258,19 @@ logit = with_slopes(_logit, lambda _, p: 1 / (p * (1 - p)))
 
 
 def _rising_by_log(z: Array, m: Array) -> Any:
-    size = tnp.abs(m)
+    below, size = m < 0, tnp.abs(m)
+    low = tnp.minimum(z, z + m)
     # The beta function has the digits that a difference of large logarithms loses.
-    log = gammaln(size) - log_beta(tnp.minimum(z, z + m), size)
-    return tnp.exp(tnp.where(m < 0, -log, log))
+    log = gammaln(size) - log_beta(low, size)
+    # A product has those that the exponential loses.
+    short = size < (150.0 if eps_of(z) < 1e-10 else 28.0)
+    short = short & beta_formulas.are_modest(low, size)
+    start, steps = tnp.where(short, low, 1), tnp.where(short, size, 1)
+    product = beta_formulas.rising_by_beta(start, steps)
+    shorter = short & below
+    shift = beta_formulas.rounding_of_end(tnp.where(shorter, z, 2), tnp.where(shorter, m, -1))
+    product = tnp.where(below, (1 - shift) / product, product)
+    return tnp.where(short, product, tnp.exp(tnp.where(below, -log, log)))
 
 
 def _rising_by_gammas(z: Array, m: Array) -> Any:
@@ -368,7 +377,10 @@ def comb(n: Array, k: Array) -> Any:
     """Binomial coefficients of numbers that need not be whole."""
     weak = n.aval.weak_type and k.aval.weak_type
     inside = (k >= 0) & (k <= n) & (n >= 0)
-    n, k = tnp.where(inside, n, 1), tnp.where(inside, k, 1)
+    endless = (n == math.inf) & (k < math.inf) & inside
+    of_endless = tnp.where(k == 0, 1, math.inf)
+    finite = inside & ~endless
+    n, k = tnp.where(finite, n, 1), tnp.where(finite, k, 1)
     first, second = n - k + 1, k + 1
     rounding = [beta_formulas.rounding_of_gap(n, k), beta_formulas.rounding_of_next(k)]
     modest = beta_formulas.are_modest(first, second)
@@ -380,7 +392,7 @@ def comb(n: Array, k: Array) -> Any:
     whole = (n == tnp.floor(n)) & (k == tnp.floor(k)) & (value < exact)
     # Whole numbers give whole numbers; the derivative is that of the smooth function.
     rounded = value + lax.stop_gradient(tnp.where(whole, tnp.round(value) - value, 0))
-    result = tnp.where(inside, rounded, 0)
+    result = tnp.where(endless, of_endless, tnp.where(inside, rounded, 0))
     return lax.convert_dtype(result, result.aval.dtype, weak)
 
 

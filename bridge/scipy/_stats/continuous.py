@@ -271,7 +271,12 @@ def _log_density_of_t(y: Array, n: Array) -> Any:
     finite = tnp.isfinite(n)
     n = tnp.where(finite, n, 1)
     rest = -0.5 * tnp.log(n) - f.log_beta_of_positive(n / 2, 0.5 + 0 * n)
-    log = -(n + 1) / 2 * _log1p_of_square(y / tnp.sqrt(n)) + rest
+    # Of few degrees of freedom the quotient of a large number overflows, its logarithm does not.
+    most = finfo(y.dtype).maxexp
+    far = (tnp.abs(y) > 2.0 ** (0.625 * most)) & (n < 1)
+    scaled = y * tnp.where(far, 2.0 ** (-0.5 * most), 1) / tnp.sqrt(n)
+    square = _log1p_of_square(scaled) + tnp.where(far, most * math.log(2), 0)
+    log = -(n + 1) / 2 * square + rest
     return tnp.where(finite, log, -0.5 * (y * y + _LOG_2_PI))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import tracebridge.numpy as tnp
 from tracebridge.core.dtypes.finfo import finfo
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.scipy._special import far_tails as tails
 from tracebridge.scipy._special import formulas as f
 from tracebridge.scipy._stats.families import Distribution
 
@@ -57,7 +58,9 @@ def _mass(
 
 
 def _log_of_binom(k: Array, n: Array, p: Array) -> Any:
-    return _log_choose(n, k) + f.xlogy(k, p) + f.xlog1py(n - k, -p)
+    plain = _log_choose(n, k) + f.xlogy(k, p) + f.xlog1py(n - k, -p)
+    # Of many trials it is the density of a beta number, whose large terms cancel in one place.
+    return tails.log_beta_density(p, k + 1, n - k + 1, plain + tnp.log1p(n)) - tnp.log1p(n)
 
 
 def _log_of_geom(k: Array, p: Array) -> Any:
@@ -65,11 +68,12 @@ def _log_of_geom(k: Array, p: Array) -> Any:
 
 
 def _log_of_nbinom(k: Array, n: Array, p: Array) -> Any:
-    return -tnp.log(n + k) - _log_beta(n, k + 1) + f.xlogy(n, p) + f.xlog1py(k, -p)
+    plain = f.xlogy(n - 1, p) + f.xlog1py(k, -p) - _log_beta(n, k + 1)
+    return tails.log_beta_density(p, n, k + 1, plain) + tnp.log(p) - tnp.log(n + k)
 
 
 def _log_of_poisson(k: Array, mu: Array) -> Any:
-    return f.xlogy(k, mu) - f.gammaln(k + 1) - mu
+    return tails.log_gamma_density(mu, k + 1, f.xlogy(k, mu) - f.gammaln(k + 1) - mu)
 
 
 def _number(log: Array) -> Any:
@@ -103,7 +107,7 @@ BINOM = Distribution(
 )  # fmt: skip
 BETABINOM = Distribution(
     "betabinom", "successes at a probability that is a beta number", ("n", "a", "b"),
-    lambda k, n, a, b: _log_choose(n, k) + _log_beta(k + a, n - k + b, a + n + b) - _log_beta(a, b),
+    tails.log_beta_binomial,
     lambda n, a, b: (n >= 0) & (a > 0) & (b > 0) & (n == tnp.floor(n)),
     _zero, lambda n, a, b: n, _zero,
     discrete=True, placed=("loc",), example="4, 2.0, 3.0",

@@ -8,7 +8,6 @@ import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import real_of
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.ir.value import Value
-from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.linalg.cholesky import cholesky_p
 from tracebridge.core.linalg.family import check_square, matrices, rounded
 from tracebridge.core.linalg.lu import lu_p
@@ -43,7 +42,8 @@ def one(name: str, a: Value, *, square: bool = True) -> tuple[Any, Any]:
 
 def _cholesky(a: Value, lower: bool) -> Any:
     x, dtype = one("cholesky", a)
-    factor = cholesky_p.bind(lax.mul(lax.add(x, adjoint(x)), full_of(x.aval, 0.5)))
+    # As SciPy does, of the triangle that the factor lies in.
+    factor = cholesky_p.bind(x if lower else adjoint(x))
     return rounded(factor if lower else adjoint(factor), dtype)
 
 
@@ -88,7 +88,8 @@ def cholesky(
     """Cholesky factors: upper triangular matrices with ``U^H U = a``, or lower ones.
 
     Args:
-        a: Hermitian positive definite matrices of shape ``(..., n, n)``; integers become floats.
+        a: Hermitian positive definite matrices of shape ``(..., n, n)``, of which one triangle is
+            read: the upper one, or the lower one if the factor is lower; integers become floats.
         lower: whether L with ``L L^H = a`` is wanted.
         overwrite_a: no effect.
         check_finite: no effect.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core import lax
@@ -50,7 +51,8 @@ class Emission:
     def number(self, value: float, beside: int) -> int:
         """A number of the program, as operand beside a value."""
         aval = self.graph.avals[beside]
-        key = value, aval.dtype, aval.vma
+        # Zeros of both signs are equal.
+        key = value, math.copysign(1.0, value), aval.dtype, aval.vma
         known = self._numbers.get(key)
         if known is None:
             scalar = aval.update(shape=(), weak_type=True)

@@ -139,6 +139,22 @@ def test_beta_and_comb_of_two_large_numbers(dtype: str) -> None:
     assert not np.signbit(values).any()
 
 
+def test_beta_of_a_number_that_rounding_adds_to_nothing() -> None:
+    """The share of the small one of two numbers vanishes in float32, its power does not."""
+    found = ours.beta(np.float32([1.0, 0.5]), np.float32([5e37, 3e38]))
+
+    np.testing.assert_allclose(found, special.beta([1.0, 0.5], [5e37, 3e38]), rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_choices_among_infinitely_many(dtype: Any) -> None:
+    """One of none, else infinitely many, as SciPy's."""
+    with tb.enable_x64():
+        found = ours.comb(dtype(np.inf), np.array([0.0, 1.0, -1.0, np.inf], dtype))
+
+    np.testing.assert_array_equal([1.0, np.inf, 0.0, np.nan], np.asarray(found))
+
+
 @pytest.mark.parametrize(("n", "k"), [(5.0, 0.0), (5.0, 5.0), (0.5, 0.5)])
 def test_second_derivative_of_comb_at_its_ends(n: float, k: float) -> None:
     """The smooth function is curved there as well, though values beyond are 0."""

@@ -125,6 +125,28 @@ def test_normal_numbers_beside_a_bound(dtype: Any) -> None:
         )
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_density_of_students_numbers_far_out(dtype: Any) -> None:
+    """Of few degrees of freedom their quotient by a root overflows, its logarithm does not."""
+    x = np.finfo(dtype).max * np.array([1, -0.5, 1e-15], dtype)
+    df = np.array([1e-3, 0.5, 1e-9], dtype)
+    with tb.enable_x64(), mpmath.workdps(60):
+        found = module("t").logpdf(x, df)
+        slopes = tb.grad(lambda y: module("t").logpdf(y, df).sum())(x)
+        expected = [
+            float(
+                mpmath.loggamma((n + 1) / 2) - mpmath.loggamma(n / 2)
+                - mpmath.log(n * mpmath.pi) / 2
+                - (n + 1) / 2 * mpmath.log1p(mpmath.mpf(float(y)) ** 2 / n)
+            )
+            for y, n in zip(x, [mpmath.mpf(float(n)) for n in df], strict=True)
+        ]  # fmt: skip
+
+    np.testing.assert_allclose(found, expected, rtol=8 * np.finfo(dtype).eps)
+    # As far out as that they may be below the normal numbers.
+    np.testing.assert_allclose(slopes, -(df + 1) / x, rtol=1e-5, atol=2 * np.finfo(dtype).tiny)
+
+
 def test_the_density_of_cauchy_numbers_far_out() -> None:
     """The square of the place overflows, the logarithm of the density does not."""
     with tb.enable_x64():

@@ -57,6 +57,23 @@ def test_patterns_are_scipys(name: str, args: tuple[Any, ...]) -> None:
         close(getattr(reference, name)(*args), getattr(la, name)(*args), np.float64)
 
 
+@pytest.mark.parametrize("lower", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_cholesky_reads_the_triangle_of_its_factor(dtype: Any, lower: bool) -> None:
+    """As SciPy does: what is in the other one changes neither the factor nor its derivatives."""
+    p = positive(dtype, 4, 4)
+    other = np.triu(np.full((4, 4), np.nan), 1) if lower else np.tril(np.full((4, 4), np.nan), -1)
+    given = (p + other).astype(p.dtype)
+    kept = np.tril(p) if lower else np.triu(p)
+    with enable_x64():
+        close(reference.cholesky(p, lower), la.cholesky(given, lower), dtype)
+        close(reference.cholesky(p, lower), la.cho_factor(given, lower)[0], dtype)
+        slope = tb.grad(lambda x: tnp.sum(tnp.abs(la.cholesky(x, lower)) ** 2))(kept)
+
+        # The squares of a factor add up to the trace.
+        assert np.allclose(np.eye(4), slope, atol=1e-4 if np.finfo(dtype).bits == 32 else 1e-12)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_factors_are_scipys(dtype: Any) -> None:
     """Cholesky, LU, QR, Hessenberg, Schur, polar, generalized eigenvalues."""

@@ -55,6 +55,17 @@ def test_operands_come_to_vary_along_the_same_axes() -> None:
     assert 2 == len([app for app in _apps(found) if app.primitive is pcast_p])
 
 
+def test_zeros_of_both_signs_are_two_numbers() -> None:
+    """They are equal, and the reciprocals of them are not."""
+    graph = Graph()
+    to = Emission(graph, graph.inputs([X]))
+    numbers = [to.number(v, 0) for v in (0.0, -0.0, 0.0)]
+    found = graph.program([0], numbers, NO_DEBUG_INFO)
+
+    assert 2 == len(set(numbers))
+    assert [0.0, 1.0] == sorted(float(np.signbit(c.value)) for c in found.consts)
+
+
 def test_what_is_needed_twice_is_added_once() -> None:
     """A part of a plan that others are made of, and a number beside arrays of one type."""
     graph = Graph()
