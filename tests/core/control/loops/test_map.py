@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+
 import numpy as np
 import pytest
 
@@ -95,6 +97,23 @@ def test_linear_recurrence():
         strict=True,
     ):
         np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 8])
+def test_the_result_may_be_another_tree(size):
+    """Of what the function returns only the leaves count; the result is a tree like the elements."""
+    pair = collections.namedtuple("pair", ["a", "b"])
+    a, b = np.random.rand(2, size).astype(np.float32)
+    combine = lambda p, q: [p.a * q.a, p.b * q.a + q.b]
+    expected = [b[0]]
+    for k in range(1, size):
+        expected.append(expected[-1] * a[k] + b[k])
+
+    actual = tb.jit(lambda x: associative_scan(combine, x))(pair(a, b))
+
+    assert type(actual) is pair
+    np.testing.assert_allclose(actual.a, np.cumprod(a), rtol=1e-5)
+    np.testing.assert_allclose(actual.b, np.stack(expected), rtol=1e-5)
 
 
 def test_associative_scan_wrong_arguments():
