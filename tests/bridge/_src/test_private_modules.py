@@ -312,6 +312,13 @@ def test_sizes_and_kernels_of_images() -> None:
 
     assert core.canonicalize_shape((np.int32(2), n)) == (2, n)
     assert core.canonicalize_shape(3) == (3,)
-    with pytest.raises(ValueError, match="map: shape .* negative"):
+    with pytest.raises(ValueError, match=r"map: shape .* negative"):
         core.canonicalize_shape((2, -1), "map")
     assert _kernels[ResizeMethod.LINEAR](np.float32([0.0, 0.25, 2.0])).tolist() == [1, 0.75, 0]
+
+
+def test_the_release_of_the_interface_as_text() -> None:
+    """It is that of the number."""
+    text = vars(tb.version)["_version"]
+
+    assert tuple(map(int, text.split("."))) == tb.__version_info__
