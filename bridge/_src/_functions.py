@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import tracebridge.numpy as tnp
 from tracebridge.numpy._promote import promote_inexact
 
 if TYPE_CHECKING:
-    from tracebridge.typing import Array, ArrayLike
+    from tracebridge.core.runtime.arrays.array_like import ArrayLike
 
 
-def promote_dtypes_inexact(*args: ArrayLike) -> list[Array]:
+def promote_dtypes_inexact(*args: ArrayLike) -> list[Any]:
     """Arrays of one float or complex dtype, the one that arithmetic of the arguments has.
 
     Args:

@@ -5,13 +5,13 @@ To the engine they are the numbers that they are: weakly typed scalars.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self, final
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Self, cast, final
 
 from tracebridge.core.dtypes.dtypes import as_dtype
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from tracebridge.core.dtypes.dtypes import DTypeLike
 
 
@@ -22,7 +22,8 @@ class _Typed:
 
     def __new__(cls, value: Any, dtype: DTypeLike) -> Self:
         self = super().__new__(cls, value)  # type: ignore[call-arg]  # of the class of the number
-        self.dtype = np.dtype(as_dtype(dtype))
+        # Numbers have no dtypes of users, which `as_dtype` may return, too.
+        self.dtype = cast("np.dtype[Any]", as_dtype(dtype))
         return self
 
     def __repr__(self) -> str:
