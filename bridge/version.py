@@ -16,3 +16,6 @@ __version_info__ = (0, 10, 2)
 Libraries compare it to choose between ways to call what they need: the answer is which ways
 exist here, not how old this package is.
 """
+
+_version = ".".join(map(str, __version_info__))
+"""The same as text, under the name that torchax reads."""

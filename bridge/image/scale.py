@@ -112,7 +112,7 @@ def _cubic(a: float) -> Callable[[Any], Any]:
     return kernel
 
 
-_KERNELS: dict[ResizeMethod, Callable[[Any], Any]] = {
+KERNELS: dict[ResizeMethod, Callable[[Any], Any]] = {
     ResizeMethod.LINEAR: _triangle,
     ResizeMethod.LANCZOS3: _lanczos(3.0),
     ResizeMethod.LANCZOS5: _lanczos(5.0),
@@ -140,7 +140,7 @@ def _weights(
     else:
         # A smaller image is smoothed over the elements that one of it covers.
         width = tnp.maximum(step, 1.0) if antialias else 1.0
-        weights = _KERNELS[method](tnp.abs(centres[None, :] - positions[:, None]) / width)
+        weights = KERNELS[method](tnp.abs(centres[None, :] - positions[:, None]) / width)
     if repeats_edges:
         before = tnp.sum(weights[:reach], axis=0)
         after = tnp.sum(weights[n + reach :], axis=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,9 @@ import numpy as np
 from tracebridge.core.dtypes import dtypes
 from tracebridge.core.dtypes.finfo import finfo
 from tracebridge.core.tree.tree import flatten
+
+Tolerance = float | Mapping[Any, float] | None
+"""One number, numbers by dtype, or None for what fits the dtype."""
 
 # Units in the last place that a few roundings and the functions of two libraries may differ by.
 ULPS = 8
@@ -46,8 +50,8 @@ def assert_allclose(
     actual: object,
     expected: object,
     *,
-    rtol: float | None = None,
-    atol: float | None = None,
+    rtol: Tolerance = None,
+    atol: Tolerance = None,
     check_dtype: bool = False,
     err_msg: str = "",
 ) -> None:
@@ -56,8 +60,9 @@ def assert_allclose(
     Args:
         actual: what was computed: an array or a tree of arrays.
         expected: what it should be, of the same structure. NaN equals NaN.
-        rtol: relative tolerance; by default that of the coarser of the two dtypes.
-        atol: absolute tolerance; by default ``rtol``'s default.
+        rtol: relative tolerance, or a dict ``{dtype: tolerance}``, of which the larger of those
+            of the two dtypes counts; by default that of the coarser of the two dtypes.
+        atol: absolute tolerance, likewise; by default ``rtol``'s default.
         check_dtype: require equal dtypes too.
         err_msg: added to the message.
 
@@ -84,8 +89,8 @@ def assert_allclose(
 def _assert_leaf(
     a: np.ndarray[Any, Any],
     e: np.ndarray[Any, Any],
-    rtol: float | None,
-    atol: float | None,
+    rtol: Tolerance,
+    atol: Tolerance,
     check_dtype: bool,
     text: str,
 ) -> None:
@@ -101,7 +106,18 @@ def _assert_leaf(
     np.testing.assert_allclose(
         _wide(a),
         _wide(e),
-        rtol=default if rtol is None else rtol,
-        atol=default if atol is None else atol,
+        rtol=_tolerance_of(rtol, (a.dtype, e.dtype), default),
+        atol=_tolerance_of(atol, (a.dtype, e.dtype), default),
         err_msg=text,
     )
+
+
+def _tolerance_of(given: Tolerance, found: tuple[Any, ...], default: float) -> float:
+    """The number for a pair of dtypes; one that a dict does not have forgives what fits it."""
+    if given is None:
+        return default
+    if not isinstance(given, Mapping):
+        return given
+    by_dtype = {dtypes.as_dtype(key): tolerance for key, tolerance in given.items()}
+    known = [by_dtype[dtype] for dtype in found if dtype in by_dtype]
+    return max(known) if known else default

@@ -20,12 +20,11 @@ from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.runtime.arrays.transfer import put_numpy
 from tracebridge.core.tree.tree import flatten, unflatten
-from tracebridge.testing.compare import assert_allclose, to_host
+from tracebridge.testing.compare import Tolerance, assert_allclose, to_host
 from tracebridge.testing.steps import OTHER_STEP, Slopes, are_resolved, fits_either
 
 Flat = Callable[..., Sequence[Any]]
 Host = np.ndarray[Any, Any]
-Tolerance = float | Mapping[Any, float] | None
 
 # dtype -> error of first derivatives by central differences. Narrow floats are hardly testable.
 _TOLERANCE = {

@@ -18,10 +18,12 @@ from tracebridge.core.compat.hijax.mutable import EffectTypes
 from tracebridge.core.dtypes import extended
 from tracebridge.core.dtypes.dtypes import as_dtype, complex_of, is_inexact
 from tracebridge.core.ir.trace import is_eager
+from tracebridge.core.lax.shape.axes import as_shape
 from tracebridge.core.runtime.backends.clients import started
 from tracebridge.core.runtime.processes.connection import connection
 from tracebridge.core.sharding.context import named_sharding
 from tracebridge.core.sharding.named import NamedSharding
+from tracebridge.core.symbolic.dims import DimExpr
 
 if TYPE_CHECKING:
     from tracebridge.core.dtypes.dtypes import DTypeLike
@@ -29,7 +31,8 @@ if TYPE_CHECKING:
     from tracebridge.core.sharding.partition_spec import PartitionSpec
 
 DType = np.dtype
-Shape = tuple[int, ...]
+DimSize = int | DimExpr
+Shape = tuple[DimSize, ...]
 Out = Any
 BuiltInKeyEntry = DictKey | FlattenedIndexKey | GetAttrKey | SequenceKey
 remat_allowed_effects = EffectTypes("in_checkpoint")
@@ -100,6 +103,24 @@ def supports_inf(dtype: DTypeLike) -> bool:
     """
     found: Any = as_dtype(dtype)
     return is_inexact(found) and bool(np.isinf(np.array(np.inf).astype(found)))
+
+
+def canonicalize_shape(shape: object, context: str = "") -> Shape:
+    """A shape as a tuple of Python integers and symbolic dimensions.
+
+    Args:
+        shape: a sequence of sizes, or one size.
+        context: what messages begin with.
+
+    Raises:
+        ShapeMismatchError: a size is negative.
+
+    >>> import numpy as np
+    >>> from tracebridge._src import core
+    >>> core.canonicalize_shape([2, np.int64(3)])
+    (2, 3)
+    """
+    return as_shape(context or "canonicalize_shape", shape)
 
 
 def physical_aval(aval: ShapedArray) -> ShapedArray:

@@ -29,7 +29,7 @@ def associative_scan(
 
     Args:
         fn: ``(a, b) -> c`` on trees like ``elems``, with any size of the axis; associative and
-            elementwise along the axis.
+            elementwise along the axis. ``c`` may be another tree with as many leaves.
         elems: array or tree of arrays of one size along ``axis``.
         reverse: combine from the end: the result at ``i`` is that of the elements from ``i`` on.
         axis: the axis.
@@ -41,7 +41,7 @@ def associative_scan(
         AxisError: an array has no such axis.
         AxisSizeError: the sizes along the axis disagree.
         ArgumentSpecError: ``fn`` is no function.
-        TreeMismatchError: ``fn`` returns another structure.
+        TreeMismatchError: ``fn`` returns another number of leaves.
 
     Source: Blelloch (1990), "Prefix Sums and Their Applications", CMU-CS-90-190.
 
@@ -103,7 +103,9 @@ class _Prefixes:
     def combine(self, a: list[Any], b: list[Any]) -> list[Any]:
         """``fn`` on flat values."""
         result = self.fn(self.tree.unflatten(a), self.tree.unflatten(b))
-        if flatten(result)[1] != self.tree:
+        # Of the structure only the number of leaves counts: elements of a class of users are
+        # often combined to plain tuples, and their leaves have one order.
+        if flatten(result)[1].num_leaves != self.tree.num_leaves:
             msg = "associative_scan: fn returned another structure than its arguments have"
             raise TreeMismatchError(msg, got=str(flatten(result)[1]), expected=str(self.tree))
         values = flatten_values("associative_scan", "the result of fn", result)[0]

@@ -267,3 +267,58 @@ def test_transformed_functions_are_recognised(transform: Any) -> None:
     transformed = transform(f)
     assert f is inspect.unwrap(transformed) is not transformed
     assert "api_boundary" in transformed.__globals__
+
+
+def test_numbers_with_dtypes_are_numbers() -> None:
+    """They keep their dtype in copies, and are weakly typed operands."""
+    from tracebridge._src import literals
+
+    numbers = [
+        literals.TypedInt(3, "int16"),
+        literals.TypedFloat(0.5, "float64"),
+        literals.TypedComplex(2j, "complex64"),
+    ]
+
+    for number, kind in zip(numbers, (int, float, complex), strict=True):
+        again = pickle.loads(pickle.dumps(number))
+        assert (again, again.dtype, type(again)) == (number, number.dtype, type(number))
+        assert copy.copy(number).dtype == number.dtype
+        assert isinstance(number, kind)
+        assert kind(number) == tb.jit(lambda x: x)(number)
+        assert tb.typeof(number).weak_type
+    assert repr(numbers[0]) == "TypedInt(3, dtype=int16)"
+    assert (np.float16(1) + tb.numpy.ones(2, "float16") * numbers[1]).dtype == np.float16
+
+
+def test_operands_of_one_inexact_dtype() -> None:
+    """The common dtype, and a float where it is none; numbers do not decide."""
+    from tracebridge._src.numpy.util import promote_dtypes_inexact
+
+    half = tb.numpy.ones(2, "float16")
+
+    assert [x.dtype for x in promote_dtypes_inexact(half, 2.0)] == [np.float16] * 2
+    assert [x.dtype for x in promote_dtypes_inexact(half, np.float32(2))] == [np.float32] * 2
+    assert [x.dtype for x in promote_dtypes_inexact(np.arange(3), True)] == [np.float32] * 2
+    assert [x.dtype for x in promote_dtypes_inexact(1, 2j)] == [np.complex64] * 2
+    assert promote_dtypes_inexact() == []
+
+
+def test_sizes_and_kernels_of_images() -> None:
+    """What copies of the peer's resampling take: shapes of integers, and kernels by method."""
+    from tracebridge._src import core
+    from tracebridge._src.image.scale import ResizeMethod, _kernels
+
+    (n,) = tb.export.symbolic_shape("n")
+
+    assert core.canonicalize_shape((np.int32(2), n)) == (2, n)
+    assert core.canonicalize_shape(3) == (3,)
+    with pytest.raises(ValueError, match=r"map: shape .* negative"):
+        core.canonicalize_shape((2, -1), "map")
+    assert _kernels[ResizeMethod.LINEAR](np.float32([0.0, 0.25, 2.0])).tolist() == [1, 0.75, 0]
+
+
+def test_the_release_of_the_interface_as_text() -> None:
+    """It is that of the number."""
+    text = vars(tb.version)["_version"]
+
+    assert tuple(map(int, text.split("."))) == tb.__version_info__

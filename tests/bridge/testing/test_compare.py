@@ -55,3 +55,18 @@ def test_narrow_dtypes_are_compared() -> None:
         assert_allclose(x, x)
         with pytest.raises(AssertionError, match="Not equal"):
             assert_allclose(x, y)
+
+
+def test_tolerances_may_differ_by_dtype() -> None:
+    """Of a dict the larger one of those of the two dtypes counts; others have their own."""
+    tolerances = {"float32": 1e-2, np.float64: 1e-4}
+    one, near = np.float32(1), np.float32(1.005)
+
+    assert_allclose({"a": one}, {"a": np.float64(1.005)}, rtol=tolerances, atol=0.0)
+    assert_allclose(one, near, rtol=0.0, atol=tolerances)
+    with pytest.raises(AssertionError, match="Not equal to tolerance"):
+        assert_allclose(np.float64(1), np.float64(1.005), rtol=tolerances, atol=tolerances)
+    with pytest.raises(AssertionError, match="Not equal to tolerance"):
+        assert_allclose(np.int32(1), np.int32(2), rtol=tolerances, atol=tolerances)
+    with pytest.raises(AssertionError, match="Not equal to tolerance"):
+        assert_allclose(one, near, rtol={"int8": 1.0}, atol={})

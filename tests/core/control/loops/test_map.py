@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 import pytest
 
@@ -95,6 +97,29 @@ def test_linear_recurrence():
         strict=True,
     ):
         np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-6)
+
+
+class Pair(NamedTuple):
+    """The factor and the term of a step."""
+
+    a: Any
+    b: Any
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 8])
+def test_the_result_may_be_another_tree(size):
+    """Of what the function returns the leaves count; the result is a tree like the elements."""
+    a, b = np.random.rand(2, size).astype(np.float32)
+    combine = lambda p, q: [p.a * q.a, p.b * q.a + q.b]
+    expected = [b[0]]
+    for k in range(1, size):
+        expected.append(expected[-1] * a[k] + b[k])
+
+    actual = tb.jit(lambda x: associative_scan(combine, x))(Pair(a, b))
+
+    assert type(actual) is Pair
+    np.testing.assert_allclose(actual.a, np.cumprod(a), rtol=1e-5)
+    np.testing.assert_allclose(actual.b, np.stack(expected), rtol=1e-5)
 
 
 def test_associative_scan_wrong_arguments():
