@@ -117,7 +117,9 @@ def checkpoint(
         if known is not None and any([k is None for k in known]):
             known = None
         avals = tuple([v.aval for v in values])
-        traced = trace_call(fun, arguments, avals, fun, refs=True, known=known)
+        traced = trace_call(
+            fun, arguments, avals, fun, refs=True, known=known, role="checkpoint / remat"
+        )
         if traced.refs is not None and traced.refs.custom:
             if is_differentiated():
                 return fun(*args, **kwargs)  # so that the custom rules run and find the references

@@ -68,6 +68,8 @@ class TracedCall:
 
 
 _TRACED: WeakIdCache[TracedCall] = WeakIdCache("traced functions")
+# What a traced function was given to, where nobody says otherwise.
+_JIT = "jit"
 
 
 @final
@@ -115,6 +117,7 @@ def trace_call(
     static_nums: Sequence[int] | None = None,
     counts: Counts | None = None,
     parts: bool = False,
+    role: str = _JIT,
 ) -> TracedCall:
     """Trace ``args.fun`` at ``avals``; remembered on ``cache_on`` while that function lives.
 
@@ -123,10 +126,11 @@ def trace_call(
     for these numbers only and is not remembered.
     ``static_nums``: positions of static arguments of a jitted function, whose traces are explained;
     ``counts``: what it counts. ``parts``: whether results are parts of larger arrays.
+    ``role``: what the function was given to, for messages.
     """
     current = state()
     axes = () if current is None else current.axis_env
-    key = (avals, args.tree, args.static_key, tracing_key(), axes, args.refs, parts)
+    key = (avals, args.tree, args.static_key, tracing_key(), axes, args.refs, parts, role)
     cached = _TRACED.get(cache_on, key) if known is None else None
     if cached is not None:
         if cached.refs is not None and not refs:
@@ -141,7 +145,7 @@ def trace_call(
             _note_trace(fun, args, key, static_nums or (), counts)
     # Must not refer to the function: the remembered trace would keep it alive.
     names = functools.partial(argument_names, args.tree, args.parameters)
-    debug = DebugInfo(name, where_is(fun), names)
+    debug = DebugInfo(name, where_is(fun), names, traced_for=role)
     flat_fun = FlatFun(args.fun, args.tree, name, parts=parts)
     trees: list[Any] = []
     captures = Captures()
@@ -179,7 +183,7 @@ def _note_trace(
     fun: Any, args: Arguments, key: tuple[Any, ...], static_nums: Sequence[int], counts: Counts
 ) -> None:
     """Note, or say, why a call within another trace is traced."""
-    seen = _TRACED.keys(fun)
+    seen = [k for k in _TRACED.keys(fun) if k[-1] == _JIT]
     first = None if seen else why_first(fun, "traced")
     counts.note("traced", first, args.parameters)
     if option("explain_cache_misses"):
@@ -196,10 +200,12 @@ def why_traced(
     """How the last one of ``keys`` of traces (by default all that are kept) differs from others."""
 
     def comparable(key: Any) -> tuple[Any, ...]:
-        avals, tree, static, options, axes, refs, _ = key
+        avals, tree, static, options, axes, refs, _, _ = key
         return tree, static, avals, (), options, None, None, refs, dict(axes)
 
-    *seen, key = [comparable(k) for k in (_TRACED.keys(fun) if keys is None else keys)]
+    # What else the function was given to has traces of its own.
+    found = [k for k in (_TRACED.keys(fun) if keys is None else keys) if k[-1] == _JIT]
+    *seen, key = [comparable(k) for k in found]
     names = Names(argument_names(key[0], parameters), parameters, parameter_names(fun), static_nums)
     return why_again(key, seen, names, "traced")
 
