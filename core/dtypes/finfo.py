@@ -48,7 +48,9 @@ class finfo(metaclass=_Limits):
     def __new__(cls, dtype: DTypeLike) -> Any:
         kind = dtypes.real_of(dtypes.as_dtype(dtype))
         if kind not in dtypes.floats:
-            msg = f"finfo: got {kind}, expected a floating or complex dtype; for integers call iinfo"
+            msg = (
+                f"finfo: got {kind}, expected a floating or complex dtype; for integers call iinfo"
+            )
             raise ValueError(msg)
         return ml_dtypes.finfo(kind) if _is_ml_dtype(kind) else np.finfo(kind)
 
