@@ -310,7 +310,8 @@ def symbolic_shape(
     >>> symbolic_shape("b, _, 2*b + 1", like=(None, 3, None))
     (b, 3, 2*b + 1)
     """
-    if shape_spec is not None and not isinstance(shape_spec, str):
+    given: Any = shape_spec
+    if not isinstance(given, str | None):
         raise ArgumentSpecError(
             f"symbolic_shape: shape_spec is {shape_spec!r} of type {type(shape_spec).__name__}",
             expected="a string such as 'b, 3', or None",

@@ -183,12 +183,18 @@ def _note_trace(
     fun: Any, args: Arguments, key: tuple[Any, ...], static_nums: Sequence[int], counts: Counts
 ) -> None:
     """Note, or say, why a call within another trace is traced."""
-    seen = [k for k in _TRACED.keys(fun) if k[-1] == _JIT]
+    seen = _keys_of_jit(fun)
     first = None if seen else why_first(fun, "traced")
     counts.note("traced", first, args.parameters)
     if option("explain_cache_misses"):
         why = first or why_traced(fun, [*seen, key], static_nums, args.parameters)
         logger.warning("jit(%s): %s", name_of(fun), why)
+
+
+def _keys_of_jit(fun: Any) -> list[Any]:
+    """The keys of the kept traces of calls of jit; what else got the function has its own."""
+    keys: list[Any] = list(_TRACED.keys(fun))
+    return [key for key in keys if key[-1] == _JIT]
 
 
 def why_traced(
@@ -203,9 +209,7 @@ def why_traced(
         avals, tree, static, options, axes, refs, _, _ = key
         return tree, static, avals, (), options, None, None, refs, dict(axes)
 
-    # What else the function was given to has traces of its own.
-    found = [k for k in (_TRACED.keys(fun) if keys is None else keys) if k[-1] == _JIT]
-    *seen, key = [comparable(k) for k in found]
+    *seen, key = [comparable(k) for k in (_keys_of_jit(fun) if keys is None else keys)]
     names = Names(argument_names(key[0], parameters), parameters, parameter_names(fun), static_nums)
     return why_again(key, seen, names, "traced")
 
