@@ -22,8 +22,7 @@ import numpy as np
 import tracebridge.core.dtypes.dtypes as known
 from tracebridge.core.dtypes import promotion
 from tracebridge.core.dtypes.canonicalize import canonicalize, default_float
-from tracebridge.core.dtypes.finfo import finfo as _finfo
-from tracebridge.core.dtypes.finfo import iinfo as _iinfo
+from tracebridge.core.dtypes.finfo import finfo, iinfo
 from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.runtime.arrays.argument_types import DType
 from tracebridge.core.runtime.arrays.array import Array
@@ -143,32 +142,6 @@ newaxis: None = None
 
 
 # questions about dtypes --------------------------------------------------------------------------
-
-
-def finfo(dtype: DTypeLike) -> Any:
-    """Limits of a floating dtype: ``eps``, ``max``, ``min``, ``tiny``, ``bits``, ...
-
-    Args:
-        dtype: a floating or complex dtype (that of its parts), its name, or an array.
-
-    >>> import tracebridge.numpy as tnp
-    >>> int(tnp.finfo("bfloat16").bits)
-    16
-    """
-    return _finfo(dtype)
-
-
-def iinfo(int_type: DTypeLike | int) -> Any:
-    """Limits of an integer dtype: ``max``, ``min``, ``bits``.
-
-    Args:
-        int_type: an integer dtype, its name, an array, or an int (of 64 bits).
-
-    >>> import tracebridge.numpy as tnp
-    >>> tnp.iinfo("int8").max
-    127
-    """
-    return _iinfo(int_type)
 
 
 def result_type(*args: object) -> Any:

@@ -61,7 +61,8 @@ def _implementation(call: str, impl: Any, dtype: Any = None) -> Implementation:
         return impl
     implementation = IMPLEMENTATIONS.get(impl) if isinstance(impl, str) else None
     if implementation is None:
-        raise ArgumentValueError(
+        kind = ArgumentValueError if isinstance(impl, str) else ArgumentTypeError
+        raise kind(
             call=call,
             where="argument impl",
             got=repr(impl),
@@ -143,7 +144,7 @@ def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Array:
         An array without axes of a dtype such as ``key<fry>``.
 
     Raises:
-        ArgumentTypeError: ``seed`` is no integer.
+        ArgumentTypeError: ``seed`` is no integer, or ``impl`` no name of a generator.
         ArgumentValueError: there is no such generator.
         IntegerRangeError: ``seed`` is a Python integer of more than 64 bits with its sign.
         ShapeMismatchError: ``seed`` has axes.
@@ -169,7 +170,7 @@ def PRNGKey(seed: Any, *, impl: object = None) -> Array:
         impl: the generator, as for ``key``.
 
     Raises:
-        ArgumentTypeError: ``seed`` is no integer.
+        ArgumentTypeError: ``seed`` is no integer, or ``impl`` no name of a generator.
         ArgumentValueError: there is no such generator.
         IntegerRangeError: ``seed`` is a Python integer of more than 64 bits with its sign.
         ShapeMismatchError: ``seed`` has axes.

@@ -13,7 +13,19 @@ if TYPE_CHECKING:
     from tracebridge.core.dtypes.dtypes import DTypeLike
 
 
-def finfo(dtype: DTypeLike) -> Any:
+class _Limits(type):
+    """The class of ``finfo`` and ``iinfo``: what they make are objects of NumPy or ml_dtypes."""
+
+    made: tuple[type, ...]
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, cls.made)
+
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        return issubclass(subclass, cls.made)
+
+
+class finfo(metaclass=_Limits):
     """Limits of a floating dtype (of the real part of a complex one).
 
     Args:
@@ -30,14 +42,20 @@ def finfo(dtype: DTypeLike) -> Any:
     >>> int(dtypes.finfo('bfloat16').bits)
     16
     """
-    kind = dtypes.real_of(dtypes.as_dtype(dtype))
-    if kind not in dtypes.floats:
-        msg = f"finfo: got {kind}, expected a floating or complex dtype; for integers call iinfo"
-        raise ValueError(msg)
-    return ml_dtypes.finfo(kind) if _is_ml_dtype(kind) else np.finfo(kind)
+
+    made = (np.finfo, ml_dtypes.finfo)
+
+    def __new__(cls, dtype: DTypeLike) -> Any:
+        kind = dtypes.real_of(dtypes.as_dtype(dtype))
+        if kind not in dtypes.floats:
+            msg = (
+                f"finfo: got {kind}, expected a floating or complex dtype; for integers call iinfo"
+            )
+            raise ValueError(msg)
+        return ml_dtypes.finfo(kind) if _is_ml_dtype(kind) else np.finfo(kind)
 
 
-def iinfo(int_type: DTypeLike | int) -> Any:
+class iinfo(metaclass=_Limits):
     """Limits of an integer dtype: an object with ``bits``, ``min``, ``max`` and ``dtype``.
 
     Args:
@@ -50,11 +68,16 @@ def iinfo(int_type: DTypeLike | int) -> Any:
     >>> int(dtypes.iinfo('int8').max)
     127
     """
-    kind = dtypes.as_dtype(np.int64 if type(int_type) is int else cast("DTypeLike", int_type))
-    if kind not in dtypes.integers:
-        msg = f"iinfo: got {kind}, expected an integer dtype; for floating dtypes call finfo"
-        raise ValueError(msg)
-    return ml_dtypes.iinfo(kind) if _is_ml_dtype(kind) else np.iinfo(kind)
+
+    made = (np.iinfo, ml_dtypes.iinfo)
+
+    def __new__(cls, int_type: DTypeLike | int) -> Any:
+        asked = np.int64 if type(int_type) is int else cast("DTypeLike", int_type)
+        kind = dtypes.as_dtype(asked)
+        if kind not in dtypes.integers:
+            msg = f"iinfo: got {kind}, expected an integer dtype; for floating dtypes call finfo"
+            raise ValueError(msg)
+        return ml_dtypes.iinfo(kind) if _is_ml_dtype(kind) else np.iinfo(kind)
 
 
 def _is_ml_dtype(dtype: Any) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, final
 
 from tracebridge.core.errors.argument_errors import ArgumentValueError
+from tracebridge.core.errors.transform_errors import ArgumentSpecError
 from tracebridge.core.symbolic.bounds import INFINITY, Interval, bounds_of
 from tracebridge.core.symbolic.dims import (
     Bound,
@@ -303,11 +304,18 @@ def symbolic_shape(
     Raises:
         ArgumentValueError: a syntax error, a placeholder without a size, or both a scope and
             constraints.
+        ArgumentSpecError: ``shape_spec`` is no string.
 
     >>> from tracebridge.symbolic_shapes import symbolic_shape
     >>> symbolic_shape("b, _, 2*b + 1", like=(None, 3, None))
     (b, 3, 2*b + 1)
     """
+    given: Any = shape_spec
+    if not isinstance(given, str | None):
+        raise ArgumentSpecError(
+            f"symbolic_shape: shape_spec is {shape_spec!r} of type {type(shape_spec).__name__}",
+            expected="a string such as 'b, 3', or None",
+        )
     if scope is not None and constraints:
         msg = (
             "symbolic_shape: got a scope and constraints; state the constraints where the scope "

@@ -27,6 +27,7 @@ from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.tree.prefix import broadcast_prefix
 
 _NO_FUNCTION: Any = object()
+_ROLE = "checkpoint / remat"  # of the function, in messages and programs
 
 
 def checkpoint(
@@ -117,7 +118,9 @@ def checkpoint(
         if known is not None and any([k is None for k in known]):
             known = None
         avals = tuple([v.aval for v in values])
-        traced = trace_call(fun, arguments, avals, fun, refs=True, known=known, again=lasts)
+        traced = trace_call(
+            fun, arguments, avals, fun, refs=True, known=known, again=lasts, role=_ROLE
+        )
         if traced.refs is not None and traced.refs.custom:
             if is_differentiated():
                 return fun(*args, **kwargs)  # so that the custom rules run and find the references

@@ -69,6 +69,8 @@ class TracedCall:
 
 
 _TRACED: WeakIdCache[TracedCall] = WeakIdCache("traced functions")
+# What a traced function was given to, where nobody says otherwise.
+_JIT = "jit"
 
 
 @final
@@ -117,6 +119,7 @@ def trace_call(
     counts: Counts | None = None,
     parts: bool = False,
     again: bool = False,
+    role: str = _JIT,
 ) -> TracedCall:
     """Trace ``args.fun`` at ``avals``; remembered on ``cache_on`` while that function lives.
 
@@ -126,10 +129,11 @@ def trace_call(
     ``static_nums``: positions of static arguments of a jitted function, whose traces are explained;
     ``counts``: what it counts. ``parts``: whether results are parts of larger arrays. ``again``:
     functions that are made anew for each call are one program, if they trace to the same.
+    ``role``: what the function was given to, for messages.
     """
     current = state()
     axes = () if current is None else current.axis_env
-    key = (avals, args.tree, args.static_key, tracing_key(), axes, args.refs, parts)
+    key = (avals, args.tree, args.static_key, tracing_key(), axes, args.refs, parts, role)
     cached = _TRACED.get(cache_on, key) if known is None else None
     if cached is not None:
         if cached.refs is not None and not refs:
@@ -144,7 +148,7 @@ def trace_call(
             _note_trace(fun, args, key, static_nums or (), counts)
     # Must not refer to the function: the remembered trace would keep it alive.
     names = functools.partial(argument_names, args.tree, args.parameters)
-    debug = DebugInfo(name, where_is(fun), names)
+    debug = DebugInfo(name, where_is(fun), names, traced_for=role)
     flat_fun = FlatFun(args.fun, args.tree, name, parts=parts)
     trees: list[Any] = []
     captures = Captures()
@@ -163,7 +167,7 @@ def trace_call(
     debug.name_results(functools.partial(result_names, trees[0]))
     traced = TracedCall(whole, trees[0], uses)
     if again:
-        traced.jaxpr = shared(traced.jaxpr, (args.tree, args.parameters))
+        traced.jaxpr = shared(traced.jaxpr, (args.tree, args.parameters, role))
     if known is None and not traced.has_tracers() and outer_refs(captures.refs):
         _TRACED.set(cache_on, key, traced)
     finished(TRACE, name, start, logger)
@@ -184,12 +188,18 @@ def _note_trace(
     fun: Any, args: Arguments, key: tuple[Any, ...], static_nums: Sequence[int], counts: Counts
 ) -> None:
     """Note, or say, why a call within another trace is traced."""
-    seen = _TRACED.keys(fun)
+    seen = _keys_of_jit(fun)
     first = None if seen else why_first(fun, "traced")
     counts.note("traced", first, args.parameters)
     if option("explain_cache_misses"):
         why = first or why_traced(fun, [*seen, key], static_nums, args.parameters)
         logger.warning("jit(%s): %s", name_of(fun), why)
+
+
+def _keys_of_jit(fun: Any) -> list[Any]:
+    """The keys of the kept traces of calls of jit; what else got the function has its own."""
+    keys: list[Any] = list(_TRACED.keys(fun))
+    return [key for key in keys if key[-1] == _JIT]
 
 
 def why_traced(
@@ -201,10 +211,10 @@ def why_traced(
     """How the last one of ``keys`` of traces (by default all that are kept) differs from others."""
 
     def comparable(key: Any) -> tuple[Any, ...]:
-        avals, tree, static, options, axes, refs, _ = key
+        avals, tree, static, options, axes, refs, _, _ = key
         return tree, static, avals, (), options, None, None, refs, dict(axes)
 
-    *seen, key = [comparable(k) for k in (_TRACED.keys(fun) if keys is None else keys)]
+    *seen, key = [comparable(k) for k in (_keys_of_jit(fun) if keys is None else keys)]
     names = Names(argument_names(key[0], parameters), parameters, parameter_names(fun), static_nums)
     return why_again(key, seen, names, "traced")
 

@@ -165,7 +165,7 @@ class Pmapped:
         check_device_count(params)
         elements = tuple([element_aval(a, d) for a, d in zip(avals, axes, strict=True)])
         with axis_scope(params):
-            traced = trace_call(self.fun, call, elements, self.fun, parts=True)
+            traced = trace_call(self.fun, call, elements, self.fun, parts=True, role="pmap")
         params["jaxpr"] = traced.jaxpr
         params["in_axes"] = (*[None] * len(traced.hoisted), *axes)
         params["out_axes"] = options.output_axes(traced.out_tree, traced.jaxpr.out_avals)

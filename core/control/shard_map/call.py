@@ -152,7 +152,14 @@ class BlockCalls:
         known: Any = None if numbers is None else SharedNumbers(params, ins, numbers)
         with axes_scope(params):
             traced = trace_call(
-                self.fun, call, blocks, self.fun, refs=True, known=known, parts=True
+                self.fun,
+                call,
+                blocks,
+                self.fun,
+                refs=True,
+                known=known,
+                parts=True,
+                role="shard_map",
             )
         jaxpr, tree = traced.jaxpr, traced.out_tree
         check_effects_in_body(self.specs.call, jaxpr)

@@ -3,8 +3,10 @@
 The engine reports how long tracing, lowering and compiling took, for each compiled function:
 ``/tracebridge/core/compile/jaxpr_trace_duration``, ``.../jaxpr_to_mlir_module_duration`` and
 ``.../backend_compile_duration``, with the name of the function as ``fun_name``. With a persistent
-compilation cache each look into it is an event ``/tracebridge/compilation_cache/cache_hits`` or
-``.../cache_misses``.
+compilation cache each look into it is an event
+``/tracebridge/compilation_cache/compile_requests_use_cache`` and one of ``.../cache_hits`` or
+``.../cache_misses``; a hit also has the durations ``.../cache_retrieval_time_sec`` and
+``.../compile_time_saved_sec``.
 Thread-safety: lists of listeners are replaced, never changed.
 """
 
@@ -22,6 +24,9 @@ LOWER = "/tracebridge/core/compile/jaxpr_to_mlir_module_duration"
 COMPILE = "/tracebridge/core/compile/backend_compile_duration"
 CACHE_HIT = "/tracebridge/compilation_cache/cache_hits"
 CACHE_MISS = "/tracebridge/compilation_cache/cache_misses"
+CACHE_REQUEST = "/tracebridge/compilation_cache/compile_requests_use_cache"
+CACHE_RETRIEVAL = "/tracebridge/compilation_cache/cache_retrieval_time_sec"
+CACHE_SAVED = "/tracebridge/compilation_cache/compile_time_saved_sec"
 _DONE = {
     TRACE: "Finished tracing",
     LOWER: "Finished lowering",

@@ -11,6 +11,7 @@ import functools
 import hashlib
 import os
 import platform
+import struct
 import tempfile
 import time
 import warnings
@@ -27,12 +28,15 @@ from tracebridge.core._jaxlib.xla import (
 )
 from tracebridge.core.config import env
 from tracebridge.core.config.values import option
-from tracebridge.core.runtime.backends.monitoring import CACHE_HIT, CACHE_MISS, record_event
+from tracebridge.core.runtime.backends import monitoring
 from tracebridge.core.util.processor import processor_lines
 
 _SUFFIX = ".executable"
 _CHECKED = b"without wrong fusions"  # earlier versions kept programs that had them
+_FORMAT = b"seconds first"
 _DIGEST_SIZE = hashlib.sha256().digest_size
+# How long the compiler took, before the executable itself.
+_SECONDS = struct.Struct("<d")
 
 
 def load_or_make(
@@ -54,15 +58,22 @@ def load_or_make(
         bytecode: the StableHLO program.
     """
     file = folder / (_key(client, bytecode, devices, options) + _SUFFIX)
-    executable = _load(file, client, devices, options)
-    if executable is not None:
-        record_event(CACHE_HIT)
+    monitoring.record_event(monitoring.CACHE_REQUEST)
+    start = time.perf_counter()
+    found = _load(file, client, devices, options)
+    if found is not None:
+        executable, seconds = found
+        took = time.perf_counter() - start
+        monitoring.record_event(monitoring.CACHE_HIT)
+        monitoring.record_event_duration_secs(monitoring.CACHE_RETRIEVAL, took)
+        monitoring.record_event_duration_secs(monitoring.CACHE_SAVED, seconds - took)
         return executable
-    record_event(CACHE_MISS)
+    monitoring.record_event(monitoring.CACHE_MISS)
     start = time.perf_counter()
     executable = make()
-    if time.perf_counter() - start >= option("persistent_cache_min_compile_time_secs"):
-        _store(file, client, executable)
+    seconds = time.perf_counter() - start
+    if seconds >= option("persistent_cache_min_compile_time_secs"):
+        _store(file, client, executable, seconds)
     return executable
 
 
@@ -70,6 +81,7 @@ def _key(client: Any, bytecode: bytes, devices: Sequence[Any], options: Any) -> 
     parts: list[bytes] = [
         repr(JAXLIB_VERSION).encode(),
         _CHECKED,
+        _FORMAT,
         client.platform.encode(),
         client.platform_version.encode(),
         _machine().encode() if client.platform == "cpu" else b"",
@@ -95,8 +107,10 @@ def _machine() -> str:
     return "\n".join([f"{threads} {platform.machine()}", *lines])
 
 
-def _load(file: Path, client: Any, devices: Sequence[Any], options: Any) -> Any:
-    """The executable in a file; None if there is none, or the file is damaged."""
+def _load(
+    file: Path, client: Any, devices: Sequence[Any], options: Any
+) -> tuple[Any, float] | None:
+    """The executable in a file, and how long the compiler took; None if missing or damaged."""
     try:
         data = file.read_bytes()
     except FileNotFoundError:
@@ -109,16 +123,18 @@ def _load(file: Path, client: Any, devices: Sequence[Any], options: Any) -> Any:
         _warn(f"{file} is damaged; the program is compiled again")
         return None
     try:
-        return deserialize_executable(client, body, DeviceList(devices), options)
+        (seconds,) = _SECONDS.unpack_from(body)
+        program = body[_SECONDS.size :]
+        return deserialize_executable(client, program, DeviceList(devices), options), seconds
     except XlaRuntimeError as error:
         _warn(f"XLA could not load {file}, the program is compiled again: {error}")
         return None
 
 
-def _store(file: Path, client: Any, executable: Any) -> None:
+def _store(file: Path, client: Any, executable: Any, seconds: float) -> None:
     """Write a file at once or not at all: other processes may read it at any time."""
     try:
-        body = serialize_executable(client, executable)
+        body = _SECONDS.pack(seconds) + serialize_executable(client, executable)
     except XlaRuntimeError:
         return  # a backend, or a program, whose executables cannot leave the process
     try:

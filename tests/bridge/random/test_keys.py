@@ -173,6 +173,7 @@ def test_derivatives_pass_through_draws() -> None:
         (lambda k: random.key([1, 2]), TypeError, "expected an array"),
         (lambda k: random.key(np.arange(2)), ValueError, "expected a scalar"),
         (lambda k: random.key(1, impl="foo"), ValueError, "'threefry2x32'"),
+        (lambda k: random.key(1, impl=3), TypeError, "'threefry2x32'"),
         (lambda k: random.key(1, impl="rbg", dtype=k.dtype), ValueError, "one of them"),
         (lambda k: random.fold_in(k, 1.5), TypeError, "data is"),
         (lambda k: random.fold_in(k, np.arange(3)), ValueError, "tracebridge.vmap"),

@@ -46,3 +46,14 @@ def test_wrong_kind():
         finfo("int8")
     with pytest.raises(ValueError, match="call finfo"):
         iinfo("float32")
+
+
+def test_limits_are_instances():
+    """What the classes make is an instance of them, and of no other; they stay NumPy's objects."""
+    floats = [finfo(name) for name in ("float32", "bfloat16", "float8_e5m2")]
+    integers = [iinfo(name) for name in ("int8", "int4", "uint64")]
+
+    assert all(isinstance(made, finfo) and not isinstance(made, iinfo) for made in floats)
+    assert all(isinstance(made, iinfo) and not isinstance(made, finfo) for made in integers)
+    assert issubclass(np.finfo, finfo)
+    assert isinstance(finfo("float64"), np.finfo)

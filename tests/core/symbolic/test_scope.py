@@ -129,3 +129,9 @@ def test_the_memo_is_bounded():
         assert b + i >= i
 
     assert len(scope._memo) <= 4096
+
+
+def test_the_spec_is_a_string():
+    """Sizes without names need no scope: a tuple of them is a shape already."""
+    with pytest.raises(ValueError, match="shape_spec is 3 of type int"):
+        symbolic_shape(3)

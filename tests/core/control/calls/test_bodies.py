@@ -43,6 +43,19 @@ def _map(x: Any) -> Any:
     return lax.map(lambda row: row * x, tnp.ones(3))
 
 
+def _checkpoint(x: Any) -> Any:
+    return tb.checkpoint(lambda kept: {"k": tnp.sin(kept)})(x)
+
+
+def _shard_map(x: Any) -> Any:
+    mesh = tb.make_mesh((1,), ("i",), axis_types=(tb.sharding.AxisType.Auto,))
+    return tb.shard_map(lambda block: (block,), mesh=mesh, in_specs=tb.P(), out_specs=tb.P())(x)
+
+
+def _pmap(x: Any) -> Any:
+    return tb.pmap(lambda row: row * 2)(x[None])
+
+
 def _custom_jvp(x: Any) -> Any:
     f = tb.custom_jvp(lambda scale, point: scale * point["p"], nondiff_argnums=(0,))
     f.defjvp(lambda scale, primals, tangents: (scale * primals[0]["p"], tangents[0]["p"]))
@@ -81,6 +94,9 @@ def _custom_vjp(x: Any) -> Any:
                 ("fori_loop", ("state[0]", "state[1]", "state[2][0]"), SCALAR),
             ],
         ),
+        (_checkpoint, [("checkpoint / remat", ("kept",), ("result['k']",))]),
+        (_shard_map, [("shard_map", ("block",), ("result[0]",))]),
+        (_pmap, [("pmap", ("row",), SCALAR)]),
         (_custom_jvp, [("jit", ("point['p']",), SCALAR)]),
         (_custom_vjp, [("jit", ("point['p']", "point['q']"), ("result[0]", "result[1]"))]),
     ],

@@ -143,3 +143,18 @@ def test_functions_without_code(log: Log) -> None:
     assert ["jit(abs): compiled, because this is its first call"] == log(lambda: f(-1.0))
     (message,) = log(lambda: f(X))
     assert "because of args[0]: f32[3] instead of f32[]" in message
+
+
+def test_only_calls_of_jit_are_compared(caplog: pytest.LogCaptureFixture) -> None:
+    """A function that something else traced too is explained by its own calls alone."""
+
+    def f(x: Any) -> Any:
+        return x * 2
+
+    with tb.explain_cache_misses(True), caplog.at_level("WARNING", logger="tracebridge"):
+        tb.make_jaxpr(lambda x: tb.checkpoint(f)(x) + tb.jit(f)(x))(np.ones(2, np.float32))
+        tb.make_jaxpr(lambda x: tb.checkpoint(f)(x) + tb.jit(f)(x))(np.ones(3, np.float32))
+
+    own = [m for m in caplog.messages if "jit(f)" in m and "traced again" in m]
+    assert 1 == len(own)
+    assert "f32[3] instead of f32[2]" in own[0]

@@ -16,11 +16,16 @@ import json, sys, warnings
 import numpy as np
 import tracebridge as tb, tracebridge.numpy as tnp
 
-counts = {"hits": 0, "misses": 0}
+counts = {"hits": 0, "misses": 0, "cache": 0}
+durations = []
 def listen(event, **kwargs):
     if "compilation_cache" in event:
         counts[event.rpartition("_")[2]] += 1
+def listen_to_durations(event, seconds, **kwargs):
+    if "compilation_cache" in event:
+        durations.append([event.rpartition("/")[2], seconds])
 tb.monitoring.register_event_listener(listen)
+tb.monitoring.register_event_duration_secs_listener(listen_to_durations)
 tb.config.update("persistent_cache_min_compile_time_secs", 0)
 tb.config.update("compilation_cache_dir", sys.argv[1])
 what = sys.argv[2]
@@ -54,7 +59,8 @@ with warnings.catch_warnings(record=True) as seen:
     else:
         value, grads = tb.jit(tb.value_and_grad(f))(x) if what == "grad" else (tb.jit(f)(x), 0)
         value = float(value) + float(np.asarray(grads).sum())
-print(json.dumps({**counts, "value": value, "warnings": [str(w.message) for w in seen]}))
+seen = [str(w.message) for w in seen]
+print(json.dumps({**counts, "value": value, "warnings": seen, "durations": durations}))
 """
 
 
@@ -81,6 +87,21 @@ def test_a_second_process_loads_what_the_first_compiled(tmp_path: Path) -> None:
     assert second["warnings"] == []
     assert folder.stat().st_mode & 0o077 == 0
     assert not list(folder.glob("*.draft"))
+
+
+def test_listeners_hear_of_requests_and_of_saved_time(tmp_path: Path) -> None:
+    """Each look is a request; each hit says how long reading took, and what compiling had taken."""
+    first, second = run(tmp_path), run(tmp_path)
+
+    for process in (first, second):
+        assert process["cache"] == process["hits"] + process["misses"]
+    assert [] == first["durations"]
+    names = [name for name, _ in second["durations"]]
+    assert ["cache_retrieval_time_sec", "compile_time_saved_sec"] * second["hits"] == names
+    retrieval, saved = second["durations"][0][1], second["durations"][1][1]
+    assert 0 < retrieval < 60
+    # The compiler took some time, which is what was saved and what reading took instead.
+    assert 0 < retrieval + saved < 60
 
 
 def test_programs_options_and_flags_have_files_of_their_own(tmp_path: Path) -> None:
