@@ -311,6 +311,7 @@ def polar(
     return unitary, (p + adjoint(p)) / 2
 
 
+@one_program
 def eigh(
     a: ArrayLike,
     b: ArrayLike | None = None,

@@ -97,6 +97,7 @@ def cho_factor(
     return cholesky(a, lower, overwrite_a, check_finite), bool(lower)
 
 
+@remembered
 def cho_solve(
     c_and_lower: tuple[ArrayLike, bool],
     b: ArrayLike,
@@ -136,6 +137,7 @@ def _transposed(name: str, trans: Any) -> int:
     return _TRANSPOSED[trans]
 
 
+@remembered
 def lu_solve(
     lu_and_piv: tuple[Array, ArrayLike],
     b: ArrayLike,
