@@ -75,6 +75,7 @@ _lu_solve_staged = of_lists(StagedFunction(_lu_solve, "lu_solve"))
 _solve_triangular_staged = of_lists(StagedFunction(_solve_triangular, "solve_triangular"))
 
 
+@remembered
 def cho_factor(
     a: ArrayLike, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
 ) -> tuple[Array, bool]:

@@ -71,9 +71,12 @@ def _boundary(fn: Callable[..., Any], whole: bool, name: str) -> Callable[..., A
                 return slow(*args, **kwargs)
             every: Any = args
             try:
-                if nests and (found := _of_nest(nests, args, kwargs)):
-                    run, every = found
-                    n = 0
+                run = None
+                if nests:
+                    leaves, key = _nest(args, kwargs)
+                    run = nests.get(key)
+                if run is not None:
+                    every, n = leaves, 0
                 elif kwargs:
                     run, n = table[_key(args, kwargs)]
                     if n != 1:
@@ -143,7 +146,14 @@ def without_boundary(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 def _kinds(args: Sequence[Any]) -> tuple[Any, ...]:
     """The key of a call without keywords of several arguments."""
-    return tuple([a._sig if (kind := type(a)) is Array else _value(kind, a) for a in args])
+    return tuple(
+        [
+            a._sig if (kind := type(a)) is Array
+            else (kind, a) if kind is not tuple
+            else _value(kind, a)
+            for a in args
+        ]
+    )  # fmt: skip
 
 
 def _value(kind: type, a: Any) -> tuple[Any, ...]:
@@ -158,15 +168,6 @@ def _key(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if type(a) is Array and (kind := type(b)) is not tuple and kind is not Array:
             return a._sig, name, kind, b
     return len(args), *kwargs, *_kinds((*args, *kwargs.values()))
-
-
-def _of_nest(
-    nests: dict[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[Any, list[Any]] | None:
-    """What to run of which leaves for a call with lists or tuples of arrays, if it is known."""
-    leaves, key = _nest(args, kwargs)
-    run = nests.get(key)
-    return None if run is None else (run, leaves)
 
 
 def _nest(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], tuple[Any, ...]]:

@@ -95,17 +95,27 @@ def maker_of(out: tuple[Any, ...]) -> Any:
 
 
 def _finish(result: Any, out: object) -> Callable[[Any], Any] | None:
-    """How ``out``, one of the results or a tuple of some, is made of the list of results."""
-    if type(result) is not list:
-        return None
+    """How ``out``, one of the results or a tuple of some, is made of what the call gave.
+
+    In a tuple there may be simple values, which follow from what the call is remembered by.
+    """
+    results = result if type(result) is list else [result]
     wanted = out if isinstance(out, tuple) else (out,)
-    picks = [next((i for i, r in enumerate(result) if r is x), -1) for x in wanted]
-    if -1 in picks:
+    picks = [next((i for i, r in enumerate(results) if r is x), -1) for x in wanted]
+    if not all([i >= 0 or is_simple(x) for i, x in zip(picks, wanted, strict=True)]):
         return None
     if not isinstance(out, tuple):
-        return operator.itemgetter(picks[0])
+        return operator.itemgetter(picks[0]) if picks[0] >= 0 else None
     make = maker_of(out)
-    return make if picks == [*range(len(result))] else lambda xs: make([xs[i] for i in picks])
+    if result is results and picks == [*range(len(results))]:
+        return make
+    rest = [None if i >= 0 else x for i, x in zip(picks, wanted, strict=True)]
+
+    def made(given: Any) -> Any:
+        xs = given if type(given) is list else (given,)
+        return make([x if i < 0 else xs[i] for i, x in zip(picks, rest, strict=True)])
+
+    return made
 
 
 def is_plain_nest(x: object) -> bool:
