@@ -158,10 +158,9 @@ def make_cached_call(
     With ``left``, numbers and ndarrays become arrays on the way; ``left("converted")`` notes that.
     """
     one, many, trees, hosts = cache.one, cache.many, cache.trees, cache.hosts
-    tree_hosts = cache.tree_hosts
+    tree_hosts, new, collect, kind = cache.tree_hosts, object.__new__, collect_garbage, Array
     keyed = make_keyed_call(miss, cache, name, PLAIN_KEYS)
     other = _converting(miss, cache, name, left) if left else _plain(miss)
-    new, collect, array_class = object.__new__, collect_garbage, Array
 
     def call(*args: Any, **kwargs: object) -> Any:
         try:
@@ -169,17 +168,14 @@ def make_cached_call(
                 return keyed(*args, **kwargs)
             if trees:
                 flat: Any = None
-                treedef = found = None
+                treedef = None
                 try:
                     flat, treedef = flatten(args)
-                    found = tree_hosts.get((treedef, *kinds_of(flat))) if tree_hosts else None
-                    run = trees[treedef, *[leaf._sig for leaf in flat]] if found is None else found
+                    run = tree_hosts.get((treedef, *kinds_of(flat))) if tree_hosts else None
+                    run = run or trees[treedef, *[leaf._sig for leaf in flat]]
                 except (KeyError, AttributeError, TypeError):
                     run = None
-                if found is not None:
-                    return found(flat)
-                # Outside the handler, so that errors of the slow path have no KeyError as context.
-                if run is None:
+                if run is None:  # outside the handler: else errors have a KeyError as context
                     return other(args, kwargs, flat, treedef)
                 try:
                     return run(flat)
@@ -212,7 +208,7 @@ def make_cached_call(
         except Exception as error:
             hide_internal_frames(error)
             raise
-        result = new(array_class)
+        result = new(kind)
         result._sig = sig  # pyright: ignore[reportAttributeAccessIssue] - it comes with `execute`
         result._buf = buf
         return result

@@ -20,6 +20,7 @@ from tracebridge.core.runtime.arrays.lent import (
 from tracebridge.core.runtime.calls.dispatch import raise_for
 from tracebridge.core.runtime.calls.scalars import SCALAR_TYPES, scalar_argument
 
+
 def is_convertible(x: object) -> bool:
     """Whether ``converted`` makes an array of ``x``."""
     return type(x) is np.ndarray or type(x) in SCALAR_TYPES or isinstance(x, np.generic)
