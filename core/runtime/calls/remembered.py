@@ -71,7 +71,7 @@ def _boundary(fn: Callable[..., Any], whole: bool, name: str) -> Callable[..., A
                 return slow(*args, **kwargs)
             every: Any = args
             try:
-                run = None
+                run = leaves = None
                 if nests:
                     leaves, key = _nest(args, kwargs)
                     run = nests.get(key)
