@@ -79,7 +79,7 @@ def _boundary(fn: Callable[..., Any], whole: bool, name: str) -> Callable[..., A
                     every, n = leaves, 0
                 elif kwargs:
                     run, n = table[_key(args, kwargs)]
-                    if n != 1:
+                    if n != 1 or not args:
                         every = (*args, *kwargs.values())
                 elif len(args) == 1:
                     (a,) = args

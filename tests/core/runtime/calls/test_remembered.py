@@ -311,3 +311,14 @@ def test_deleted_arrays_in_lists_are_named() -> None:
 
     with pytest.raises(tb.errors.DeletedArrayError, match="block"):
         tnp.block([x, y])
+
+
+def test_the_only_array_by_keyword() -> None:
+    """The program takes it from where it stands, call after call."""
+    x = tnp.asarray(X)
+
+    for _ in range(3):
+        np.testing.assert_array_equal(tnp.diff(a=x), np.diff(X))
+        np.testing.assert_allclose(tnp.nan_to_num(x=x, nan=1.0), X)
+        np.testing.assert_allclose(tnp.linalg.norm(axis=0, x=x), np.linalg.norm(X, axis=0))
+        np.testing.assert_allclose(tnp.var(a=x, axis=1), np.var(X, axis=1), rtol=1e-6)
