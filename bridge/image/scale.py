@@ -22,6 +22,8 @@ from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.lax.contract.precision import Precision
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
+from tracebridge.core.runtime.calls.remembered import remembered
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.core.util.public_path import public_path
 from tracebridge.numpy._promote import as_dtype, normalize_axis
 from tracebridge.numpy.creation import canonical_shape
@@ -202,6 +204,7 @@ def _inexact(x: Any) -> Any:
     return x if is_inexact(x.dtype) else x.astype(to_inexact(x.dtype))
 
 
+@remembered
 def scale_and_translate(
     image: Any,
     shape: Sequence[int],
@@ -255,9 +258,20 @@ def scale_and_translate(
     if scales.shape != (len(axes),) or shifts.shape != (len(axes),):
         msg = f"{call}: scale has shape {scales.shape}, translation {shifts.shape}"
         raise ShapeMismatchError(msg, expected=f"({len(axes)},), one number per spatial axis")
-    return _resampled(_inexact(x), sizes, axes, scales, shifts, kernel, antialias, precision)
+    precision = tuple(precision) if isinstance(precision, list) else precision
+    statics = (sizes, tuple(axes), kernel, bool(antialias), precision)
+    return _scale_staged((_inexact(x), scales, shifts), statics)
 
 
+def _scaled(x: Value, scales: Value, shifts: Value, *statics: Any) -> Any:
+    sizes, axes, kernel, antialias, precision = statics
+    return _resampled(x, sizes, axes, scales, shifts, kernel, antialias, precision)
+
+
+_scale_staged = StagedFunction(_scaled, "scale_and_translate")
+
+
+@remembered
 def resize(
     image: Any,
     shape: Sequence[int],
@@ -296,16 +310,31 @@ def resize(
         if x.shape[axis] == 0:
             msg = f"resize: shape is {sizes}, but the image has no elements along axis {axis}"
             raise ShapeMismatchError(msg, expected="0 where the image has 0")
-    if kernel is ResizeMethod.NEAREST:
-        for axis in axes:
-            x = tnp.take(x, _nearest(x.shape[axis], sizes[axis]), axis=axis)
-        return x
     if kernel is ResizeMethod.CUBIC_PYTORCH and antialias:
         kernel = ResizeMethod.CUBIC
+    precision = tuple(precision) if isinstance(precision, list) else precision
+    return _resize_staged((x,), (sizes, tuple(axes), kernel, bool(antialias), precision))
+
+
+def _resized(
+    x: Value,
+    sizes: tuple[int, ...],
+    axes: tuple[int, ...],
+    kernel: ResizeMethod,
+    antialias: bool,
+    precision: Any,
+) -> Any:
+    if kernel is ResizeMethod.NEAREST:
+        for axis in axes:
+            x = tnp.take(x, _nearest(x.aval.shape[axis], sizes[axis]), axis=axis)
+        return x
     x = _inexact(x)
-    kind = tnp.finfo(x.dtype).dtype
+    kind = tnp.finfo(x.aval.dtype).dtype
     kind = np.dtype(np.float32) if kind.itemsize < 4 else kind
-    ratios = [sizes[a] / x.shape[a] if sizes[a] else 1.0 for a in axes]
+    ratios = [sizes[a] / x.aval.shape[a] if sizes[a] else 1.0 for a in axes]
     scales = [as_dtype(tnp.asarray(ratio), kind) for ratio in ratios]
     shifts = [as_dtype(tnp.asarray(0.0), kind)] * len(axes)
     return _resampled(x, sizes, axes, scales, shifts, kernel, antialias, precision)
+
+
+_resize_staged = StagedFunction(_resized, "resize")

@@ -20,7 +20,7 @@ from tracebridge.core.lax.reduce.exp_sums import shifted_exp_sum
 from tracebridge.core.runtime.arrays.argument_types import Axis
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
-from tracebridge.core.runtime.calls.remembered import one_program
+from tracebridge.core.runtime.calls.remembered import one_program, remembered
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy import _exp_sums
 from tracebridge.numpy._promote import normalize_axes, normalize_axis, widened
@@ -83,6 +83,7 @@ def logmeanexp(
     return widened(mean)(tnp.asarray(x))
 
 
+@remembered
 def log_softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Array:
     """Log of the softmax.
 
@@ -170,6 +171,7 @@ _log_softmax_staged = StagedFunction(
 _softmax_staged = StagedFunction(lambda x, axis: _softmax_call(_inexact(x), axis, None), "softmax")
 
 
+@remembered
 def softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Array:
     """Exponentials, divided by their sum over axes.
 

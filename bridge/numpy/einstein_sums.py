@@ -287,8 +287,20 @@ def _contract(
         right = _prepare(*other, sizes, labels_needed | set(left[1]))
         # What only a repeated axis of size 1 shared is alone now.
         left = _prepare(*left, sizes, labels_needed | set(right[1]))
+        if _has_order(right[1], left[1], output):
+            left, right = right, left  # so that the product is not transposed afterwards
         contracted = product(left, right, labels_needed)
     return contracted
+
+
+def _has_order(left: Labels, right: Labels, output: Labels) -> bool:
+    """Whether a product of two operands has its axes in the order of ``output``.
+
+    And not the same product with its operands swapped.
+    """
+    batch = [n for n in right if n in left and n in output]
+    ends = [[n for n in ls if n not in other] for ls, other in ((left, right), (right, left))]
+    return (*batch, *ends[0], *ends[1]) == output and bool(ends[0]) and bool(ends[1])
 
 
 def _path(

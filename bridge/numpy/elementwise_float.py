@@ -240,6 +240,7 @@ def _frexp(x: Value) -> list[Any]:
 _frexp_staged = StagedFunction(_frexp, "frexp")
 
 
+@remembered
 def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
     """``(m, n)`` with ``x == m * 2 ** n`` and ``0.5 <= abs(m) < 1``, elementwise.
 
@@ -270,6 +271,7 @@ def _modf(x: Value) -> list[Any]:
 _modf_staged = StagedFunction(_modf, "modf")
 
 
+@remembered
 def modf(x: ArrayLike, /, out: None = None) -> tuple[Array, Array]:
     """The fractional and the whole part, both with the sign of ``x``, elementwise.
 

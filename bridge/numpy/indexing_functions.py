@@ -310,6 +310,7 @@ def _put_along_axis(x: Value, indices: Value, values: Value, axis: int, mode: st
 _put_along_axis_staged = StagedFunction(_put_along_axis, "put_along_axis")
 
 
+@remembered
 def put_along_axis(
     arr: ArrayLike,
     indices: ArrayLike,

@@ -297,6 +297,7 @@ def _assemble(form: Any, values: Any, depth: int) -> Any:
 _block_staged = StagedFunction(_block, "block")
 
 
+@remembered
 def block(arrays: object) -> Array:
     """An array put together from nested lists of blocks.
 

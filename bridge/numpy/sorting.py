@@ -211,6 +211,7 @@ def _sort_complex(x: Value) -> Any:
 _sort_complex_staged = StagedFunction(_sort_complex, "sort_complex")
 
 
+@remembered
 def sort_complex(a: ArrayLike) -> Array:
     """The elements as complex numbers, sorted by real part, then by imaginary part.
 

@@ -19,6 +19,7 @@ from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.runtime.arrays.argument_types import Axis, DType
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
+from tracebridge.core.runtime.calls.remembered import remembered
 from tracebridge.numpy._promote import broadcast_to, check_no_out, hashable_axis, normalize_axes
 from tracebridge.numpy._reduction import OptionalArrays
 from tracebridge.numpy._staging import static_dtype
@@ -149,6 +150,7 @@ def _variance(
     return _var_staged(a, (where, mean, less), statics)
 
 
+@remembered
 def var(
     a: ArrayLike,
     axis: Axis = None,
@@ -177,6 +179,7 @@ def var(
         raise
 
 
+@remembered
 def std(
     a: ArrayLike,
     axis: Axis = None,

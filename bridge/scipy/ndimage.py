@@ -17,6 +17,7 @@ from tracebridge.core.errors.filtering import shield
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
+from tracebridge.core.runtime.calls.remembered import remembered
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import members
 
@@ -92,6 +93,7 @@ def _map_coordinates(image: Array, fill: Array, *coordinates_and_statics: Any) -
 _staged = StagedFunction(_map_coordinates, "map_coordinates", judges=False)
 
 
+@remembered
 def map_coordinates(
     input: ArrayLike,
     coordinates: Sequence[ArrayLike],

@@ -311,6 +311,7 @@ def polar(
     return unitary, (p + adjoint(p)) / 2
 
 
+@one_program
 def eigh(
     a: ArrayLike,
     b: ArrayLike | None = None,
@@ -379,6 +380,13 @@ def eigh(
 
 def _whole(main: Any, beside: Any) -> Any:
     return tnp.diag(main) + tnp.diag(beside, -1) + tnp.diag(tnp.conj(beside), 1)
+
+
+def _of_whole(main: Any, beside: Any, subset: tuple[int, int] | None) -> list[Any]:
+    return list(lax_eigh(_whole(main, beside), symmetrize_input=False, subset_by_index=subset))
+
+
+_of_whole_staged = StagedFunction(_of_whole, "eigh_tridiagonal")
 
 
 def _eigenvalues(main: Any, beside: Any, first: int, last: int) -> Any:
@@ -453,7 +461,7 @@ def eigh_tridiagonal(
         if select == "v" and select_range is not None:
             w = w[(w > select_range[0]) & (w <= select_range[1])]
         return w
-    v, w = lax_eigh(_whole(main, beside), symmetrize_input=False, subset_by_index=subset)
+    v, w = _of_whole_staged((main, beside), (subset,))
     if select == "v" and select_range is not None:
         keep = (w > select_range[0]) & (w <= select_range[1])
         v, w = v[:, keep], w[keep]

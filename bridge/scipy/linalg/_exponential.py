@@ -30,7 +30,7 @@ from tracebridge.core.linalg.solving import solution
 from tracebridge.core.linalg.triangular import triangular_solve
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
-from tracebridge.core.runtime.calls.remembered import remembered
+from tracebridge.core.runtime.calls.remembered import one_program, remembered
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import promote_inexact
 from tracebridge.numpy._staging import value_of
@@ -148,6 +148,7 @@ def expm(A: ArrayLike, *, upper_triangular: bool = False, max_squarings: int = 1
     return _expm_staged((A,), (bool(upper_triangular), limit))
 
 
+@one_program
 def expm_frechet(
     A: ArrayLike, E: ArrayLike, *, method: str | None = None, compute_expm: bool = True
 ) -> Array | tuple[Array, Array]:

@@ -196,6 +196,7 @@ def _by_columns(forms: Any, c: Any) -> Any:
     return tnp.matmul(tnp.matmul(za, y), adjoint(zb))
 
 
+@one_program
 @inner_steps()
 def solve_sylvester(
     A: ArrayLike, B: ArrayLike, C: ArrayLike, *, method: str = "schur", tol: float = 1e-8

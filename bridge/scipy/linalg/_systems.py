@@ -75,6 +75,7 @@ _lu_solve_staged = of_lists(StagedFunction(_lu_solve, "lu_solve"))
 _solve_triangular_staged = of_lists(StagedFunction(_solve_triangular, "solve_triangular"))
 
 
+@remembered
 def cho_factor(
     a: ArrayLike, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
 ) -> tuple[Array, bool]:
@@ -97,6 +98,7 @@ def cho_factor(
     return cholesky(a, lower, overwrite_a, check_finite), bool(lower)
 
 
+@remembered
 def cho_solve(
     c_and_lower: tuple[ArrayLike, bool],
     b: ArrayLike,
@@ -136,6 +138,7 @@ def _transposed(name: str, trans: Any) -> int:
     return _TRANSPOSED[trans]
 
 
+@remembered
 def lu_solve(
     lu_and_piv: tuple[Array, ArrayLike],
     b: ArrayLike,

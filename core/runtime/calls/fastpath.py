@@ -20,12 +20,7 @@ from tracebridge.core.errors.filtering import api_boundary, hide_internal_frames
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.backends.clients import on_fork
 from tracebridge.core.runtime.calls.dispatch import raise_for
-from tracebridge.core.runtime.calls.host_arguments import (
-    MISSED,
-    kinds_of,
-    make_host_run,
-    run_with_arrays,
-)
+from tracebridge.core.runtime.calls.host_arguments import kinds_of, make_host_run
 from tracebridge.core.tree.registry import on_forwarding_node
 from tracebridge.core.tree.tree import flatten
 from tracebridge.core.util.caching import register_cache
@@ -48,7 +43,8 @@ class CallCache:
     argument; ``execute`` is None unless the result is one array. ``many``: by the tuple of
     signatures of positional arrays. ``hosts``: by the kinds of positional arguments some of which
     are numbers or ndarrays, for programs that ``many`` has as well. ``trees``: by ``(treedef,
-    *signatures)`` of all arguments, if an argument is a tree. ``keyed`` and ``keyed_trees``: by
+    *signatures)`` of all arguments, if an argument is a tree; ``tree_hosts`` is to it what
+    ``hosts`` is to ``many``. ``keyed`` and ``keyed_trees``: by
     ``(key, *signatures)``, for calls with keywords, static arguments, Python numbers or ndarrays;
     see ``KeyFunctions``. The tables for trees take over from the others once they have an entry.
     ``scoped``: by ``(options, *signatures)`` of positional arrays, where blocks have changed
@@ -58,13 +54,24 @@ class CallCache:
     commonest of them 1.5 %.
     """
 
-    __slots__ = ("__weakref__", "hosts", "keyed", "keyed_trees", "many", "one", "scoped", "trees")
+    __slots__ = (
+        "__weakref__",
+        "hosts",
+        "keyed",
+        "keyed_trees",
+        "many",
+        "one",
+        "scoped",
+        "tree_hosts",
+        "trees",
+    )
 
     def __init__(self) -> None:
         self.one: dict[Any, Any] = {}
         self.many: dict[Any, Any] = {}
         self.hosts: dict[Any, Any] = {}
         self.trees: dict[Any, Any] = {}
+        self.tree_hosts: dict[Any, Any] = {}
         self.keyed: dict[Any, Any] = {}
         self.keyed_trees: dict[Any, Any] = {}
         self.scoped: dict[Any, Any] = {}
@@ -78,6 +85,7 @@ class CallCache:
         self.many.clear()
         self.hosts.clear()
         self.trees.clear()
+        self.tree_hosts.clear()
         self.keyed.clear()
         self.keyed_trees.clear()
         self.scoped.clear()
@@ -96,7 +104,7 @@ class CallCache:
 
     def __len__(self) -> int:
         tables = (self.one, self.many, self.trees, self.keyed, self.keyed_trees, self.scoped)
-        return sum([len(table) for table in (*tables, self.hosts)])
+        return sum([len(table) for table in (*tables, self.hosts, self.tree_hosts)])
 
 
 _ALL: weakref.WeakSet[CallCache] = weakref.WeakSet()
@@ -120,15 +128,18 @@ def _converting(
     miss: Miss, cache: CallCache, name: str, left: Callable[[str], None]
 ) -> Callable[..., Any]:
     """``miss``, unless the tables have a program for numbers and ndarrays as arrays."""
-    many, trees, hosts = cache.many, cache.trees, cache.hosts
+    many, trees, hosts, tree_hosts = cache.many, cache.trees, cache.hosts, cache.tree_hosts
 
     def other(
         args: tuple[Any, ...], kwargs: dict[str, Any], flat: Any = None, treedef: object = None
     ) -> Any:
         if flat:
-            found = run_with_arrays(flat, trees, left, name, treedef)
-            if found is not MISSED:
-                return found
+            run = make_host_run(flat, trees, left, name, treedef)
+            if run is not None:
+                if len(tree_hosts) >= MAX_ENTRIES:
+                    tree_hosts.clear()
+                tree_hosts[treedef, *kinds_of(flat)] = run
+                return run(flat)
         elif many:
             run = make_host_run(args, many, left, name)
             if run is not None:
@@ -147,9 +158,9 @@ def make_cached_call(
     With ``left``, numbers and ndarrays become arrays on the way; ``left("converted")`` notes that.
     """
     one, many, trees, hosts = cache.one, cache.many, cache.trees, cache.hosts
+    tree_hosts, new, collect, kind = cache.tree_hosts, object.__new__, collect_garbage, Array
     keyed = make_keyed_call(miss, cache, name, PLAIN_KEYS)
     other = _converting(miss, cache, name, left) if left else _plain(miss)
-    new, collect, array_class = object.__new__, collect_garbage, Array
 
     def call(*args: Any, **kwargs: object) -> Any:
         try:
@@ -160,11 +171,11 @@ def make_cached_call(
                 treedef = None
                 try:
                     flat, treedef = flatten(args)
-                    run = trees[treedef, *[leaf._sig for leaf in flat]]
+                    run = tree_hosts.get((treedef, *kinds_of(flat))) if tree_hosts else None
+                    run = run or trees[treedef, *[leaf._sig for leaf in flat]]
                 except (KeyError, AttributeError, TypeError):
                     run = None
-                # Outside the handler, so that errors of the slow path have no KeyError as context.
-                if run is None:
+                if run is None:  # outside the handler: else errors have a KeyError as context
                     return other(args, kwargs, flat, treedef)
                 try:
                     return run(flat)
@@ -197,7 +208,7 @@ def make_cached_call(
         except Exception as error:
             hide_internal_frames(error)
             raise
-        result = new(array_class)
+        result = new(kind)
         result._sig = sig  # pyright: ignore[reportAttributeAccessIssue] - it comes with `execute`
         result._buf = buf
         return result

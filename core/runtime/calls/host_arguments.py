@@ -20,9 +20,6 @@ from tracebridge.core.runtime.arrays.lent import (
 from tracebridge.core.runtime.calls.dispatch import raise_for
 from tracebridge.core.runtime.calls.scalars import SCALAR_TYPES, scalar_argument
 
-MISSED = object()
-"""What stands for the result of a call that found no program."""
-
 
 def is_convertible(x: object) -> bool:
     """Whether ``converted`` makes an array of ``x``."""
@@ -56,39 +53,18 @@ def kinds_of(args: Sequence[Any]) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def run_with_arrays(
+def make_host_run(
     args: Sequence[Any], table: Any, left: Callable[[str], None], name: str, *tree: object
-) -> Any:
-    """The result of the program for numbers and ndarrays among the arguments, or ``MISSED``.
+) -> Callable[[Sequence[Any]], Any] | None:
+    """``run(args)`` for arguments of the kinds of these; None if they have no program in ``table``.
 
     ``tree``: nothing for a table of positional arguments, the structure for a table of trees.
     """
     taken: list[Room] = []
+    star = bool(tree)
     try:
         arrays = [x if type(x) is Array else converted(x, taken) for x in args]
-        run = table[*tree, *[a._sig for a in arrays]]
-    except (KeyError, AttributeError, TypeError):
-        give_back(taken)
-        return MISSED
-    left("converted")
-    try:
-        return run_on_loan(run, arrays, taken, star=bool(tree))
-    except XlaRuntimeError as error:
-        raise_for(arrays, name, error)
-        raise
-
-
-def make_host_run(
-    args: Sequence[Any], table: Any, left: Callable[[str], None], name: str
-) -> Callable[[Sequence[Any]], Any] | None:
-    """``run(args)`` for arguments of the kinds of these; None if they have no program in ``table``.
-
-    The table is that of positional arguments.
-    """
-    taken: list[Room] = []
-    try:
-        arrays = [x if type(x) is Array else converted(x, taken) for x in args]
-        run = table[tuple([a._sig for a in arrays])]
+        run = table[(*tree, *[a._sig for a in arrays])]
     except (KeyError, AttributeError, TypeError):
         return None
     finally:
@@ -99,7 +75,7 @@ def make_host_run(
         taken: list[Room] = []
         arrays = [x if type(x) is Array else converted(x, taken) for x in args]
         try:
-            return run_on_loan(run, arrays, taken)
+            return run_on_loan(run, arrays, taken, star=star)
         except XlaRuntimeError as error:
             raise_for(arrays, name, error)
             raise
@@ -109,7 +85,9 @@ def make_host_run(
     places = [(i, rooms_of(args[i])) for i in hosts]
     if not lends(run) or any([free is None for _, free in places]):
         return run_converted
-    return _by_places(run, places, numbers, run_converted, left, name)
+    if star:
+        return _by_places(run, places, numbers, run_converted, left, name)
+    return _by_places(lambda arrays: run(*arrays), places, numbers, run_converted, left, name)
 
 
 def _by_places(
@@ -120,7 +98,10 @@ def _by_places(
     left: Callable[[str], None],
     name: str,
 ) -> Callable[[Sequence[Any]], Any]:
-    """``otherwise``, where ``places`` tells which arguments go to which rooms."""
+    """``otherwise``, where ``places`` tells which arguments go to which rooms.
+
+    ``run`` takes the sequence of arrays.
+    """
 
     def run_in_rooms(args: Sequence[Any]) -> Any:
         arrays = list(args)
@@ -138,7 +119,7 @@ def _by_places(
         try:
             for i in numbers:
                 arrays[i] = scalar_argument(args[i])
-            return run(*arrays)
+            return run(arrays)
         except XlaRuntimeError as error:
             raise_for(arrays, name, error)
             raise

@@ -9,8 +9,6 @@ call with the same ones runs the same executable at once.
 from __future__ import annotations
 
 import functools
-import math
-import operator
 import types
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
@@ -24,7 +22,9 @@ from tracebridge.core.runtime.arrays.array import Array, new_array
 from tracebridge.core.runtime.backends.clients import on_fork
 from tracebridge.core.runtime.calls.dispatch import raise_for
 from tracebridge.core.runtime.calls.recording import recording
+from tracebridge.core.runtime.calls.replays import is_plain_nest, is_simple, maker_of, replay_of
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
+from tracebridge.core.tree.tree import flatten
 from tracebridge.core.util.caching import register_table
 
 P = ParamSpec("P")
@@ -32,8 +32,6 @@ R = TypeVar("R")
 
 BOUNDARY = "boundary"  # which `hiding` looks for
 MOST = 512  # calls that one function remembers
-# What an argument that is no array may be: a value that says all, and equal ones do.
-_SIMPLE = frozenset({bool, int, str, type(None), type, float})
 _TABLES: list[dict[Any, Any]] = []
 _options = [object()]  # another one after each change; calls remember none but those in force
 
@@ -63,16 +61,26 @@ def _boundary(fn: Callable[..., Any], whole: bool, name: str) -> Callable[..., A
     slow: Any = hiding(without_boundary(fn), name)
     first = _whole(slow, fn.__name__) if whole else slow
     table = register_table(f"calls of {fn.__name__}", {})
-    _TABLES.append(table)
+    nests = register_table(f"calls of {fn.__name__} with lists of arrays", {})
+    _TABLES.extend((table, nests))
 
     @functools.wraps(fn)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             if state() is not None:
                 return slow(*args, **kwargs)
+            every: Any = args
             try:
-                if kwargs:
+                run = leaves = None
+                if nests:
+                    leaves, key = _nest(args, kwargs)
+                    run = nests.get(key)
+                if run is not None:
+                    every, n = leaves, 0
+                elif kwargs:
                     run, n = table[_key(args, kwargs)]
+                    if n != 1 or not args:
+                        every = (*args, *kwargs.values())
                 elif len(args) == 1:
                     (a,) = args
                     run, n = table[a._sig if type(a) is Array else None]
@@ -88,13 +96,11 @@ def _boundary(fn: Callable[..., Any], whole: bool, name: str) -> Callable[..., A
                 run, n = None, 0
             # Outside the handler, so that errors of the slow path have no KeyError as context.
             if run is None:
-                return _remember(table, slow, first, args, kwargs)
-            if kwargs:
-                args = (*args, *kwargs.values())
+                return _remember((table, nests), slow, first, args, kwargs)
             try:
-                return run(args[0]) if n == 1 else run(*args[:n]) if n else run(args)
+                return run(every[0]) if n == 1 else run(*every[:n]) if n else run(every)
             except XlaRuntimeError as error:
-                raise_for(args, name, error)
+                raise_for(every, name, error)
                 raise
         except Exception as error:
             hide_internal_frames(error)
@@ -113,7 +119,7 @@ def _whole(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
         arrays = iter(values)
         out = fn(*[next(arrays) if x is ... else x for x in form], **dict(named))
         if isinstance(out, tuple):
-            makers[form, named] = _maker(out)
+            makers[form, named] = maker_of(out)
         return out
 
     staged = StagedFunction(body, name, exact=True)
@@ -128,11 +134,6 @@ def _whole(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
     return call
 
 
-def _maker(out: tuple[Any, ...]) -> Any:
-    """What makes such a tuple, which may have names, of a list."""
-    return getattr(type(out), "_make", tuple)
-
-
 def without_boundary(fn: Callable[..., Any]) -> Callable[..., Any]:
     """The same function, of which `hiding` makes an ordinary boundary."""
     plain = types.FunctionType(
@@ -143,9 +144,16 @@ def without_boundary(fn: Callable[..., Any]) -> Callable[..., Any]:
     return plain
 
 
-def _kinds(args: tuple[Any, ...]) -> tuple[Any, ...]:
+def _kinds(args: Sequence[Any]) -> tuple[Any, ...]:
     """The key of a call without keywords of several arguments."""
-    return tuple([a._sig if (kind := type(a)) is Array else _value(kind, a) for a in args])
+    return tuple(
+        [
+            a._sig if (kind := type(a)) is Array
+            else (kind, a) if kind is not tuple
+            else _value(kind, a)
+            for a in args
+        ]
+    )  # fmt: skip
 
 
 def _value(kind: type, a: Any) -> tuple[Any, ...]:
@@ -155,29 +163,53 @@ def _value(kind: type, a: Any) -> tuple[Any, ...]:
 
 def _key(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The key of a call with keywords."""
+    if len(kwargs) == 1 and len(args) == 1:
+        ((name, b),), (a,) = kwargs.items(), args
+        if type(a) is Array and (kind := type(b)) is not tuple and kind is not Array:
+            return a._sig, name, kind, b
     return len(args), *kwargs, *_kinds((*args, *kwargs.values()))
 
 
+def _nest(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], tuple[Any, ...]]:
+    """The leaves of a call with lists or tuples of arrays, and its key."""
+    leaves, treedef = flatten((args, kwargs) if kwargs else args)
+    kinds = [a._sig if type(a) is Array else (type(a), a) for a in leaves]
+    return leaves, (treedef, len(kwargs), *kinds)
+
+
 def _remember(
-    table: dict[Any, Any],
+    tables: tuple[dict[Any, Any], dict[Any, Any]],
     slow: Callable[..., Any],
     first: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:
     """The result of a new kind of call: of ``first`` if its arguments allow, else of ``slow``."""
-    every = (*args, *kwargs.values())
+    every: Sequence[Any] = (*args, *kwargs.values())
+    treedef: Any = None
+    key: Any = None
+    if not all([type(a) is Array or is_simple(a) for a in every]):
+        if not all(map(is_plain_nest, every)):
+            return slow(*args, **kwargs)
+        every, key = _nest(args, kwargs)
+        treedef, first = key[0], slow  # which takes arrays by place
     arrays = [a for a in every if type(a) is Array]
-    others = [a for a in every if type(a) is not Array]
-    if not arrays or not all(map(_is_simple, others)):
+    if not arrays:
         return slow(*args, **kwargs)
+    others = [a for a in every if type(a) is not Array]
     if any([type(a) is float for a in others]) or any([type(a) is Array for a in kwargs.values()]):
         first = slow  # as a program it would be compiled for each number, and takes arrays by place
     warnings, options, n, names = warned[0], _options[0], len(args), tuple(kwargs)
     apart = _apart(every) if len({id(a) for a in arrays}) < len(arrays) else every
     with recording() as recorder:
-        out = first(*apart[:n], **dict(zip(names, apart[n:], strict=True)))
-    again: Any = _again(recorder.calls[0], apart, out) if len(recorder.calls) == 1 else None
+        if treedef is None:
+            out = first(*apart[:n], **dict(zip(names, apart[n:], strict=True)))
+        else:
+            tree = treedef.unflatten(apart)
+            nested, named = tree if kwargs else (tree, {})
+            out = first(*nested, **named)
+    calls = recorder.calls
+    again = replay_of(calls[0], apart, out, whole=treedef is not None) if len(calls) == 1 else None
     if apart is not every:  # some functions return an argument as it is
         out = _restored(out, every, apart)
     if warned[0] is not warnings:
@@ -185,9 +217,12 @@ def _remember(
         again = None if first is slow else (_slowly(slow, n, names), 0)
     if again is None or options is not _options[0]:
         return out
+    table = tables[treedef is not None]
     if len(table) >= MOST:
         table.clear()
-    if kwargs:
+    if treedef is not None:
+        table[key] = again[0]
+    elif kwargs:
         table[_key(args, kwargs)] = again
     elif len(args) == 1:
         table[arrays[0]._sig] = again
@@ -202,7 +237,7 @@ def _slowly(
     return lambda every: slow(*every[:n], **dict(zip(names, every[n:], strict=True)))
 
 
-def _apart(values: tuple[Any, ...]) -> tuple[Any, ...]:
+def _apart(values: Sequence[Any]) -> Sequence[Any]:
     """The same values as different objects: they tell which argument a function has passed on."""
     seen: set[int] = set()
     found: list[Any] = []
@@ -213,66 +248,11 @@ def _apart(values: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def _restored(out: Any, every: tuple[Any, ...], apart: tuple[Any, ...]) -> Any:
+def _restored(out: Any, every: Sequence[Any], apart: Sequence[Any]) -> Any:
     """The result with the arguments themselves where it has other objects for them."""
     if isinstance(out, tuple):
-        return _maker(out)([_restored(x, every, apart) for x in out])
+        return maker_of(out)([_restored(x, every, apart) for x in out])
     return next((x for x, twin in zip(every, apart, strict=True) if twin is out), out)
-
-
-def _again(
-    recorded: tuple[Callable[..., Any], Sequence[Any], Any], args: tuple[Any, ...], out: object
-) -> tuple[Callable[..., Any], int] | None:
-    """How to get ``out`` again from arguments like ``args``, as the table has it.
-
-    A function and the number of arguments that it takes, or 0 if it takes the tuple of all. None
-    if ``out`` is not what the recorded call gave, or not of arguments alone.
-    """
-    run, given, result = recorded
-    places = [next((i for i, x in enumerate(args) if x is g), -1) for g in given]
-    # Numbers that are no arguments follow from these, so that any will do.
-    others = [g for i, g in zip(places, given, strict=True) if i < 0]
-    if not all([_is_simple(g) or type(g) is float for g in others]):
-        return None
-    finish = _same if result is out else _finish(result, out)
-    if finish is None:
-        return None
-    if given and places == [*range(len(given))]:
-        return run if finish is _same else (lambda *xs: finish(run(*xs))), len(given)
-    # Of the arguments nothing is kept.
-    rest = [None if i >= 0 else g for i, g in zip(places, given, strict=True)]
-
-    def run_again(args: tuple[Any, ...]) -> Any:
-        return finish(run(*[rest[k] if i < 0 else args[i] for k, i in enumerate(places)]))
-
-    return run_again, 0
-
-
-def _same(result: Any) -> Any:
-    return result
-
-
-def _finish(result: Any, out: object) -> Callable[[Any], Any] | None:
-    """How ``out``, one of the results or a tuple of some, is made of the list of results."""
-    if type(result) is not list:
-        return None
-    wanted = out if isinstance(out, tuple) else (out,)
-    picks = [next((i for i, r in enumerate(result) if r is x), -1) for x in wanted]
-    if -1 in picks:
-        return None
-    if not isinstance(out, tuple):
-        return operator.itemgetter(picks[0])
-    make = _maker(out)
-    return make if picks == [*range(len(result))] else lambda xs: make([xs[i] for i in picks])
-
-
-def _is_simple(x: Any) -> bool:
-    """Whether an argument is a value of which equal ones mean the same."""
-    kind = type(x)
-    if kind is tuple:
-        return all([type(v) is int for v in x])
-    # 0.0 and -0.0 are equal, NaN is equal to nothing.
-    return kind in _SIMPLE and (kind is not float or not (math.isnan(x) or x == 0))
 
 
 def _forget() -> None:

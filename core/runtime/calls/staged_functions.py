@@ -273,7 +273,7 @@ class StagedFunction:
             return _with_scalars_at(run, body.scalars, sigs, placement)
         if not all_at(sigs, placement):
             run = moving(run, placement)
-        return lending(_with_scalars(run, body.scalars), run) if has_scalars else run
+        return _with_scalars(run, body.scalars) if has_scalars else run
 
 
 def _operand(x: object, name: str) -> Any:
@@ -293,7 +293,15 @@ def _pick(index: int) -> Callable[..., Any]:
 def _with_scalars(
     run: Callable[..., object], scalars: tuple[ShapedArray | None, ...]
 ) -> Callable[..., Any]:
-    """``run`` with Python scalars turned into arrays."""
+    """``run`` with Python scalars turned into arrays. What has them once reads the attributes."""
+    made: Any = lending(_scalars_turned(run, scalars), run)
+    made.inner, made.scalars = run, scalars
+    return made
+
+
+def _scalars_turned(
+    run: Callable[..., object], scalars: tuple[ShapedArray | None, ...]
+) -> Callable[..., Any]:
     if len(scalars) == 2 and scalars[0] is None:
         aval = scalars[1]
 

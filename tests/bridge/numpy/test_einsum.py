@@ -217,3 +217,13 @@ def test_a_replaced_product_decides_values_and_derivatives():
     assert [20.0, 10.0] == tb.grad(product)(x).tolist()
     out = tnp.einsum("i,i", x, y, preferred_element_type="float16", _dot_general=dot)
     assert np.float16 == out.dtype
+
+
+def test_the_last_product_has_the_order_of_the_result():
+    """Operands change places where the result would be transposed otherwise."""
+    x, y = np.ones((2, 3), np.float32), np.ones((3, 4, 3), np.float32)
+
+    text = str(tb.make_jaxpr(lambda x, y: tnp.einsum("bi,ijk,bk->bj", x, y, x))(x, y))
+
+    assert "transpose" not in text
+    assert tnp.einsum("ij,jk->ki", x, y[0].T).tolist() == np.full((4, 2), 3.0).tolist()

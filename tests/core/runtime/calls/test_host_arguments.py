@@ -115,6 +115,26 @@ def test_trees_and_keywords_with_ndarrays() -> None:
     assert g.cache_info().slow["converted"] == 3
 
 
+def test_leaves_of_trees_are_told_apart_by_kind() -> None:
+    """Numbers of each type, ndarrays and arrays at one place of a tree have their own programs."""
+    f = tb.jit(lambda tree: tree["w"] * tree["k"])
+    w = np.arange(3, dtype=np.int32)
+    leaves = [2, True, 0.5, 2j, np.int8(3), np.full(3, 2.5, "f"), tnp.ones(3), 0.0, -0.0, 3, False]
+
+    for _ in range(3):
+        for leaf in leaves:
+            for tree in ({"w": tnp.asarray(w), "k": leaf}, {"w": w, "k": leaf}):
+                got = f(tree)
+                expected = tnp.multiply(w, leaf)
+
+                assert (got.dtype, got.tolist()) == (expected.dtype, expected.tolist())
+        assert str(f({"w": tnp.ones(3), "k": -0.0}).tolist()) == "[-0.0, -0.0, -0.0]"
+    with pytest.raises(tb.errors.IntegerRangeError):
+        f({"w": tnp.asarray(w), "k": 1 << 70})
+    with pytest.raises(tb.errors.UnsupportedDtypeError):
+        f({"w": tnp.asarray(w), "k": object()})
+
+
 def test_an_error_gives_the_memory_back() -> None:
     """After a call that fails the next one is right."""
     f = tb.jit(lambda x, y: x + y)

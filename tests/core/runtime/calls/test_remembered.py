@@ -247,3 +247,78 @@ def test_arrays_by_keyword_are_remembered(monkeypatch: pytest.MonkeyPatch) -> No
     np.testing.assert_allclose(
         tnp.average(a=x, weights=tnp.asarray(weights)), np.average(X, weights=weights), rtol=1e-5
     )
+
+
+def test_lists_and_tuples_of_arrays_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls with arrays in lists run the program at once, each nesting its own."""
+    a = np.array([[4.0, 1.0], [1.0, 3.0]], np.float32)
+    x, v = tnp.asarray(a), tnp.asarray(a[0])
+    factors, factor = tb.scipy.linalg.lu_factor(x), tb.scipy.linalg.cho_factor(x)
+    calls: list[tuple[Any, Any]] = [
+        (lambda: tnp.block([x, x + 1]), np.block([a, a + 1])),
+        (lambda: tnp.block([[x, x + 1], [x + 2, x]]), np.block([[a, a + 1], [a + 2, a]])),
+        (lambda: tnp.block([[x], [x + 1]]), np.block([[a], [a + 1]])),
+        (lambda: tb.scipy.linalg.lu_solve(factors, v), np.linalg.solve(a, a[0])),
+        (lambda: tb.scipy.linalg.lu_solve(factors, b=v, trans=1), np.linalg.solve(a.T, a[0])),
+        (lambda: tb.scipy.linalg.cho_solve(factor, v), np.linalg.solve(a, a[0])),
+        (lambda: tb.scipy.ndimage.map_coordinates(x, [v - v, v - v + 1], order=1), [1.0, 1.0]),
+        (lambda: tb.image.resize(x, [4, 2], "nearest"), np.repeat(a, 2, axis=0)),
+        (lambda: tb.image.resize(x, [2, 4], "nearest"), np.repeat(a, 2, axis=1)),
+        (lambda: tb.scipy.linalg.cho_factor(x)[0], np.linalg.cholesky(a).T),
+    ]
+
+    for _ in range(3):
+        for call, expected in calls:
+            np.testing.assert_allclose(np.asarray(call()), expected, rtol=1e-5)
+        monkeypatch.setattr(module, "_remember", None)
+    with pytest.raises(TypeError):
+        tnp.block([[x, x]])
+
+
+def test_nests_that_differ_are_told_apart() -> None:
+    """Equal leaves of lists, tuples and keywords are different calls; wrong ones stay wrong."""
+    x, y = tnp.asarray(X), tnp.asarray(X + 1)
+
+    for _ in range(3):
+        np.testing.assert_array_equal(tnp.block([x, y]), np.block([X, X + 1]))
+        np.testing.assert_array_equal(tnp.block([y, x]), np.block([X + 1, X]))
+        np.testing.assert_array_equal(tnp.block([x, x]), np.block([X, X]))
+        np.testing.assert_array_equal(tnp.block([x, 1.0 * x]), np.block([X, X]))
+        with pytest.raises(tb.errors.ArgumentTypeError):
+            tnp.block((x, y))
+        with pytest.raises(tb.errors.ArgumentTypeError):
+            tnp.block([x, (y,)])
+    assert tb.jit(lambda a, b: tnp.block([a, b]))(x, y).shape == (2, 6)
+
+
+def test_simple_values_beside_results_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tuple of a result and a flag is the same tuple in later calls, whatever the flag is."""
+    x = tnp.asarray(np.array([[4.0, 0.0], [0.0, 9.0]], np.float32))
+    for lower in (False, True):
+        tb.scipy.linalg.cho_factor(x, lower)
+    monkeypatch.setattr(module, "_remember", None)
+
+    for lower in (False, True):
+        factor, flag = tb.scipy.linalg.cho_factor(x + 0, lower)
+        assert (factor.tolist(), flag) == ([[2.0, 0.0], [0.0, 3.0]], lower)
+
+
+def test_deleted_arrays_in_lists_are_named() -> None:
+    """A remembered call with a deleted array says so."""
+    x, y = tnp.asarray(X) + 0, tnp.asarray(X) + 1
+    tnp.block([x, y])
+    y.delete()
+
+    with pytest.raises(tb.errors.DeletedArrayError, match="block"):
+        tnp.block([x, y])
+
+
+def test_the_only_array_by_keyword() -> None:
+    """The program takes it from where it stands, call after call."""
+    x = tnp.asarray(X)
+
+    for _ in range(3):
+        np.testing.assert_array_equal(tnp.diff(a=x), np.diff(X))
+        np.testing.assert_allclose(tnp.nan_to_num(x=x, nan=1.0), X)
+        np.testing.assert_allclose(tnp.linalg.norm(axis=0, x=x), np.linalg.norm(X, axis=0))
+        np.testing.assert_allclose(tnp.var(a=x, axis=1), np.var(X, axis=1), rtol=1e-6)
