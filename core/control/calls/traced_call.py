@@ -167,7 +167,7 @@ def trace_call(
     debug.name_results(functools.partial(result_names, trees[0]))
     traced = TracedCall(whole, trees[0], uses)
     if again:
-        traced.jaxpr = shared(traced.jaxpr, (args.tree, args.parameters, role))
+        traced.jaxpr = shared(traced.jaxpr, (args.tree, args.parameters, trees[0], role))
     if known is None and not traced.has_tracers() and outer_refs(captures.refs):
         _TRACED.set(cache_on, key, traced)
     finished(TRACE, name, start, logger)
