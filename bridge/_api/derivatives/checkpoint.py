@@ -83,7 +83,8 @@ def checkpoint(
     >>> tb.ad_checkpoint.print_saved_residuals(g, 2.0)
     f32[] from the argument x
     """
-    lasts = _check_options(prevent_cse, policy)
+    _check_options(prevent_cse, policy)
+    lasts = _is_lasting(policy)
     if fun is _NO_FUNCTION:
         return functools.partial(
             checkpoint,
@@ -107,12 +108,7 @@ def checkpoint(
     def checkpointed(*args: object, **kwargs: object) -> Any:
         arguments = splitter.arguments(args, kwargs)
         flags = _flags(call, prevent_cse, splitter, args, len(arguments.leaves))
-        if has_float0(arguments.leaves):
-            flags = [f for f, x in zip(flags, arguments.leaves, strict=True) if not is_float0(x)]
-            arguments.hide_float0()
-        if has_refs(arguments.leaves):
-            flags = [f for f, x in zip(flags, arguments.leaves, strict=True) if not has_refs([x])]
-            arguments.leaves, arguments.tree = hide_refs(arguments.leaves, arguments.tree)
+        flags = _without_hidden(arguments, flags)
         values = leaf_values(call, arguments)
         known = [known_value(v) for v in values] if concrete else None
         if known is not None and any([k is None for k in known]):
@@ -141,8 +137,7 @@ def checkpoint(
 remat = checkpoint
 
 
-def _check_options(prevent_cse: Any, policy: Any) -> bool:
-    """Whether the policy is none that is made anew: programs remember what they are for one."""
+def _check_options(prevent_cse: Any, policy: Any) -> None:
     if policy is not None:
         if not callable(policy):
             msg = f"checkpoint: policy is {policy!r} of type {type(policy).__name__}"
@@ -155,7 +150,22 @@ def _check_options(prevent_cse: Any, policy: Any) -> bool:
     if not isinstance(prevent_cse, bool | tuple | list):
         msg = f"checkpoint: prevent_cse is {prevent_cse!r} of type {type(prevent_cse).__name__}"
         raise ArgumentSpecError(msg, expected="a boolean, or a tuple of them for the arguments")
+
+
+def _is_lasting(policy: Any) -> bool:
+    """Whether a policy is not made anew for each call: programs remember what they are for it."""
     return "<locals>" not in getattr(policy, "__qualname__", "")
+
+
+def _without_hidden(arguments: Arguments, flags: list[bool]) -> list[bool]:
+    """Hide float0 and references in the structure; the flags of the leaves that are left."""
+    if has_float0(arguments.leaves):
+        flags = [f for f, x in zip(flags, arguments.leaves, strict=True) if not is_float0(x)]
+        arguments.hide_float0()
+    if has_refs(arguments.leaves):
+        flags = [f for f, x in zip(flags, arguments.leaves, strict=True) if not has_refs([x])]
+        arguments.leaves, arguments.tree = hide_refs(arguments.leaves, arguments.tree)
+    return flags
 
 
 def _flags(
