@@ -27,7 +27,7 @@ from tracebridge.core.kernels.rows.across import Across
 from tracebridge.core.kernels.rows.emitter import Writer
 from tracebridge.core.kernels.rows.handler import Interface, module_text, shares
 from tracebridge.core.kernels.rows.program import RowProgram, kind_of_sum
-from tracebridge.core.util.caching import BoundedCache
+from tracebridge.core.util.caching import BoundedCache, Hashed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -88,7 +88,7 @@ def named_call(params: Mapping[str, Any]) -> tuple[str, tuple[int, int, int]]:
 def _target(given: _Given) -> _Target:
     """The kernel of a program, whatever numbers are in its places."""
     program, frame, views, written = given
-    key = content_of(program), frame, views, written
+    key = Hashed((content_of(program), frame, views, written))
     return _TARGETS.get_or_make(key, lambda: _made(given))
 
 

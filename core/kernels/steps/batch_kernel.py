@@ -24,7 +24,7 @@ from tracebridge.core.kernels.steps.scan_kernel import Written, operations
 from tracebridge.core.kernels.steps.values import NotWritten
 from tracebridge.core.kernels.steps.work import work
 from tracebridge.core.kernels.steps.writer import places_of_parts, steps_function
-from tracebridge.core.util.caching import BoundedCache
+from tracebridge.core.util.caching import BoundedCache, Hashed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,7 +71,7 @@ batch_kernel_p = BatchKernel()
 
 def batch_kernel(program: Jaxpr, n_consts: int, arrays: Arrays) -> Written | None:
     """The kernel of a program of one part of ``arrays``; None if it cannot have one."""
-    key = content_of(program), n_consts, arrays
+    key = Hashed((content_of(program), n_consts, arrays))
     found = _WRITTEN.get(key)
     if found is None:
         found = None if has_arrays(program) else _written(program, n_consts, arrays)

@@ -15,6 +15,7 @@ import numpy as np
 
 from tracebridge.core import lax
 from tracebridge.core.ir.cost import Cost
+from tracebridge.core.ir.traverse import primitives_of
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.kernels.equations import REDUCTIONS, exponent_of, is_handled
 from tracebridge.core.kernels.functions import is_easy_power
@@ -55,6 +56,7 @@ _OPEN = Outlook(_MOST_LINES + 1, 0)
 _EQUATIONS: BoundedCache[Outlook] = BoundedCache("outlook of equations", 4096)
 
 _RESHAPES = frozenset({lax.reshape_p, lax.squeeze_p})
+_BY_NUMBERS = frozenset({lax.pow_p, lax.pad_p})
 _OF_PARTS = frozenset({lax.slice_p, lax.concatenate_p, lax.pad_p, lax.roll_p, lax.split_p})
 
 
@@ -86,6 +88,8 @@ def _is_written(aval: ShapedArray) -> bool:
 
 def _are_numbers_known(body: Jaxpr) -> bool:
     """Whether powers have exponents, and what is padded numbers, that stand in the program."""
+    if primitives_of(body).isdisjoint(_BY_NUMBERS):
+        return True
     for app, args in body.equations:
         if app.primitive is lax.pow_p:
             y = exponent_of(body, args[1])

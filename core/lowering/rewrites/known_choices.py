@@ -215,9 +215,13 @@ class _Known:
 
     def _elementwise(self, app: Application, args: Sequence[int], source: object) -> int:
         """The number of an equation's result, which may be one that is there."""
-        is_array, repeated = bool(app.out.ndim), self.alone
-        if not is_array or (app.primitive not in _CHOOSE and repeated.keys().isdisjoint(args)):
+        repeated, avals = self.alone, self.graph.avals
+        if not app.out.ndim:
             return self._add(app, args, source)
+        if app.primitive not in _CHOOSE:  # then all operands have to be numbers
+            for a in args:
+                if a not in repeated and avals[a].ndim:
+                    return self._added(app, args, source)
         of_numbers = [repeated.get(a, a) for a in args]
         there = self._there(app, of_numbers)
         if there is not None:
@@ -225,7 +229,6 @@ class _Known:
             if fitted is not None:
                 self.changed = True
                 return fitted
-        avals = self.graph.avals
         if not any([avals[a].ndim for a in of_numbers]):
             once = app.primitive.application(tuple([avals[a] for a in of_numbers]), app.params)
             number = self._noted(once, of_numbers, self.graph.add(once, of_numbers, source))
@@ -234,11 +237,13 @@ class _Known:
                 return fitted
         return self._add(app, args, source)
 
-    def _add(self, app: Application, args: Sequence[int], source: object) -> int:
+    def _added(self, app: Application, args: Sequence[int], source: object) -> int:
+        """The result of an equation of which nothing is known."""
         number = self.variable
-        if number is None:
-            number = self.graph.add(app, args, source)
-        return self._noted(app, args, number)
+        return self.graph.add(app, args, source) if number is None else number
+
+    def _add(self, app: Application, args: Sequence[int], source: object) -> int:
+        return self._noted(app, args, self._added(app, args, source))
 
     def _noted(self, app: Application, args: Sequence[int], number: int) -> int:
         """The result of an equation, after what is known of it has been noted."""

@@ -17,7 +17,7 @@ from tracebridge.core.ir.higher_order import HigherOrderPrimitive
 from tracebridge.core.ir.jaxpr import Jaxpr, jaxprs_in_params
 from tracebridge.core.ir.name_stack import in_use, names_of
 from tracebridge.core.ir.open_numbers import OpenNumber, is_near_one, number_in
-from tracebridge.core.ir.traverse import distinct_applications, primitives_of
+from tracebridge.core.ir.traverse import copy_applications, distinct_applications, primitives_of
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lowering.rewrites.plain_calls import with_others
 
@@ -109,29 +109,32 @@ Parts = tuple["Sequence[Value]", "Sequence[Equation]"]
 class Opened:
     """A program whose open numbers are asked for by those who want to know them.
 
-    ``apps``, ``jaxprs``: places, in `Given`, of what stands for the equations and programs there.
+    ``sources``: those that its equations get. ``apps``, ``jaxprs``: places, in `Given`, of what
+    stands for the equations and programs there.
     """
 
     __slots__ = ("_app_places", "_jaxpr_places", "_made", "apps", "jaxprs", "numbers", "program")
 
-    def __init__(self, jaxpr: Jaxpr) -> None:
+    def __init__(self, jaxpr: Jaxpr, sources: Sequence[Any] | None) -> None:
         self.numbers: list[OpenNumber] = []
         self.apps: dict[Application, int] = {}
         self.jaxprs: dict[Jaxpr, int] = {}
         self._made: dict[Application | Jaxpr, Any] = {}
         self._app_places, self._jaxpr_places = itertools.count(), itertools.count()
-        self.program = self._of(jaxpr)
+        self.program = self._of(jaxpr, sources)
         self._made.clear()
 
-    def _of(self, jaxpr: Jaxpr) -> Jaxpr:
+    def _of(self, jaxpr: Jaxpr, sources: Sequence[Any] | None) -> Jaxpr:
         consts = [self._of_const(c) for c in jaxpr.consts]
         equations: Sequence[Equation] = jaxpr.equations
         holding = _holding(jaxpr)
         if holding:
             equations = with_others(jaxpr, {app: self._of_app(app) for app in holding})
         # Without the names of arguments, which may refer to the function of the user.
-        outs, out_avals, sources = jaxpr.outs, jaxpr.out_avals, jaxpr.sources
-        return Jaxpr(jaxpr.in_avals, consts, equations, outs, out_avals, sources)
+        made = Jaxpr(jaxpr.in_avals, consts, equations, jaxpr.outs, jaxpr.out_avals, sources)
+        if not holding:
+            copy_applications(jaxpr, made)
+        return made
 
     def _of_const(self, const: Value) -> Value:
         value = number_in(const)
@@ -145,7 +148,7 @@ class Opened:
         if app not in self._made:
             place = next(self._app_places)
             params = {name: self._of_param(value) for name, value in app.params.items()}
-            made = self._made[app] = app.primitive.application(app.avals, params)
+            made = self._made[app] = app.with_params(params)
             self.apps[made] = place
         return self._made[app]
 
@@ -156,7 +159,7 @@ class Opened:
             return value
         if value not in self._made:
             place = next(self._jaxpr_places)
-            made = self._made[value] = self._of(value)
+            made = self._made[value] = self._of(value, value.sources)
             self.jaxprs[made] = place
         return self._made[value]
 
@@ -206,7 +209,10 @@ class Form:
     def __init__(self, jaxpr: Jaxpr, opened: Opened) -> None:
         self.jaxpr, self._opened = jaxpr, opened
         self._holds: dict[Jaxpr, bool] = {}
-        self._others = [app for app in distinct_applications(jaxpr) if self._is_other(app)]
+        # What rewrites have left has open numbers only if it was opened.
+        left = set(distinct_applications(opened.program)).difference(opened.apps)
+        new = [app for app in distinct_applications(jaxpr) if app not in left]
+        self._others = [app for app in new if self._is_other(app)]
         self._with_numbers = any([_number_of(c) is not None for c in jaxpr.consts])
         self._last: tuple[Hashable, Parts] | None = None
 
