@@ -356,6 +356,18 @@ def _eval_in_scopes(
     return [env[i] for i in jaxpr.outs]
 
 
+def renumbered(equations: Sequence[Equation], numbers: Sequence[int]) -> list[Equation]:
+    """Equations that read other variables: ``numbers`` has one for each."""
+    return [
+        (app, (numbers[args[0]],))
+        if len(args) == 1
+        else (app, (numbers[args[0]], numbers[args[1]]))
+        if len(args) == 2
+        else (app, tuple([numbers[a] for a in args]))
+        for app, args in equations
+    ]
+
+
 def _opened(value: object) -> Any:
     if type(value) is tuple:
         return tuple([_opened(v) for v in value])

@@ -60,11 +60,8 @@ def _program_text(program: Jaxpr) -> str:
         if type(const) is not Literal or dtype not in NAMES:
             raise NoText
         consts.append(f"{NAMES[dtype]} {number_of(const.value, dtype)!r}")
-    equations = array("i")
-    for app, args in program.equations:
-        equations.append(numbers[app])
-        equations.extend(args)
-        equations.append(-1)
+    places = [n for app, args in program.equations for n in (numbers[app], *args, -1)]
+    equations = array("i", places)
     types = avals_text(program.in_avals)
     return "\n".join([*texts, types, f"{consts} {equations.tobytes().hex()} {program.outs}"])
 

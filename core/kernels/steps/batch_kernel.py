@@ -90,7 +90,11 @@ def _written(program: Jaxpr, n_consts: int, arrays: Arrays) -> Written | None:
     made = [(arrays.result(k, ""), arrays.result_steps(k)) for k in range(len(arrays.outs))]
     cut = arrays.counts[1:], arrays.ins, arrays.outs, arrays.by_rows
     content = digest(f"batch {n_consts} {given} {made} {cut} {text}")
-    return Written(content, lambda: _text(Plan(program, n_consts, 0, arrays)), *foreseen, 1)
+
+    def write() -> Text:
+        return _text(Plan(program, n_consts, 0, arrays))
+
+    return Written(content, write, foreseen.lines, foreseen.scratch, 1)
 
 
 def _now(program: Jaxpr, n_consts: int, arrays: Arrays) -> Written | None:

@@ -50,7 +50,7 @@ class _Spliced:
         consts = self._numbered_consts(needed, kept)
         self._write(kept, jaxpr.n_in + len(consts))
         outs = [self.variables[v] for v in jaxpr.outs]
-        sources = None if self.sources.count(None) == len(self.sources) else self.sources
+        sources = self.sources if any(s is not None for s in self.sources) else None
         debug, out_avals = jaxpr.debug, jaxpr.out_avals
         new = Jaxpr(jaxpr.in_avals, consts, self.equations, outs, out_avals, sources, debug)
         if option("enable_checks"):
