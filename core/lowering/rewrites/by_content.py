@@ -16,7 +16,7 @@ from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.name_stack import NamedSource, in_use, names_of
 from tracebridge.core.ir.traverse import holds_functions
 from tracebridge.core.ir.values import Literal
-from tracebridge.core.lowering.rewrites.open_forms import Form, Given, Opened
+from tracebridge.core.lowering.rewrites.open_forms import Form, Given, Opened, is_like_no_other
 from tracebridge.core.lowering.rewrites.plain_calls import without_rules
 from tracebridge.core.util.caching import BoundedCache, Hashed
 
@@ -75,6 +75,8 @@ def by_content(jaxpr: Jaxpr, rewrite: Rewrite) -> Jaxpr | None:
         plain = without_rules(jaxpr)
         if holds_functions(plain):
             return rewrite(jaxpr)
+    if is_like_no_other(plain):  # nothing of it would be found again
+        return rewrite(jaxpr)
     given = Given(plain)
     key = Hashed((tracing_key(), given.key, _places_of(plain)))
     forms = _KNOWN.get_or_make(key, _Forms)

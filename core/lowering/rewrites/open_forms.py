@@ -11,9 +11,8 @@ import itertools
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, final
 
-from tracebridge.core.ir.content import has_arrays
+from tracebridge.core.ir.content import IS_SHARED, has_arrays
 from tracebridge.core.ir.debug_info import NO_DEBUG_INFO
-from tracebridge.core.ir.higher_order import HigherOrderPrimitive
 from tracebridge.core.ir.jaxpr import Jaxpr, jaxprs_in_params
 from tracebridge.core.ir.name_stack import in_use, names_of
 from tracebridge.core.ir.open_numbers import OpenNumber, is_near_one, number_in
@@ -166,19 +165,44 @@ class Opened:
 
 def _calls(jaxpr: Jaxpr) -> set[Primitive]:
     """The primitives of a program that have programs in their parameters."""
-    return {p for p in primitives_of(jaxpr) if isinstance(p, HigherOrderPrimitive)}
+    return {p for p in primitives_of(jaxpr) if p.is_higher_order}
 
 
 def _holding(jaxpr: Jaxpr) -> dict[Application, None]:
     """The applications that have open numbers inside, in order."""
     calls = _calls(jaxpr)
-    apps = distinct_applications(jaxpr) if calls else ()
-    return dict.fromkeys([app for app in apps if app.primitive in calls and _holds_numbers(app)])
+    if not calls:
+        return {}
+    found = jaxpr.cache.get("holding open numbers")
+    if found is None:
+        apps = [app for app in distinct_applications(jaxpr) if app.primitive in calls]
+        found = dict.fromkeys([app for app in apps if _holds_numbers(app)])
+        jaxpr.cache["holding open numbers"] = found
+    return found
 
 
 def _holds_numbers(app: Application) -> bool:
     """Whether there are open numbers in programs in the parameters of an equation."""
     return any([_is_opened(jaxpr) for jaxpr in jaxprs_in_params(app.params)])
+
+
+def is_like_no_other(jaxpr: Jaxpr) -> bool:
+    """Whether no program before was equal, which is known without a key.
+
+    Programs inside are told apart by identity, and were not asked for before: bodies of checkpoints
+    are traced again each time. Programs with open numbers or arrays have a key in any case: theirs
+    are the same forms when they are met for the first time.
+    """
+    calls = _calls(jaxpr)
+    is_new = False
+    for app in distinct_applications(jaxpr) if calls else ():
+        if app.primitive in calls:
+            for inner in jaxprs_in_params(app.params):
+                if not (IS_SHARED in inner.cache or _is_opened(inner)):
+                    inner.cache[IS_SHARED] = is_new = True
+    if not is_new or has_arrays(jaxpr) or _holding(jaxpr):
+        return False
+    return all([number_in(c) is None for c in jaxpr.consts])
 
 
 def _is_opened(value: object) -> bool:
