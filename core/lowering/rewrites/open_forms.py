@@ -194,15 +194,16 @@ def is_like_no_other(jaxpr: Jaxpr) -> bool:
     are the same forms when they are met for the first time.
     """
     calls = _calls(jaxpr)
-    is_new = False
-    for app in distinct_applications(jaxpr) if calls else ():
-        if app.primitive in calls:
-            for inner in jaxprs_in_params(app.params):
-                if not (IS_SHARED in inner.cache or _is_opened(inner)):
-                    inner.cache[IS_SHARED] = is_new = True
-    if not is_new or has_arrays(jaxpr) or _holding(jaxpr):
+    if not calls or has_arrays(jaxpr) or _holding(jaxpr):
         return False
-    return all([number_in(c) is None for c in jaxpr.consts])
+    if any([number_in(c) is not None for c in jaxpr.consts]):
+        return False
+    apps = [app for app in distinct_applications(jaxpr) if app.primitive in calls]
+    inside = [inner for app in apps for inner in jaxprs_in_params(app.params)]
+    new = [inner for inner in inside if IS_SHARED not in inner.cache]
+    for inner in new:
+        inner.cache[IS_SHARED] = True
+    return bool(new)
 
 
 def _is_opened(value: object) -> bool:

@@ -7,7 +7,7 @@ exponentials up reads that difference too, so XLA writes it for both; here it is
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 

@@ -70,7 +70,7 @@ def test_what_is_needed_twice_is_added_once() -> None:
 
 
 def test_parts_and_equal_elements_are_those_of_tracing() -> None:
-    """Slices without gaps, none of a whole array; arrays of one number, and numbers by themselves."""
+    """Slices without gaps, none of a whole array; arrays of one number, and the number."""
     graph = Graph()
     to = Emission(graph, graph.inputs([X]))
     whole, part = to.slice(0, (0, 0), (3, 4)), to.slice(0, (0, 1), (3, 3))
