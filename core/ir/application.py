@@ -76,6 +76,21 @@ class Application:
         self.staged_batches: dict[Any, Any] | None = None
         self.eager: dict[Any, Any] = {}
 
+    def with_params(self, params: dict[str, Any]) -> Application:
+        """The same with other parameters, which leave its types and effects as they are.
+
+        It is not interned: who makes it keeps it.
+        """
+        made = Application.__new__(Application)
+        made.primitive, made.avals, made.params = self.primitive, self.avals, params
+        made.multiple, made.outs, made.out = self.multiple, self.outs, self.out
+        made.effects, made.high, made.holds_functions = self.effects, self.high, None
+        made.recipe = None
+        made.staged_jvps = made.staged_linearizes = None
+        made.staged_transposes = made.staged_batches = None
+        made.eager = {}
+        return made
+
     def __repr__(self) -> str:
         ins = ", ".join(a.str_short() for a in self.avals)
         outs = ", ".join(a.str_short() for a in self.outs)

@@ -15,6 +15,9 @@ from tracebridge.core.ir.values import Literal
 if TYPE_CHECKING:
     from tracebridge.core.ir.jaxpr import Jaxpr
 
+IS_SHARED = "is shared"
+"""Of a program: equal ones that are traced later are this object, or it was met before."""
+
 
 def content_of(jaxpr: Jaxpr) -> Hashable:
     """The key of a program. Of constants that are arrays only the type is part of it."""

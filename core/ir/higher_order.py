@@ -33,6 +33,7 @@ class HigherOrderPrimitive(Primitive):
     not.
     """
 
+    is_higher_order = True
     multiple_results = True
     cost = Cost.OTHER
     # What is inside is looked at on its own.

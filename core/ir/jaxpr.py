@@ -58,10 +58,10 @@ class Jaxpr:
 
     __slots__ = (
         "__weakref__",
+        "_effects",
         "cache",
         "consts",
         "debug",
-        "effects",
         "equations",
         "in_avals",
         "out_avals",
@@ -86,17 +86,26 @@ class Jaxpr:
         self.out_avals = tuple(out_avals)
         self.sources = tuple(sources) if sources else None
         self.debug = debug
-        effects: Effects = no_effects
-        for app, _ in self.equations:
-            if app.effects:
-                effects |= app.effects
-        self.effects = effects
+        self._effects: Effects | None = None
         # What interpreters derive from this program (its jvp, its lowering, ...): dies with it.
         self.cache: dict[Any, Any] = {}
 
     @property
     def n_in(self) -> int:
         return len(self.in_avals)
+
+    @property
+    def effects(self) -> Effects:
+        """Those of the equations. Most programs are a step to another one, and never asked."""
+        found = self._effects
+        if found is None:
+            found = no_effects
+            apps = self.cache.get("applications")  # each once, if somebody has looked
+            for app in [app for app, _ in self.equations] if apps is None else apps:
+                if app.effects:
+                    found |= app.effects
+            self._effects = found
+        return found
 
     @property
     def eqns(self) -> list[JaxprEqn]:
@@ -345,6 +354,18 @@ def _eval_in_scopes(
                 leave(scope)
         env.extend(result if app.multiple else (result,))
     return [env[i] for i in jaxpr.outs]
+
+
+def renumbered(equations: Sequence[Equation], numbers: Sequence[int]) -> list[Equation]:
+    """Equations that read other variables: ``numbers`` has one for each."""
+    return [
+        (app, (numbers[args[0]],))
+        if len(args) == 1
+        else (app, (numbers[args[0]], numbers[args[1]]))
+        if len(args) == 2
+        else (app, tuple([numbers[a] for a in args]))
+        for app, args in equations
+    ]
 
 
 def _opened(value: object) -> Any:

@@ -67,6 +67,9 @@ class Primitive(abc.ABC):
     # Whether each element of the result is made of the elements at its place alone (`Elementwise`):
     # asked of each equation of a program, where `isinstance` of an abstract class takes long.
     is_elementwise: ClassVar[bool] = False
+    # Whether programs are in its parameters (`HigherOrderPrimitive`), asked instead of `isinstance`
+    # for the same reason.
+    is_higher_order: ClassVar[bool] = False
     # Programs with it are reduced before they are lowered: unused results have a meaning for it.
     wants_dce: ClassVar[bool] = False
     # Parameters refer to functions of the user: no long-lived cache may hold applications.

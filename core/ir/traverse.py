@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.application import Application
     from tracebridge.core.ir.primitive import Primitive
 
+_OF_APPLICATIONS = frozenset({"applications", "primitives"})
+"""What of a memo follows from the applications alone."""
+
 
 def sub_jaxprs(jaxpr: Jaxpr) -> Iterator[Jaxpr]:
     """The programs in the parameters of the equations of ``jaxpr``, in order."""
@@ -38,6 +41,12 @@ def distinct_applications(jaxpr: Jaxpr) -> tuple[Application, ...]:
         found = tuple(dict.fromkeys([app for app, _ in jaxpr.equations]))
         jaxpr.cache["applications"] = found
     return found
+
+
+def copy_applications(jaxpr: Jaxpr, same: Jaxpr) -> None:
+    """Let a program with the same equations have what is known of these."""
+    for fact in _OF_APPLICATIONS & jaxpr.cache.keys():
+        same.cache[fact] = jaxpr.cache[fact]
 
 
 def all_jaxprs(jaxpr: Jaxpr) -> list[Jaxpr]:

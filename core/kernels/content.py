@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 import functools
 import importlib
+from array import array
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -59,10 +60,10 @@ def _program_text(program: Jaxpr) -> str:
         if type(const) is not Literal or dtype not in NAMES:
             raise NoText
         consts.append(f"{NAMES[dtype]} {number_of(const.value, dtype)!r}")
-    # Numbers and strings are nothing that the garbage collector counts.
-    equations = [n for app, args in program.equations for n in (numbers[app], *args, -1)]
+    places = [n for app, args in program.equations for n in (numbers[app], *args, -1)]
+    equations = array("i", places)
     types = avals_text(program.in_avals)
-    return "\n".join([*texts, types, f"{consts} {equations} {program.outs}"])
+    return "\n".join([*texts, types, f"{consts} {equations.tobytes().hex()} {program.outs}"])
 
 
 def avals_text(avals: Iterable[ShapedArray]) -> str:

@@ -107,6 +107,23 @@ def interned(table: dict[Any, weakref.ReferenceType[V]], key: Hashable, made: V)
         table.pop(key, None)
 
 
+@final
+class Hashed:
+    """A long key: a program is looked up and then remembered, and its hash is computed once."""
+
+    __slots__ = ("_hash", "key")
+
+    def __init__(self, key: Hashable) -> None:
+        self.key = key
+        self._hash = hash(key)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Hashed and self._hash == other._hash and self.key == other.key
+
+
 class BoundedCache(Generic[V]):
     """A dict that keeps at most `maxsize` entries and forgets those not used for long.
 
@@ -134,9 +151,9 @@ class BoundedCache(Generic[V]):
             return self._young[key]
         except KeyError:
             pass
-        try:
-            value = self._old[key]
-        except KeyError:
+        old = self._old
+        value = old.get(key, _MISSING) if old else _MISSING
+        if value is _MISSING:
             return default
         self.set(key, value)
         return value

@@ -137,6 +137,7 @@ def measure(
 def written_later(f: Callable[..., Any], args: tuple[Any, ...]) -> float:
     """Seconds of planning and writing the kernels of a program, when it is compiled."""
     writers: dict[str, Callable[[], str]] = {}
+    forget_forms()  # kernels are named anew
     with mock.patch.object(call, "wait_for_program", writers.__setitem__):
         lower(f, args)
     times = []

@@ -17,7 +17,7 @@ from tracebridge.core.errors.foreign import way_out_of
 from tracebridge.core.errors.ref_errors import RefError
 from tracebridge.core.errors.shown import shown
 from tracebridge.core.interpreters.staging import stage
-from tracebridge.core.ir.content import content_of, has_arrays
+from tracebridge.core.ir.content import IS_SHARED, content_of, has_arrays
 from tracebridge.core.ir.debug_info import (
     DebugInfo,
     Parameters,
@@ -206,7 +206,9 @@ def shared(jaxpr: Jaxpr, called: Hashable = None) -> Jaxpr:
     names = tuple(names_of(jaxpr) or ()) if in_use[0] else ()
     # Of equal functions at other lines messages would give the names of the first one.
     key = content_of(jaxpr), tracing_key(), names, jaxpr.debug.func_src_info, called
-    return _SAME.get_or_make(key, lambda: jaxpr)
+    same = _SAME.get_or_make(key, lambda: jaxpr)
+    same.cache[IS_SHARED] = True
+    return same
 
 
 def flatten_values(call: str, role: str, tree: object) -> tuple[list[Any], Any]:

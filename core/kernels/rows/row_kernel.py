@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 from tracebridge.core.ir.content import content_of
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
-from tracebridge.core.kernels.call import Text, kernel_call, name_of
+from tracebridge.core.kernels.call import Text, kernel_call, last_call, name_of
 from tracebridge.core.kernels.content import (
     avals_text,
     digest,
@@ -27,7 +27,7 @@ from tracebridge.core.kernels.rows.across import Across
 from tracebridge.core.kernels.rows.emitter import Writer
 from tracebridge.core.kernels.rows.handler import Interface, module_text, shares
 from tracebridge.core.kernels.rows.program import RowProgram, kind_of_sum
-from tracebridge.core.util.caching import BoundedCache
+from tracebridge.core.util.caching import BoundedCache, Hashed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.jaxpr import Jaxpr
     from tracebridge.core.ir.rule_contexts import LoweringContext
+    from tracebridge.core.kernels.numbers import Numbers
     from tracebridge.core.kernels.rows.frame import Frame
     from tracebridge.core.kernels.rows.program import Views, Written
 
@@ -80,15 +81,19 @@ row_kernel_p = RowKernel()
 def named_call(params: Mapping[str, Any]) -> tuple[str, tuple[int, int, int]]:
     """The kernel of an equation with these parameters, and what a call of it tells."""
     given: _Given = params["program"], params["frame"], params["views"], params["written"]
+    numbers: Numbers = params["numbers"]
+    return last_call(given[0], [*given[1:], numbers], lambda: _call(given, numbers))
+
+
+def _call(given: _Given, numbers: Numbers) -> tuple[str, tuple[int, int, int]]:
     target = _target(given)
-    name = name_of(target.content, target.write, params["numbers"])
-    return name, shares(*target.units)
+    return name_of(target.content, target.write, numbers), shares(*target.units)
 
 
 def _target(given: _Given) -> _Target:
     """The kernel of a program, whatever numbers are in its places."""
     program, frame, views, written = given
-    key = content_of(program), frame, views, written
+    key = Hashed((content_of(program), frame, views, written))
     return _TARGETS.get_or_make(key, lambda: _made(given))
 
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, final
 from tracebridge.core import lax
 from tracebridge.core.ir.traverse import distinct_applications
 from tracebridge.core.kernels.equations import REDUCTIONS
-from tracebridge.core.lax.families import Elementwise
 from tracebridge.core.util.caching import BoundedCache
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ class Axes:
         for aval in self.avals[:v]:
             self._ids.append(tuple([self._new() for _ in range(aval.ndim)]))
         apps = distinct_applications(jaxpr)
-        plain = {app for app in apps if isinstance(app.primitive, Elementwise)}
+        plain = {app for app in apps if app.primitive.is_elementwise}
         for app, args in jaxpr.equations:
             if app in plain:
                 self._ids.append(self._of_elements(app, args))
@@ -170,7 +169,7 @@ def pairs_of(app: Application) -> Pairs:
 
 
 def _pairs_of(app: Application) -> Pairs:
-    if isinstance(app.primitive, Elementwise) or app.primitive is lax.stop_gradient_p:
+    if app.primitive.is_elementwise or app.primitive is lax.stop_gradient_p:
         return [range(a.ndim) for a in app.avals]
     rule = _RULES.get(app.primitive)
     if rule is None:

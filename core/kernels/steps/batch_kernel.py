@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, final
 from tracebridge.core.ir.content import content_of, has_arrays
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
-from tracebridge.core.kernels.call import Text, kernel_call, name_of
+from tracebridge.core.kernels.call import Text, kernel_call, last_call, name_of
 from tracebridge.core.kernels.content import digest, program_text
 from tracebridge.core.kernels.machine import machine
 from tracebridge.core.kernels.steps.arrays import Arrays
@@ -24,7 +24,7 @@ from tracebridge.core.kernels.steps.scan_kernel import Written, operations
 from tracebridge.core.kernels.steps.values import NotWritten
 from tracebridge.core.kernels.steps.work import work
 from tracebridge.core.kernels.steps.writer import places_of_parts, steps_function
-from tracebridge.core.util.caching import BoundedCache
+from tracebridge.core.util.caching import BoundedCache, Hashed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.jaxpr import Jaxpr
     from tracebridge.core.ir.rule_contexts import LoweringContext
+    from tracebridge.core.kernels.numbers import Numbers
 
 _NONE = Written("", lambda: Text("", 0, 0), 0, 0, 0)
 _WRITTEN: BoundedCache[Written] = BoundedCache("batch kernels by program", 256)
@@ -56,22 +57,32 @@ class BatchKernel(Primitive):
         return params["arrays"].out_avals
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
-        program, arrays = params["program"], params["arrays"]
-        kernel = batch_kernel(program, params["num_consts"], arrays)
-        assert kernel is not None  # as when the rewrite has looked
-        name = name_of(kernel.content, kernel.write, params["numbers"])
-        # Results that are sums over rows are one thread's.
-        together = arrays.counts[-1] if arrays.totals else 1
-        numbers = {"steps": _shares(math.prod(arrays.counts), together, program)}
-        return kernel_call(ctx, operands, name, numbers)
+        program, n_consts, arrays = params["program"], params["num_consts"], params["arrays"]
+        numbers: Numbers = params["numbers"]
+        name, steps = last_call(
+            program, [n_consts, arrays, numbers], lambda: _call(program, n_consts, arrays, numbers)
+        )
+        return kernel_call(ctx, operands, name, {"steps": steps})
 
 
 batch_kernel_p = BatchKernel()
 
 
+def _call(
+    program: Jaxpr, n_consts: int, arrays: Arrays, numbers: Numbers
+) -> tuple[str, tuple[int, int, int]]:
+    """The name of a kernel, and what a call of it tells."""
+    kernel = batch_kernel(program, n_consts, arrays)
+    assert kernel is not None  # as when the rewrite has looked
+    name = name_of(kernel.content, kernel.write, numbers)
+    # Results that are sums over rows are one thread's.
+    together = arrays.counts[-1] if arrays.totals else 1
+    return name, _shares(math.prod(arrays.counts), together, program)
+
+
 def batch_kernel(program: Jaxpr, n_consts: int, arrays: Arrays) -> Written | None:
     """The kernel of a program of one part of ``arrays``; None if it cannot have one."""
-    key = content_of(program), n_consts, arrays
+    key = Hashed((content_of(program), n_consts, arrays))
     found = _WRITTEN.get(key)
     if found is None:
         found = None if has_arrays(program) else _written(program, n_consts, arrays)
@@ -90,7 +101,11 @@ def _written(program: Jaxpr, n_consts: int, arrays: Arrays) -> Written | None:
     made = [(arrays.result(k, ""), arrays.result_steps(k)) for k in range(len(arrays.outs))]
     cut = arrays.counts[1:], arrays.ins, arrays.outs, arrays.by_rows
     content = digest(f"batch {n_consts} {given} {made} {cut} {text}")
-    return Written(content, lambda: _text(Plan(program, n_consts, 0, arrays)), *foreseen, 1)
+
+    def write() -> Text:
+        return _text(Plan(program, n_consts, 0, arrays))
+
+    return Written(content, write, foreseen.lines, foreseen.scratch, 1)
 
 
 def _now(program: Jaxpr, n_consts: int, arrays: Arrays) -> Written | None:

@@ -7,7 +7,6 @@ from equations alone (arrays that are put together of parts, for one) is planned
 
 from __future__ import annotations
 
-import collections
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,6 +14,7 @@ import numpy as np
 
 from tracebridge.core import lax
 from tracebridge.core.ir.cost import Cost
+from tracebridge.core.ir.traverse import primitives_of
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.kernels.equations import REDUCTIONS, exponent_of, is_handled
 from tracebridge.core.kernels.functions import is_easy_power
@@ -24,6 +24,7 @@ from tracebridge.core.kernels.steps.elementwise import floor_of_two, pieces
 from tracebridge.core.kernels.steps.moves import only_adds
 from tracebridge.core.kernels.steps.products import lines_of_product
 from tracebridge.core.kernels.steps.views import without_ones
+from tracebridge.core.kernels.steps.work import work
 from tracebridge.core.util.caching import BoundedCache
 
 if TYPE_CHECKING:
@@ -45,16 +46,21 @@ _REDUCTION = 60
 
 
 class Outlook(NamedTuple):
-    """About how many lines the text has, and bytes of memory of its own, at most."""
+    """About how many lines the text has, and bytes of memory of its own, at most.
+
+    ``work``: nanoseconds.
+    """
 
     lines: int
     scratch: int
+    work: float = 0.0
 
 
 _OPEN = Outlook(_MOST_LINES + 1, 0)
 _EQUATIONS: BoundedCache[Outlook] = BoundedCache("outlook of equations", 4096)
 
 _RESHAPES = frozenset({lax.reshape_p, lax.squeeze_p})
+_BY_NUMBERS = frozenset({lax.pow_p, lax.pad_p})
 _OF_PARTS = frozenset({lax.slice_p, lax.concatenate_p, lax.pad_p, lax.roll_p, lax.split_p})
 
 
@@ -64,18 +70,21 @@ def outlook(body: Jaxpr) -> Outlook | None:
         return None
     if not all([_is_written(a) for a in {*body.in_avals, *[c.aval for c in body.consts]}]):
         return None
-    counts = collections.Counter([app for app, _ in body.equations])
-    lines, scratch = _HANDLER, 2 * sum([_bytes(a) for a in body.in_avals])
+    counts: dict[Application, int] = {}
+    for app, _ in body.equations:
+        counts[app] = counts.get(app, 0) + 1
+    lines, scratch, total = _HANDLER, 2 * sum([_bytes(a) for a in body.in_avals]), 0.0
     for app, count in counts.items():
         found = _EQUATIONS.get(app)
         if found is None:
-            found = _of_equation(app, machine().lanes) or _OPEN
+            found = (_of_equation(app, machine().lanes) or _OPEN)._replace(work=work(app))
             _EQUATIONS.set(app, found)
         lines += count * found.lines
         scratch += count * found.scratch
+        total += count * found.work
     if lines > _MOST_LINES or scratch > _MOST_SCRATCH or not _are_numbers_known(body):
         return None
-    return Outlook(lines, scratch)
+    return Outlook(lines, scratch, total)
 
 
 def _is_written(aval: ShapedArray) -> bool:
@@ -86,6 +95,8 @@ def _is_written(aval: ShapedArray) -> bool:
 
 def _are_numbers_known(body: Jaxpr) -> bool:
     """Whether powers have exponents, and what is padded numbers, that stand in the program."""
+    if primitives_of(body).isdisjoint(_BY_NUMBERS):
+        return True
     for app, args in body.equations:
         if app.primitive is lax.pow_p:
             y = exponent_of(body, args[1])

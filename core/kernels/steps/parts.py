@@ -47,10 +47,14 @@ class Parts(NamedTuple):
         return _for_part(body, body.variable_avals(), self.members, count, order)
 
 
-def most_parts(body: Jaxpr, length: int, threads: int) -> int:
-    """How many parts of a loop have enough work for a thread."""
+def work_of(body: Jaxpr) -> float:
+    """Nanoseconds of a step."""
     of_app = _works(body)
-    total = sum([of_app[app] for app, _ in body.equations])
+    return sum([of_app[app] for app, _ in body.equations])
+
+
+def most_parts(total: float, length: int, threads: int) -> int:
+    """How many parts of a loop have enough work for a thread; ``total``: that of a step."""
     return max(1, min(threads, int(total * length / _LEAST)))
 
 

@@ -22,8 +22,8 @@ from tracebridge.core.kernels.steps.description import described, lines_of
 from tracebridge.core.kernels.steps.dots import Dots
 from tracebridge.core.kernels.steps.elementwise import Group
 from tracebridge.core.kernels.steps.handler import handler, handler_of_parts, handler_of_tiles
-from tracebridge.core.kernels.steps.outlook import outlook
-from tracebridge.core.kernels.steps.parts import most_parts, parts_of
+from tracebridge.core.kernels.steps.outlook import Outlook, outlook
+from tracebridge.core.kernels.steps.parts import most_parts, parts_of, work_of
 from tracebridge.core.kernels.steps.plan import Plan
 from tracebridge.core.kernels.steps.products import Product
 from tracebridge.core.kernels.steps.rounds import Rounds
@@ -115,8 +115,12 @@ def _written(body: Jaxpr, loop: _Loop) -> Written | None:
     found = None if tiled is None else _tiled(tiled, loop)
     if found is not None:
         return found
-    most = 1 if tiled else most_parts(body, length, threads)
-    found = _later(body, loop, most)
+    foreseen = outlook(body)
+    most = 1
+    if tiled is None:
+        work = work_of(body) if foreseen is None else foreseen.work
+        most = most_parts(work, length, threads)
+    found = None if foreseen is None else _later(body, loop, most, foreseen)
     if found is None and most > 1:
         found = _now(body, loop, most)
     return found or _now(body, loop, 1)
@@ -139,14 +143,17 @@ def _tiled(tiled: Tiled, loop: _Loop) -> Written | None:
     )
 
 
-def _later(body: Jaxpr, loop: _Loop, most: int) -> Written | None:
-    """The kernel, to be planned when it is written, if what matters is known before."""
-    foreseen = outlook(body)
-    text = None if foreseen is None else program_text(body)
-    if foreseen is None or text is None:
+def _later(body: Jaxpr, loop: _Loop, most: int, foreseen: Outlook) -> Written | None:
+    """The kernel, to be planned when it is written, if its program has a text."""
+    text = program_text(body)
+    if text is None:
         return None
+
+    def write() -> Text:
+        return _text(_plan(body, loop, most), loop.reverse)
+
     content = f"scan {loop[:3]} {most} {text}"
-    return Written(content, lambda: _text(_plan(body, loop, most), loop.reverse), *foreseen, 1)
+    return Written(content, write, foreseen.lines, foreseen.scratch, 1)
 
 
 def _now(body: Jaxpr, loop: _Loop, most: int) -> Written | None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from tracebridge.core import lax
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.kernels.equations import REDUCTIONS
-from tracebridge.core.lax.families import Elementwise
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Application
@@ -21,7 +20,7 @@ def work(app: Application) -> float:
     """Nanoseconds of an equation."""
     if app.primitive is lax.dot_general_p:
         return multiplications(app) * _MULTIPLIED
-    if isinstance(app.primitive, Elementwise):
+    if app.primitive.is_elementwise:
         return app.out.size * (_DEAR if app.primitive.cost in _FUNCTIONS else _CHEAP)
     return app.avals[0].size * _CHEAP if app.primitive in REDUCTIONS else 0.0
 

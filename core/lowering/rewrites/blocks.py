@@ -16,7 +16,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from tracebridge.core import lax
+from tracebridge.core.config.values import option
 from tracebridge.core.interpreters.graph import Graph
+from tracebridge.core.ir.check import check_jaxpr
 from tracebridge.core.ir.debug_info import NO_DEBUG_INFO
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.traverse import primitives_of
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
     from tracebridge.core.ir.application import Application, Params
     from tracebridge.core.ir.aval import ShapedArray
+    from tracebridge.core.ir.jaxpr import Equation
     from tracebridge.core.ir.primitive import Primitive
 
 # Measured with a backward loop of an LSTM, whose factors take 20 KB in each step: blocks of 10
@@ -86,22 +89,48 @@ class Loop(NamedTuple):
 
 def with_loops(jaxpr: Jaxpr, loops: Mapping[int, Loop]) -> Jaxpr:
     """The program with other loops in the place of the equations of these numbers."""
-    graph = Graph()
-    numbers = [*graph.inputs(jaxpr.in_avals), *[graph.constant(c) for c in jaxpr.consts]]
+    equations, avals = list(jaxpr.equations), variable_avals(jaxpr)
+    for k, loop in loops.items():
+        given = tuple([avals[v] for v in loop.operands])
+        app = loop.primitive.application(given, loop.params)
+        equations[k] = app, tuple(loop.operands)
     moved = {k for loop in loops.values() for k in loop.moved}
-    for k, (app, args) in enumerate(jaxpr.equations):
-        if k in moved:
-            numbers.extend([-1] * len(app.outs))
-            continue
-        source, loop = jaxpr.sources[k] if jaxpr.sources else None, loops.get(k)
-        if loop is None:
-            first = graph.add(app, [numbers[v] for v in args], source)
-        else:
-            read = [numbers[v] for v in loop.operands]
-            avals = tuple([graph.avals[n] for n in read])
-            first = graph.add(loop.primitive.application(avals, loop.params), read, source)
-        numbers.extend(range(first, first + len(app.outs)))
-    return graph.program(range(jaxpr.n_in), [numbers[v] for v in jaxpr.outs], jaxpr.debug)
+    consts, sources, outs = jaxpr.consts, jaxpr.sources, jaxpr.outs
+    if moved:
+        numbers, kept = _numbers_without(jaxpr, equations, moved)
+        n_in = jaxpr.n_in
+        consts = tuple([c for v, c in enumerate(consts, n_in) if numbers[v] >= 0])
+        equations = [(equations[k][0], tuple([numbers[a] for a in equations[k][1]])) for k in kept]
+        sources = sources and tuple([sources[k] for k in kept])
+        outs = tuple([numbers[v] for v in outs])
+    new = Jaxpr(jaxpr.in_avals, consts, equations, outs, jaxpr.out_avals, sources, jaxpr.debug)
+    if option("enable_checks"):
+        check_jaxpr(new)
+    return new
+
+
+def _numbers_without(
+    jaxpr: Jaxpr, equations: Sequence[Equation], gone: AbstractSet[int]
+) -> tuple[list[int], list[int]]:
+    """The numbers that variables have without some equations, and the other equations.
+
+    -1 of what these made, and of constants that are not read any more.
+    """
+    kept = [k for k in range(len(equations)) if k not in gone]
+    read = set(jaxpr.outs).union(*[equations[k][1] for k in kept])
+    n_in, firsts = jaxpr.n_in, producers(jaxpr)[1]
+    n_given = n_in + len(jaxpr.consts)
+    numbers = [*range(n_in), *[-1] * (len(variable_avals(jaxpr)) - n_in)]
+    at = n_in
+    for v in range(n_in, n_given):
+        if v in read:
+            numbers[v] = at
+            at += 1
+    for k in kept:
+        n, first = len(equations[k][0].outs), firsts[k]
+        numbers[first : first + n] = range(at, at + n)
+        at += n
+    return numbers, kept
 
 
 @final

@@ -16,9 +16,9 @@ from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.name_stack import NamedSource, in_use, names_of
 from tracebridge.core.ir.traverse import holds_functions
 from tracebridge.core.ir.values import Literal
-from tracebridge.core.lowering.rewrites.open_forms import Form, Given, Opened
+from tracebridge.core.lowering.rewrites.open_forms import Form, Given, Opened, is_like_no_other
 from tracebridge.core.lowering.rewrites.plain_calls import without_rules
-from tracebridge.core.util.caching import BoundedCache
+from tracebridge.core.util.caching import BoundedCache, Hashed
 
 Rewrite = Callable[[Jaxpr], "Jaxpr | None"]
 
@@ -75,9 +75,12 @@ def by_content(jaxpr: Jaxpr, rewrite: Rewrite) -> Jaxpr | None:
         plain = without_rules(jaxpr)
         if holds_functions(plain):
             return rewrite(jaxpr)
+    if is_like_no_other(plain):  # nothing of it would be found again
+        return rewrite(jaxpr)
     given = Given(plain)
-    forms = _KNOWN.get_or_make((tracing_key(), given.key, _places_of(plain)), _Forms)
-    form = forms.of(given, lambda: Opened(_kept_form(plain)), rewrite)
+    key = Hashed((tracing_key(), given.key, _places_of(plain)))
+    forms = _KNOWN.get_or_make(key, _Forms)
+    form = forms.of(given, lambda: _opened(plain), rewrite)
     return None if form is None else _of(form, given, jaxpr)
 
 
@@ -95,22 +98,23 @@ def _arrays_of(jaxpr: Jaxpr) -> list[Any]:
     return [c for c in jaxpr.consts if type(c) is not Literal]
 
 
-def _kept_form(jaxpr: Jaxpr) -> Jaxpr:
+def _opened(jaxpr: Jaxpr) -> Opened:
     """The program without what is of its user: array constants are its last inputs.
 
     Positions of equations stand in the place of their sources. What the function and its arguments
     are called is left out, for names are asked of the function.
     """
-    arrays, n_in, consts = _arrays_of(jaxpr), jaxpr.n_in, jaxpr.consts
-    equations, outs = jaxpr.equations, jaxpr.outs
-    if arrays:
-        order = sorted(range(len(consts)), key=lambda i: type(consts[i]) is Literal)
-        place = {n_in + i: n_in + k for k, i in enumerate(order)}
-        equations = tuple([(app, tuple([place.get(v, v) for v in vs])) for app, vs in equations])
-        outs = tuple([place.get(v, v) for v in outs])
+    arrays, sources = _arrays_of(jaxpr), _places(jaxpr.sources)
+    if not arrays:
+        return Opened(jaxpr, sources)
+    n_in, consts = jaxpr.n_in, jaxpr.consts
+    order = sorted(range(len(consts)), key=lambda i: type(consts[i]) is Literal)
+    place = {n_in + i: n_in + k for k, i in enumerate(order)}
+    equations = [(app, tuple([place.get(v, v) for v in vs])) for app, vs in jaxpr.equations]
+    outs = [place.get(v, v) for v in jaxpr.outs]
     in_avals = [*jaxpr.in_avals, *[a.aval for a in arrays]]
     numbers = [c for c in consts if type(c) is Literal]
-    return Jaxpr(in_avals, numbers, equations, outs, jaxpr.out_avals, _places(jaxpr.sources))
+    return Opened(Jaxpr(in_avals, numbers, equations, outs, jaxpr.out_avals), sources)
 
 
 def _places(sources: Sequence[Any] | None) -> Sequence[Any] | None:

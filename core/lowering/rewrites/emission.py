@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tracebridge.core.interpreters.graph import Graph
+    from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.primitive import Primitive
 
 
@@ -73,6 +74,19 @@ class Emission:
         if self.shape(x) == shape and places == tuple(range(len(shape))):
             return x
         return self.apply(lax.broadcast_in_dim_p, x, shape=shape, broadcast_dimensions=places)
+
+    def full(self, aval: ShapedArray, value: Any) -> int:
+        """An array all of whose elements are one number of the program."""
+        number = Literal(python_scalar(value, aval.dtype), aval.update(shape=()))
+        scalar = self.graph.constant(number)
+        return self.broadcast(scalar, aval.shape, ()) if aval.ndim else scalar
+
+    def slice(self, x: int, starts: tuple[int, ...], limits: tuple[int, ...]) -> int:
+        """A part without gaps."""
+        if limits == self.shape(x) and not any(starts):
+            return x
+        params = {"start_indices": starts, "limit_indices": limits, "strides": (1,) * len(starts)}
+        return self.apply(lax.slice_p, x, **params)
 
     def over(self, primitive: Primitive, x: int, axes: Sequence[int]) -> int:
         """A reduction over axes, if there are any."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 from tracebridge.core.config.values import option
 from tracebridge.core.interpreters.graph import Graph, joined
 from tracebridge.core.interpreters.staging import stage
-from tracebridge.core.ir.jaxpr import Jaxpr
+from tracebridge.core.ir.jaxpr import Jaxpr, renumbered
 from tracebridge.core.ir.traverse import distinct_applications, primitives_of
 from tracebridge.core.lax.reduce.exp_sums import by_largest, shifted_exp_sum_p
 from tracebridge.core.util.caching import BoundedCache
@@ -83,11 +83,11 @@ class _Flat:
         """The program."""
         jaxpr = self.jaxpr
         outs = self._write(jaxpr, range(jaxpr.n_in), None)
-        read = set(outs).union(*[args for _, args in self.equations])
-        is_needed = read.issuperset(range(jaxpr.n_in, self.n_variables))
-        if not is_needed or option("enable_checks"):
+        read = {*range(jaxpr.n_in), *outs}.union(*[args for _, args in self.equations])
+        if len(read) < self.n_variables or option("enable_checks"):
             return self._needed(outs)
-        sources = None if self.sources.count(None) == len(self.sources) else self.sources
+        is_located = any(s is not None for s in self.sources)  # mostly the first one tells
+        sources = self.sources if is_located else None
         in_avals, out_avals, debug = jaxpr.in_avals, jaxpr.out_avals, jaxpr.debug
         return Jaxpr(in_avals, self.consts, self.equations, outs, out_avals, sources, debug)
 
@@ -105,12 +105,12 @@ class _Flat:
         """The equations of a program; the variables that are its results."""
         env = [*args, *[self.of_object[id(c)] for c in program.consts]]
         equations, meanings, begin = program.equations, self.meanings, 0
-        for k, (app, idx) in enumerate(equations):
-            if app in meanings:
-                self._copy(program, begin, k, env, source)
-                begin = k + 1
-                here = source if program.sources is None else joined(source, program.sources[k])
-                env.extend(self._write(meanings[app], [env[i] for i in idx], here))
+        for k in [k for k, (app, _) in enumerate(equations) if app in meanings]:
+            app, idx = equations[k]
+            self._copy(program, begin, k, env, source)
+            begin = k + 1
+            here = source if program.sources is None else joined(source, program.sources[k])
+            env.extend(self._write(meanings[app], [env[i] for i in idx], here))
         self._copy(program, begin, len(equations), env, source)
         return [env[v] for v in program.outs]
 
@@ -124,14 +124,7 @@ class _Flat:
         n = len(equations) + sum([len(app.outs) - 1 for app, _ in equations if app.multiple])
         env.extend(range(self.n_variables, self.n_variables + n))
         self.n_variables += n
-        self.equations += [
-            (app, (env[idx[0]],))
-            if len(idx) == 1
-            else (app, (env[idx[0]], env[idx[1]]))
-            if len(idx) == 2
-            else (app, tuple([env[i] for i in idx]))
-            for app, idx in equations
-        ]
+        self.equations += renumbered(equations, env)
         if sources is None:
             self.sources += [source] * len(equations)
         elif source is None:

@@ -125,6 +125,7 @@ class _Known:
 
     def __init__(self, jaxpr: Jaxpr) -> None:
         self.jaxpr = jaxpr
+        self.sources = jaxpr.sources or [None] * len(jaxpr.equations)
         self.graph = Graph()
         self.alone: dict[int, int] = {}
         """Arrays -> the number that all of their elements are."""
@@ -154,7 +155,7 @@ class _Known:
                 if noted.isdisjoint(args):
                     continue
                 self.variable, n_added = firsts[k], len(added)
-                number = numbers[firsts[k]] = self._elementwise(app, args, self._source_of(k))
+                number = numbers[firsts[k]] = self._elementwise(app, args, self.sources[k])
                 if len(added) > n_added:
                     more[k] = added[n_added:]
                 if self.changed:
@@ -181,7 +182,7 @@ class _Known:
             first = firsts[k]
             # Without results, an equation has the number of the next one's.
             if app.multiple or numbers[first] == first:
-                written.append((app, [numbers[a] for a in args], first, self._source_of(k)))
+                written.append((app, [numbers[a] for a in args], first, self.sources[k]))
         self.variable = None
 
     def _rest(self, at: int, numbers: list[int]) -> Jaxpr:
@@ -191,16 +192,12 @@ class _Known:
         for k, (app, idx) in enumerate(jaxpr.equations[at + 1 :], at + 1):
             args, variable = [numbers[i] for i in idx], firsts[k]
             if app.primitive.is_elementwise and not noted.isdisjoint(args):
-                numbers[variable] = self._elementwise(app, args, self._source_of(k))
+                numbers[variable] = self._elementwise(app, args, self.sources[k])
                 continue
-            graph.equations.append((app, args, variable, self._source_of(k)))
+            graph.equations.append((app, args, variable, self.sources[k]))
             if app.primitive is lax.broadcast_in_dim_p and not app.avals[0].ndim:
                 self._repeats(variable, args[0])
         return graph.program(range(jaxpr.n_in), [numbers[i] for i in jaxpr.outs], jaxpr.debug)
-
-    def _source_of(self, k: int) -> object:
-        sources = self.jaxpr.sources
-        return sources[k] if sources else None
 
     def _constant(self, number: int, value: Any) -> None:
         if type(value) is Literal and value.aval.dtype in _KINDS:
@@ -215,9 +212,13 @@ class _Known:
 
     def _elementwise(self, app: Application, args: Sequence[int], source: object) -> int:
         """The number of an equation's result, which may be one that is there."""
-        is_array, repeated = bool(app.out.ndim), self.alone
-        if not is_array or (app.primitive not in _CHOOSE and repeated.keys().isdisjoint(args)):
+        repeated, avals = self.alone, self.graph.avals
+        if not app.out.ndim:
             return self._add(app, args, source)
+        if app.primitive not in _CHOOSE:  # then all operands have to be numbers
+            for a in args:
+                if a not in repeated and avals[a].ndim:
+                    return self._added(app, args, source)
         of_numbers = [repeated.get(a, a) for a in args]
         there = self._there(app, of_numbers)
         if there is not None:
@@ -225,7 +226,6 @@ class _Known:
             if fitted is not None:
                 self.changed = True
                 return fitted
-        avals = self.graph.avals
         if not any([avals[a].ndim for a in of_numbers]):
             once = app.primitive.application(tuple([avals[a] for a in of_numbers]), app.params)
             number = self._noted(once, of_numbers, self.graph.add(once, of_numbers, source))
@@ -234,11 +234,13 @@ class _Known:
                 return fitted
         return self._add(app, args, source)
 
-    def _add(self, app: Application, args: Sequence[int], source: object) -> int:
+    def _added(self, app: Application, args: Sequence[int], source: object) -> int:
+        """The result of an equation of which nothing is known."""
         number = self.variable
-        if number is None:
-            number = self.graph.add(app, args, source)
-        return self._noted(app, args, number)
+        return self.graph.add(app, args, source) if number is None else number
+
+    def _add(self, app: Application, args: Sequence[int], source: object) -> int:
+        return self._noted(app, args, self._added(app, args, source))
 
     def _noted(self, app: Application, args: Sequence[int], number: int) -> int:
         """The result of an equation, after what is known of it has been noted."""

@@ -11,13 +11,12 @@ import itertools
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, final
 
-from tracebridge.core.ir.content import has_arrays
+from tracebridge.core.ir.content import IS_SHARED, has_arrays
 from tracebridge.core.ir.debug_info import NO_DEBUG_INFO
-from tracebridge.core.ir.higher_order import HigherOrderPrimitive
 from tracebridge.core.ir.jaxpr import Jaxpr, jaxprs_in_params
 from tracebridge.core.ir.name_stack import in_use, names_of
 from tracebridge.core.ir.open_numbers import OpenNumber, is_near_one, number_in
-from tracebridge.core.ir.traverse import distinct_applications, primitives_of
+from tracebridge.core.ir.traverse import copy_applications, distinct_applications, primitives_of
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lowering.rewrites.plain_calls import with_others
 
@@ -109,29 +108,32 @@ Parts = tuple["Sequence[Value]", "Sequence[Equation]"]
 class Opened:
     """A program whose open numbers are asked for by those who want to know them.
 
-    ``apps``, ``jaxprs``: places, in `Given`, of what stands for the equations and programs there.
+    ``sources``: those that its equations get. ``apps``, ``jaxprs``: places, in `Given`, of what
+    stands for the equations and programs there.
     """
 
     __slots__ = ("_app_places", "_jaxpr_places", "_made", "apps", "jaxprs", "numbers", "program")
 
-    def __init__(self, jaxpr: Jaxpr) -> None:
+    def __init__(self, jaxpr: Jaxpr, sources: Sequence[Any] | None) -> None:
         self.numbers: list[OpenNumber] = []
         self.apps: dict[Application, int] = {}
         self.jaxprs: dict[Jaxpr, int] = {}
         self._made: dict[Application | Jaxpr, Any] = {}
         self._app_places, self._jaxpr_places = itertools.count(), itertools.count()
-        self.program = self._of(jaxpr)
+        self.program = self._of(jaxpr, sources)
         self._made.clear()
 
-    def _of(self, jaxpr: Jaxpr) -> Jaxpr:
+    def _of(self, jaxpr: Jaxpr, sources: Sequence[Any] | None) -> Jaxpr:
         consts = [self._of_const(c) for c in jaxpr.consts]
         equations: Sequence[Equation] = jaxpr.equations
         holding = _holding(jaxpr)
         if holding:
             equations = with_others(jaxpr, {app: self._of_app(app) for app in holding})
         # Without the names of arguments, which may refer to the function of the user.
-        outs, out_avals, sources = jaxpr.outs, jaxpr.out_avals, jaxpr.sources
-        return Jaxpr(jaxpr.in_avals, consts, equations, outs, out_avals, sources)
+        made = Jaxpr(jaxpr.in_avals, consts, equations, jaxpr.outs, jaxpr.out_avals, sources)
+        if not holding:
+            copy_applications(jaxpr, made)
+        return made
 
     def _of_const(self, const: Value) -> Value:
         value = number_in(const)
@@ -145,7 +147,7 @@ class Opened:
         if app not in self._made:
             place = next(self._app_places)
             params = {name: self._of_param(value) for name, value in app.params.items()}
-            made = self._made[app] = app.primitive.application(app.avals, params)
+            made = self._made[app] = app.with_params(params)
             self.apps[made] = place
         return self._made[app]
 
@@ -156,26 +158,52 @@ class Opened:
             return value
         if value not in self._made:
             place = next(self._jaxpr_places)
-            made = self._made[value] = self._of(value)
+            made = self._made[value] = self._of(value, value.sources)
             self.jaxprs[made] = place
         return self._made[value]
 
 
 def _calls(jaxpr: Jaxpr) -> set[Primitive]:
     """The primitives of a program that have programs in their parameters."""
-    return {p for p in primitives_of(jaxpr) if isinstance(p, HigherOrderPrimitive)}
+    return {p for p in primitives_of(jaxpr) if p.is_higher_order}
 
 
 def _holding(jaxpr: Jaxpr) -> dict[Application, None]:
     """The applications that have open numbers inside, in order."""
     calls = _calls(jaxpr)
-    apps = distinct_applications(jaxpr) if calls else ()
-    return dict.fromkeys([app for app in apps if app.primitive in calls and _holds_numbers(app)])
+    if not calls:
+        return {}
+    found = jaxpr.cache.get("holding open numbers")
+    if found is None:
+        apps = [app for app in distinct_applications(jaxpr) if app.primitive in calls]
+        found = dict.fromkeys([app for app in apps if _holds_numbers(app)])
+        jaxpr.cache["holding open numbers"] = found
+    return found
 
 
 def _holds_numbers(app: Application) -> bool:
     """Whether there are open numbers in programs in the parameters of an equation."""
     return any([_is_opened(jaxpr) for jaxpr in jaxprs_in_params(app.params)])
+
+
+def is_like_no_other(jaxpr: Jaxpr) -> bool:
+    """Whether no program before was equal, which is known without a key.
+
+    Programs inside are told apart by identity, and were not asked for before: bodies of checkpoints
+    are traced again each time. Programs with open numbers or arrays have a key in any case: theirs
+    are the same forms when they are met for the first time.
+    """
+    calls = _calls(jaxpr)
+    if not calls or has_arrays(jaxpr) or _holding(jaxpr):
+        return False
+    if any([number_in(c) is not None for c in jaxpr.consts]):
+        return False
+    apps = [app for app in distinct_applications(jaxpr) if app.primitive in calls]
+    inside = [inner for app in apps for inner in jaxprs_in_params(app.params)]
+    new = [inner for inner in inside if IS_SHARED not in inner.cache]
+    for inner in new:
+        inner.cache[IS_SHARED] = True
+    return bool(new)
 
 
 def _is_opened(value: object) -> bool:
@@ -206,7 +234,10 @@ class Form:
     def __init__(self, jaxpr: Jaxpr, opened: Opened) -> None:
         self.jaxpr, self._opened = jaxpr, opened
         self._holds: dict[Jaxpr, bool] = {}
-        self._others = [app for app in distinct_applications(jaxpr) if self._is_other(app)]
+        # What rewrites have left has open numbers only if it was opened.
+        left = set(distinct_applications(opened.program)).difference(opened.apps)
+        new = [app for app in distinct_applications(jaxpr) if app not in left]
+        self._others = [app for app in new if self._is_other(app)]
         self._with_numbers = any([_number_of(c) is not None for c in jaxpr.consts])
         self._last: tuple[Hashable, Parts] | None = None
 

@@ -7,35 +7,36 @@ exponentials up reads that difference too, so XLA writes it for both; here it is
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 
 from tracebridge.core import lax
-from tracebridge.core.config.values import tracing_key
-from tracebridge.core.interpreters.staging import stage
+from tracebridge.core.interpreters.graph import Graph
+from tracebridge.core.ir.debug_info import NO_DEBUG_INFO
 from tracebridge.core.ir.traverse import distinct_applications
 from tracebridge.core.lax.indexing.gather import default_fill
+from tracebridge.core.lowering.rewrites.emission import Emission
 from tracebridge.core.lowering.rewrites.flat import computed_by, flat
 from tracebridge.core.lowering.rewrites.producers import makers, reads_of, variable_avals
 from tracebridge.core.lowering.rewrites.spliced import Instead, spliced
-from tracebridge.core.util.caching import BoundedCache
+from tracebridge.core.util.caching import BoundedCache, Hashed
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Application, Params
     from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.jaxpr import Jaxpr
-    from tracebridge.core.ir.value import Value
     from tracebridge.core.lowering.rewrites.factors import Producers
 
 _MOST_VISITS = 32  # equations that are looked at for one pick
 _MOST_ARRAYS = 4  # arrays that are picked from instead of one
 _LEAST_PICKED_FROM = 1 << 15
+_BOOL = np.dtype(np.bool_)
 _LEAST_RATIO = 8  # of elements that are there to those that are picked
 
 _EMITTED: BoundedCache[Jaxpr] = BoundedCache("picks by chain", 64)
 
-Make = Callable[[Sequence["Value"]], Any]
+Make = Callable[[Emission], int]
 
 
 def with_picks(jaxpr: Jaxpr) -> Jaxpr | None:
@@ -86,38 +87,39 @@ class Pick:
         self._arrays = self._visits = 0
         self.leaves = [args[1]]
         self.walk: list[object] = [app]
-        """What the function ``run`` depends on: the chain as it is walked through."""
+        """What ``write`` depends on: the chain as it is walked through."""
         self.shared: list[int] = []
         made = self._of(args[0], app.avals[0])
         self.made = made if self.shared and self._arrays <= _MOST_ARRAYS else None
 
-    def run(self, *values: Value) -> Any:
-        """The picked elements."""
+    def write(self, emission: Emission) -> int:
+        """Add the picked elements to a graph."""
         assert self.made is not None  # nothing is won: nobody asks
-        out, params = self.made(values), self._app.params
+        out, params = self.made(emission), self._app.params
         if params["mode"] is not lax.GatherScatterMode.FILL_OR_DROP:
             return out
         # Which positions are out of bounds says a pick with this mode, whatever their dtype.
-        outside = lax.gather_p.bind(
-            lax.full(self._app.avals[0].shape, False, np.bool_),
-            values[0],
-            **{**params, "fill_value": True},
+        nowhere = emission.full(self._app.avals[0].update(dtype=_BOOL, weak_type=False), False)
+        outside = emission.apply(
+            lax.gather_p, nowhere, emission.leaves[0], **{**params, "fill_value": True}
         )
-        return lax.select(outside, self._fill(out), out)
+        return emission.apply(lax.select_n_p, outside, out, self._fill(emission, out))
 
     def instead(self, avals: Sequence[ShapedArray]) -> Instead:
         """The program of it; ``avals``: those of all variables."""
         given = tuple([avals[v] for v in self.leaves])
-        key = tuple(self.walk), given, tracing_key()
-        made = _EMITTED.get_or_make(
-            key, lambda: stage(lambda *values: [self.run(*values)], given, locate=False)
-        )
-        return Instead(made, self.leaves)
+        key = Hashed((tuple(self.walk), given))
+        return Instead(_EMITTED.get_or_make(key, lambda: self._program(given)), self.leaves)
 
-    def _fill(self, out: Value) -> Any:
-        given = self._app.params["fill_value"]
-        fill = default_fill(out.aval.dtype) if given is None else given
-        return lax.full(out.aval.shape, fill, out.aval.dtype)
+    def _program(self, given: Sequence[ShapedArray]) -> Jaxpr:
+        graph = Graph()
+        inputs = graph.inputs(given)
+        return graph.program(inputs, [self.write(Emission(graph, inputs))], NO_DEBUG_INFO)
+
+    def _fill(self, emission: Emission, out: int) -> int:
+        aval, given = emission.graph.avals[out], self._app.params["fill_value"]
+        fill = default_fill(aval.dtype) if given is None else given
+        return emission.full(aval.update(weak_type=False), fill)
 
     def _leaf(self, number: int) -> int:
         if number not in self.leaves:
@@ -147,7 +149,7 @@ class Pick:
             self.shared.append(number)
             self.walk.append(app)
             parts = [self._of(a, aval) for a, aval in zip(args, app.avals, strict=True)]
-            return lambda values: primitive.bind(*[make(values) for make in parts], **params)
+            return lambda e: e.apply(primitive, *[make(e) for make in parts], **params)
         if primitive is lax.broadcast_in_dim_p:
             self.walk.append(app)
             return self._repeated(app, self._leaf(args[0]))
@@ -156,9 +158,9 @@ class Pick:
     def _picked(self, place: int, aval: ShapedArray) -> Make:
         """Elements of an array; a scalar is itself."""
         if not aval.ndim:
-            return lambda values: values[place]
+            return lambda e: e.leaves[place]
         params = self._params()
-        return lambda values: lax.gather_p.bind(values[place], values[0], **params)
+        return lambda e: e.apply(lax.gather_p, e.leaves[place], e.leaves[0], **params)
 
     def _params(self) -> Params:
         """Of a gather that clamps positions."""
@@ -172,7 +174,7 @@ class Pick:
         (aval,), dims = app.avals, app.params["broadcast_dimensions"]
         if not aval.ndim:
             out = self._app.out
-            return lambda values: lax.broadcast_in_dim(values[place], out.shape, ())
+            return lambda e: e.broadcast(e.leaves[place], out.shape, ())
         # Axes that the operand has, and that are not repeated.
         kept = [d for i, d in enumerate(dims) if aval.shape[i] == app.out.shape[d]]
         shape = tuple([app.out.shape[d] for d in kept])
@@ -182,13 +184,14 @@ class Pick:
         elif narrow.is_window:
             return None
         params = {**self._params(), **narrow.params}
+        places, out_places = narrow.places, narrow.out_places
 
-        def make(values: Sequence[Value]) -> Any:
-            x = lax.reshape(values[place], shape)
+        def make(e: Emission) -> int:
+            x = e.reshape(e.leaves[place], shape)
             if narrow.components:
-                indices = narrow.indices(values[0])
-                return narrow.placed(lax.gather_p.bind(x, indices, **params), narrow.out_places)
-            return narrow.placed(x, narrow.places)
+                indices = narrow.indices(e, e.leaves[0])
+                return narrow.placed(e, e.apply(lax.gather_p, x, indices, **params), out_places)
+            return narrow.placed(e, x, places)
 
         return make
 
@@ -245,18 +248,18 @@ class _Narrow:
         }
         self._n_components = indices.shape[-1]
 
-    def indices(self, indices: Value) -> Any:
+    def indices(self, e: Emission, indices: int) -> int:
         """The index vectors with the components that are left."""
         if len(self.components) == self._n_components:
             return indices
-        *rows, _ = indices.aval.shape
+        *rows, _ = e.shape(indices)
         zeros = [0] * len(rows)
-        parts = [lax.slice(indices, (*zeros, i), (*rows, i + 1)) for i in self.components]
-        return lax.concatenate(parts, len(rows))
+        parts = [e.slice(indices, (*zeros, i), (*rows, i + 1)) for i in self.components]
+        return e.apply(lax.concatenate_p, *parts, dimension=len(rows))
 
-    def placed(self, x: Value, places: Sequence[int]) -> Any:
+    def placed(self, e: Emission, x: int, places: Sequence[int]) -> int:
         """A value whose axes are these of the result, repeated along its other axes."""
-        order = sorted(range(len(places)), key=lambda i: places[i])
-        if order != list(range(len(places))):
-            x = lax.transpose(x, order)
-        return lax.broadcast_in_dim(x, self._out.shape, tuple(sorted(places)))
+        order = tuple(sorted(range(len(places)), key=lambda i: places[i]))
+        if order != tuple(range(len(places))):
+            x = e.apply(lax.transpose_p, x, permutation=order)
+        return e.broadcast(x, self._out.shape, tuple(sorted(places)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core.config.values import tracing_key
-from tracebridge.core.ir.content import content_of, has_arrays
+from tracebridge.core.ir.content import IS_SHARED, content_of, has_arrays
 from tracebridge.core.ir.higher_order import HigherOrderPrimitive
 from tracebridge.core.ir.jaxpr import Equation, Jaxpr
 from tracebridge.core.ir.traverse import distinct_applications, holds_functions, is_with_functions
@@ -106,4 +106,6 @@ def _same(jaxpr: Jaxpr) -> Jaxpr:
     if has_arrays(jaxpr) or holds_functions(jaxpr):
         return jaxpr
     key = tracing_key(), content_of(jaxpr), jaxpr.sources
-    return _SAME.get_or_make(key, lambda: _with(jaxpr, jaxpr.equations))
+    same = _SAME.get_or_make(key, lambda: _with(jaxpr, jaxpr.equations))
+    same.cache[IS_SHARED] = True
+    return same

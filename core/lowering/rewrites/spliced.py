@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 from tracebridge.core.config.values import option
 from tracebridge.core.interpreters.graph import joined
 from tracebridge.core.ir.check import check_jaxpr
-from tracebridge.core.ir.jaxpr import Jaxpr
+from tracebridge.core.ir.jaxpr import Jaxpr, renumbered
 from tracebridge.core.lowering.rewrites.producers import producers
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class _Spliced:
         consts = self._numbered_consts(needed, kept)
         self._write(kept, jaxpr.n_in + len(consts))
         outs = [self.variables[v] for v in jaxpr.outs]
-        sources = None if self.sources.count(None) == len(self.sources) else self.sources
+        sources = self.sources if any(s is not None for s in self.sources) else None
         debug, out_avals = jaxpr.debug, jaxpr.out_avals
         new = Jaxpr(jaxpr.in_avals, consts, self.equations, outs, out_avals, sources, debug)
         if option("enable_checks"):
@@ -96,15 +96,17 @@ class _Spliced:
     def _write(self, kept: Sequence[int], number: int) -> None:
         """The equations; results have numbers from ``number`` on."""
         jaxpr, variables, first, instead = self.jaxpr, self.variables, self.first, self.instead
-        equations, sources = self.equations, jaxpr.sources or [None] * len(first)
+        equations, sources = jaxpr.equations, jaxpr.sources or [None] * len(first)
+        stay: list[int] = []  # equations that are written when all that they read has its number
         for k in kept:
-            app, args = jaxpr.equations[k]
             if k in instead:
+                self._copy(stay, sources)
+                stay = []
                 variables[first[k]] = self._inline(instead[k], number, sources[k])
                 number += sum([len(app.outs) for app, _ in instead[k].program.equations])
                 continue
-            equations.append((app, tuple([variables[a] for a in args])))
-            self.sources.append(sources[k])
+            stay.append(k)
+            app = equations[k][0]
             if app.multiple:
                 n = len(app.outs)
                 variables[first[k] : first[k] + n] = range(number, number + n)
@@ -112,6 +114,13 @@ class _Spliced:
             else:
                 variables[first[k]] = number
                 number += 1
+        self._copy(stay, sources)
+
+    def _copy(self, places: Sequence[int], sources: Sequence[Any]) -> None:
+        """Equations of the program one after another."""
+        equations = self.jaxpr.equations
+        self.equations += renumbered([equations[k] for k in places], self.variables)
+        self.sources += [sources[k] for k in places]
 
     def _inline(self, instead: Instead, number: int, source: object) -> int:
         """The equations of a program; its result."""
@@ -120,7 +129,7 @@ class _Spliced:
         env += [self.of_object[id(c)] for c in program.consts]
         n = sum([len(app.outs) for app, _ in program.equations])
         env += range(number, number + n)
-        self.equations += [(app, tuple([env[a] for a in args])) for app, args in program.equations]
+        self.equations += renumbered(program.equations, env)
         inner = program.sources or [None] * len(program.equations)
         self.sources += [joined(source, s) for s in inner]
         return env[program.outs[0]]

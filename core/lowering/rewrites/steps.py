@@ -25,7 +25,7 @@ from tracebridge.core.kernels.numbers import with_places
 from tracebridge.core.kernels.steps.scan_kernel import scan_kernel_p, written
 from tracebridge.core.lowering.rewrites.blocks import Loop, Moved, Readings, with_loops
 from tracebridge.core.lowering.rewrites.flat import flat, with_shifts
-from tracebridge.core.util.caching import BoundedCache
+from tracebridge.core.util.caching import BoundedCache, Hashed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,8 +98,9 @@ def _meaning(app: Application) -> Jaxpr | None:
 def _of_kernel(params: Params, body: Jaxpr) -> dict[str, Any]:
     """The parameters of the kernel of a loop with this body, which has no calls."""
     program, numbers = with_places(body)
-    for fact in _OF_EQUATIONS & body.cache.keys():
-        program.cache[fact] = body.cache[fact]
+    if program is not body:
+        for fact in _OF_EQUATIONS & body.cache.keys():
+            program.cache[fact] = body.cache[fact]
     return {**params, "jaxpr": _first_alike(program), "numbers": numbers}
 
 
@@ -108,7 +109,7 @@ def _first_alike(body: Jaxpr) -> Jaxpr:
 
     Programs are traced again, and come with bodies of their own each time.
     """
-    return body if has_arrays(body) else _BODIES.get_or_make(content_of(body), lambda: body)
+    return body if has_arrays(body) else _BODIES.get_or_make(Hashed(content_of(body)), lambda: body)
 
 
 def _kernel(readings: Readings, at: int) -> Loop | None:

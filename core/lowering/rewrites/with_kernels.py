@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core.config.values import option
 from tracebridge.core.ir.check import check_jaxpr
-from tracebridge.core.ir.jaxpr import Jaxpr
+from tracebridge.core.ir.jaxpr import Jaxpr, renumbered
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -128,7 +128,7 @@ class WithKernels:
         if jaxpr.sources is not None:
             own, n = jaxpr.sources, self._n_own
             sources = [own[k] if k < n else None for k in order]
-            sources = None if sources.count(None) == len(sources) else sources
+            sources = sources if any(s is not None for s in sources) else None
         outs, out_avals = [variables[v] for v in jaxpr.outs], [self.avals[v] for v in jaxpr.outs]
         new = Jaxpr(jaxpr.in_avals, consts, equations, outs, out_avals, sources, jaxpr.debug)
         if option("enable_checks"):
@@ -189,23 +189,23 @@ class WithKernels:
         if at == self.groups.jaxpr.n_in + len(self.groups.jaxpr.consts):
             while unchanged < len(order) and order[unchanged] == unchanged < n_own - 1:
                 unchanged += 1
-        numbered = equations[:unchanged]
         if 0 < unchanged < n_own:
             at = firsts[unchanged]
-        for k in order[unchanged:]:
-            (app, args), first = equations[k], firsts[k]
-            numbered.append((app, tuple([variables[a] for a in args])))
+        # The order tells all numbers: equations are written when these are known.
+        others = order[unchanged:]
+        for k in others:
+            app = equations[k][0]
             if app.multiple:
-                n = len(app.outs)
+                n, first = len(app.outs), firsts[k]
                 variables[first : first + n] = range(at, at + n)
                 at += n
             else:
-                variables[first] = at
+                variables[firsts[k]] = at
                 at += 1
             if k >= n_own:
                 for v, new in self._given.get(k, ()):
                     variables[v] = variables[new]
-        return numbered
+        return equations[:unchanged] + renumbered([equations[k] for k in others], variables)
 
 
 @final

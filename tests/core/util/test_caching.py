@@ -14,6 +14,7 @@ from hypothesis import given
 
 from tracebridge.core.util.caching import (
     BoundedCache,
+    Hashed,
     WeakIdCache,
     all_caches,
     clear_all,
@@ -34,6 +35,34 @@ def test_values_come_back() -> None:
     assert cache.get("b", missing) is missing
     assert "a" in cache
     assert "b" not in cache
+
+
+class _Counted:
+    """A part of a key that counts how often it is hashed."""
+
+    hashed = 0
+
+    def __hash__(self) -> int:
+        type(self).hashed += 1
+        return 1
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Counted)
+
+
+def test_long_keys_are_hashed_once() -> None:
+    """A key is looked up, kept and looked up again with one hash; others are others."""
+    _Counted.hashed = 0
+    cache: BoundedCache[int] = BoundedCache("test", 8, register=False)
+    key = Hashed((_Counted(), 1))
+
+    assert 2 == cache.get_or_make(key, lambda: 2)
+    assert 2 == cache.get_or_make(key, lambda: 3)
+    assert 1 == _Counted.hashed
+    assert Hashed((_Counted(), 1)) == key
+    assert Hashed((_Counted(), 2)) != key
+    assert (_Counted(), 1) != key
+    assert 2 == cache.get(Hashed((_Counted(), 1)))
 
 
 def test_get_or_make_makes_once() -> None:

@@ -196,3 +196,32 @@ def test_lowered_texts_have_their_own_lines() -> None:
     assert "same" in texts[1]
     assert plain[0].replace("softmax", "same") == plain[1]
     assert 1 <= len(module._KNOWN)
+
+
+def test_programs_with_new_ones_inside_are_not_kept() -> None:
+    """Bodies of checkpoints are traced anew: programs with them are equal to none before."""
+
+    def lowered() -> str:
+        inner = tb.checkpoint(lambda x: tnp.sin(tnp.cos(x)))
+        return tb.jit(tb.grad(lambda x: tnp.tanh(inner(x)).sum())).lower(X).as_text()
+
+    texts = [lowered()]
+    kept = len(module._KNOWN)
+    texts += [lowered() for _ in range(3)]
+
+    assert 1 == len(set(texts))
+    assert kept == len(module._KNOWN)
+
+
+def test_the_first_form_is_that_of_all() -> None:
+    """A program that is met first has the kernels that it has when it is known."""
+    called = tb.jit(lambda x: tnp.exp(x - 0.3) * 0.3)
+
+    def text() -> str:
+        def f(x: Any) -> Any:
+            y = called(x) + 0.3
+            return y / y.sum(-1, keepdims=True)
+
+        return tb.jit(f).lower(X).as_text()
+
+    assert 1 == len({text() for _ in range(3)})

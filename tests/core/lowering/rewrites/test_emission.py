@@ -78,3 +78,25 @@ def test_what_is_needed_twice_is_added_once() -> None:
     assert to.number(2.0, 0) == to.number(2.0, 0)
     assert to.number(2.0, 0) != to.number(3.0, 0)
     assert len(graph.equations) == 1
+
+
+def test_parts_and_equal_elements_are_those_of_tracing() -> None:
+    """Slices without gaps, none of a whole array; arrays of one number, and the number."""
+    graph = Graph()
+    to = Emission(graph, graph.inputs([X]))
+    whole, part = to.slice(0, (0, 0), (3, 4)), to.slice(0, (0, 1), (3, 3))
+    full = to.full(ShapedArray((3, 2), X.dtype), float("nan"))
+    product = to.apply(lax.mul_p, part, full)
+    out = to.apply(lax.add_p, product, to.full(X.update((3, 2)), 2))
+
+    def traced(x: Any) -> Any:
+        product = lax.mul(lax.slice(x, (0, 1), (3, 3)), lax.full((3, 2), float("nan"), X.dtype))
+        return [lax.add(product, lax.full((3, 2), 2, X.dtype))]
+
+    found = graph.program([0], [out], NO_DEBUG_INFO)
+    expected = stage(traced, [X], locate=False)
+
+    assert 0 == whole
+    assert _apps(expected) == _apps(found)
+    scalar = to.full(X.update(()), 0.5)
+    assert 0.5 == graph.consts[scalar].value
