@@ -152,7 +152,7 @@ class BoundedCache(Generic[V]):
         except KeyError:
             pass
         old = self._old
-        value = old.get(key, _MISSING) if old else _MISSING
+        value: Any = old.get(key, _MISSING) if old else _MISSING
         if value is _MISSING:
             return default
         self.set(key, value)
