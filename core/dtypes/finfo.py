@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 
 from tracebridge.core.dtypes import dtypes
+from tracebridge.core.util.public_path import public_path
 
 if TYPE_CHECKING:
     from tracebridge.core.dtypes.dtypes import DTypeLike
@@ -25,6 +26,7 @@ class _Limits(type):
         return issubclass(subclass, cls.made)
 
 
+@public_path("tracebridge.dtypes")
 class finfo(metaclass=_Limits):
     """Limits of a floating dtype (of the real part of a complex one).
 
@@ -55,6 +57,7 @@ class finfo(metaclass=_Limits):
         return ml_dtypes.finfo(kind) if _is_ml_dtype(kind) else np.finfo(kind)
 
 
+@public_path("tracebridge.dtypes")
 class iinfo(metaclass=_Limits):
     """Limits of an integer dtype: an object with ``bits``, ``min``, ``max`` and ``dtype``.
 

@@ -71,7 +71,7 @@ def factor_of_beta(
     of the whole logarithm would lose as many digits as it is large.
     """
     large, p, q = _both_large(a, b)
-    log = _log_large_factor(p, q, x, y)
+    log = log_large_factor_of_beta(p, q, x, y)
     small = [where(large, w, v) for v, w in ((a, 1.0), (b, 1.0), (x, 0.25), (y, 0.75))]
     first, second, rest = _small_factors(*small)
     parts = [first.parts(), second.parts()]
@@ -90,7 +90,7 @@ def factor_of_beta(
 def log_factor_of_beta(a: Expression, b: Expression, x: Expression, y: Expression) -> Expression:
     """``log(x**a y**b / beta(a, b))`` where ``y = 1 - x``."""
     large, p, q = _both_large(a, b)
-    return where(large, _log_large_factor(p, q, x, y), _log_small_factor(a, b, x, y))
+    return where(large, log_large_factor_of_beta(p, q, x, y), _log_small_factor(a, b, x, y))
 
 
 def _log_small_factor(a: Expression, b: Expression, x: Expression, y: Expression) -> Expression:
@@ -122,7 +122,9 @@ def _both_large(a: Expression, b: Expression) -> tuple[Expression, Expression, E
     return large, where(large, a, STIRLING_FROM), where(large, b, STIRLING_FROM)
 
 
-def _log_large_factor(p: Expression, q: Expression, x: Expression, y: Expression) -> Expression:
+def log_large_factor_of_beta(
+    p: Expression, q: Expression, x: Expression, y: Expression
+) -> Expression:
     """``log_factor_of_beta`` of large parameters."""
     # At x = p / (p + q) the power has its maximum, around which it is expanded.
     gap = where(p <= q, x * q - p * y, p * -y + q * x)

@@ -12,7 +12,10 @@ import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
 from tracebridge.core.dtypes.finfo import finfo
 from tracebridge.core.runtime.arrays.array import Array
-from tracebridge.core.special.beta_factors import log_factor_of_beta
+from tracebridge.core.special.beta_factors import (
+    log_factor_of_beta,
+    log_large_factor_of_beta,
+)
 from tracebridge.core.special.expansions import STIRLING_FROM
 from tracebridge.core.special.incomplete_beta import digamma_gap_p, rate_of_power
 from tracebridge.core.special.incomplete_gamma import log_power_of_gamma, rate_of_gamma_power
@@ -53,7 +56,7 @@ _log_beta_power = with_slopes(
 
 # Its slope in the place has less to cancel than that of the power and of the logarithms.
 _log_large_density = with_slopes(
-    lambda a, b, x: _by(log_factor_of_beta, a, b, x, 1 - x) - tnp.log(x) - tnp.log1p(-x),
+    lambda a, b, x: _by(log_large_factor_of_beta, a, b, x, 1 - x) - tnp.log(x) - tnp.log1p(-x),
     lambda _, a, b, x: _rate_of_beta(a, b, x, 1 - x),
     lambda _, a, b, x: _rate_of_beta(b, a, 1 - x, x),
     lambda _, a, b, x: (a - 1) / x - (b - 1) / (1 - x),

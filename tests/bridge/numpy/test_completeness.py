@@ -19,7 +19,7 @@ EXEMPT = {
     **dict.fromkeys(["array_repr", "array_str", "from_dlpack", "frombuffer", "fromfile"], FILES),
     **dict.fromkeys(["fromiter", "fromstring", "get_printoptions", "load", "printoptions"], FILES),
     **dict.fromkeys(["save", "savez", "set_printoptions"], FILES),
-    **dict.fromkeys(["can_cast", "finfo", "iinfo", "isdtype", "issubdtype"], DTYPES),
+    **dict.fromkeys(["can_cast", "isdtype", "issubdtype"], DTYPES),
     **dict.fromkeys(["promote_types", "result_type", "iscomplexobj", "isrealobj"], DTYPES),
     **dict.fromkeys(["broadcast_shapes", "isscalar", "iterable", "ndim", "shape", "size"], SHAPES),
     **dict.fromkeys(["frompyfunc", "vectorize"], MAKES),
