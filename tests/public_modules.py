@@ -26,6 +26,7 @@ PUBLIC_FILES = frozenset(
         "experimental/random.py",
         "experimental/custom_dce.py",
         "experimental/hijax.py",
+        "experimental/jax2tf.py",
         "experimental/custom_partitioning.py",
         "experimental/jet.py",
         "experimental/compilation_cache/compilation_cache.py",
@@ -71,7 +72,7 @@ PUBLIC_FILES = frozenset(
 # Packages that only group the files of one implementation.
 PRIVATE_PACKAGES = frozenset({"torch/from_torch/aten", "tf/native"})
 SCIPY_STATS = "scipy/stats/"  # each distribution is a public module: stats.norm.pdf
-FRAMEWORK_OF = {"torch": "torch", "tf": "tensorflow"}
+FRAMEWORK_OF = {"torch": "torch", "tf": "tensorflow", "experimental/jax2tf.py": "tensorflow"}
 
 
 def public_modules() -> list[str]:
@@ -96,7 +97,8 @@ def is_public(path: str) -> bool:
 
 def is_available(path: str) -> bool:
     """Whether the framework that the file needs is installed."""
-    framework = FRAMEWORK_OF.get(path.partition("/")[0].removesuffix(".py"))
+    folder = path.partition("/")[0].removesuffix(".py")
+    framework = FRAMEWORK_OF.get(path, FRAMEWORK_OF.get(folder))
     return framework is None or find_spec(framework) is not None
 
 

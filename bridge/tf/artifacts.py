@@ -6,6 +6,7 @@ import functools
 from collections.abc import Sequence
 
 from tracebridge._api.args.values import short_repr
+from tracebridge._api.exports.checks import DisabledSafetyCheck
 from tracebridge.core.errors.transform_errors import ArgumentSpecError
 from tracebridge.tf._xla_call_module import PLATFORMS
 from tracebridge.tf.keeping import Write
@@ -19,14 +20,18 @@ def writer(
     call: str,
     native_ops: bool,
     platforms: Sequence[str] | None,
-    disabled_checks: Sequence[str],
+    disabled_checks: Sequence[object],
 ) -> Write:
     """What makes the artifacts that the options ask for.
 
     Raises:
         ArgumentSpecError: an option has a value that it does not take, or two exclude each other.
     """
-    checks = _checked(call, "disabled_checks", disabled_checks, _CHECKS)
+    given = (disabled_checks,) if isinstance(disabled_checks, str) else disabled_checks
+    checks = [DisabledSafetyCheck(str(check)) for check in given]
+    allowed = [target for check in checks if (target := check.is_custom_call()) is not None]
+    others = [str(check) for check in checks if check.is_custom_call() is None]
+    disabled = _checked(call, "disabled_checks", others, _CHECKS)
     if platforms is None and not checks:
         return NativeModule if native_ops else module_of
     if native_ops:
@@ -44,7 +49,9 @@ def writer(
             raise ArgumentSpecError(
                 f"{call}: platforms is empty", expected=f"some of {', '.join(PLATFORMS)}"
             )
-    return functools.partial(module_of, platforms=chosen, disabled_checks=checks)
+    return functools.partial(
+        module_of, platforms=chosen, disabled_checks=disabled, allowed=tuple(allowed)
+    )
 
 
 def _checked(

@@ -96,7 +96,20 @@ def call_tf(
         raise ArgumentSpecError(msg, expected="None, 'vectorized' or 'sequential'")
     if ordered and not has_side_effects:
         raise ArgumentSpecError("call_tf: ordered without has_side_effects=True")
-    calls = _Calls(fun, variables, output_shape_dtype, vmap_method, has_side_effects, ordered)
+    effects = has_side_effects
+    return called(fun, variables, output_shape_dtype, vmap_method, effects, ordered)
+
+
+def called(
+    fun: Callable[..., Any],
+    variables: Any,
+    declared: Any,
+    vmap_method: str | None,
+    has_side_effects: bool | None,
+    ordered: bool,
+) -> Callable[..., Any]:
+    """``call_tf``; ``has_side_effects`` is None for a function whose graph tells it."""
+    calls = _Calls(fun, variables, declared, vmap_method, has_side_effects, ordered)
 
     @functools.wraps(fun, updated=())
     def call(*args: object, **kwargs: object) -> Any:
@@ -115,7 +128,7 @@ class _Calls:
         variables: Any,
         declared: Any,
         vmap_method: str | None,
-        has_side_effects: bool,
+        has_side_effects: bool | None,
         ordered: bool,
     ) -> None:
         self._fun = fun
@@ -156,7 +169,7 @@ class _Calls:
         if called.unsized is not None:
             return called.result(called.at_once(operands))
         operands += called.constants
-        if self._has_side_effects:
+        if called.has_effects:
             structs = [ShapeDtypeStruct(a.shape, a.dtype) for a in called.avals]
             run = functools.partial(_evaluated, called)
             outs = io_callback(run, structs, *operands, ordered=self._ordered)
@@ -178,7 +191,10 @@ class _Calls:
         called = Called(self._label, self._fun, tree, places, leaves, own)
         called.vectorized = self._vectorized
         graph = called.find_results(avals, self._declared)
-        if not self._has_side_effects:
+        known = self._has_side_effects
+        effects = bool(graph.writes() or graph.draws()) if known is None else known
+        called.has_effects = effects
+        if not effects:
             check_pure(called.name, graph)
             check_variables(called.name, self._fun, graph, self._variables)
         return called

@@ -33,6 +33,7 @@ from tracebridge.core.tree.tree import map as tree_map
 from tracebridge.core.util.caching import BoundedCache
 from tracebridge.interop.tf_adapter import ROWS, tf_adapter
 from tracebridge.tf import shapes as shape_rules
+from tracebridge.tf.argument_rules import as_arguments, as_results
 from tracebridge.tf.artifacts import writer
 from tracebridge.tf.as_argument import as_itself
 from tracebridge.tf.eager_calls import with_short_path
@@ -67,7 +68,7 @@ def to_tf(
     with_gradient: bool = True,
     native_ops: bool = False,
     platforms: Sequence[str] | None = None,
-    disabled_checks: Sequence[str] = (),
+    disabled_checks: Sequence[object] = (),
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
     saved_grad_order: int | None = None,
@@ -93,7 +94,9 @@ def to_tf(
             converters that do not know its operation for XLA. Its derivatives are the same.
         platforms: what the program is for: some of ``"cpu"``, ``"cuda"``, ``"rocm"``, ``"tpu"`` and
             ``"gpu"`` (both kinds); None for all of them. TensorFlow refuses to run it elsewhere.
-        disabled_checks: what TensorFlow does not check: ``"platform"``, to run a program elsewhere.
+        disabled_checks: what is not checked: ``"platform"``, to run a program elsewhere, and
+            ``"custom_call:name"``, to call what each process that runs it has to register; or
+            ``tracebridge.export.DisabledSafetyCheck``.
         static_argnums: positions of arguments that are constants of the program, such as flags:
             any hashable objects. ``polymorphic_shapes`` does not count them.
         static_argnames: names of such arguments.
@@ -146,26 +149,52 @@ def to_tf(
     nums = None if static_argnums == () else static_argnums
     names = None if static_argnames == () else static_argnames
     statics = resolve("to_tf", fun, "static", nums, names)
+    constraints = tuple(polymorphic_constraints)
+    options = Options(label, polymorphic_shapes, constraints, with_gradient, write, order)
+    return converted(fun, options, statics)
 
-    def convert(part: Callable[..., object]) -> _Converted:
-        constraints = tuple(polymorphic_constraints)
-        return _Converted(part, polymorphic_shapes, constraints, with_gradient, write, order)
 
-    converted = _ByStatics(fun, statics, convert) if any(statics) else convert(fun)
+class Options(NamedTuple):
+    """How functions of arrays become functions of tensors.
+
+    ``order``: how many derivatives are saved. ``as_jit``: whether calls take arguments as ``jit``
+    does, for which numbers are as wide as arrays are by default, and 64 bits are an option.
+    """
+
+    label: str
+    specs: Any
+    constraints: tuple[str, ...]
+    gradient: bool
+    write: Write
+    order: int | None = None
+    as_jit: bool = False
+
+
+def converted(
+    fun: Callable[..., object],
+    options: Options,
+    statics: tuple[tuple[int, ...], tuple[str, ...]] = ((), ()),
+) -> Callable[..., Any]:
+    """``fun`` as a function of tensors, with ``statics``: positions and names."""
+    by_leaves = (
+        _ByStatics(fun, statics, lambda part: _Converted(part, options))
+        if any(statics)
+        else _Converted(fun, options)
+    )
     signature = with_stand_ins(fun)
 
     @functools.wraps(fun, updated=())
     def call(*args: object, **kwargs: object) -> Any:
         if signature is not None:
             args, kwargs = without_stand_ins(signature, args, kwargs)
-        return converted(args, kwargs)
+        return by_leaves(args, kwargs)
 
     if signature is not None:
         call.__signature__ = signature  # type: ignore[attr-defined]  # what inspect looks for
     general = api_boundary(tf.autograph.experimental.do_not_convert(call))
-    if isinstance(converted, _ByStatics) or not with_gradient or order is not None:
+    if isinstance(by_leaves, _ByStatics) or not options.gradient or options.order is not None:
         return as_itself(general)
-    return as_itself(with_short_path(general, label, converted.known))
+    return as_itself(with_short_path(general, options.label, by_leaves.known))
 
 
 def checked_order(label: str, order: Any, *, gradient: bool = True) -> int | None:
@@ -227,33 +256,20 @@ class _Converted:
 
     __slots__ = (
         "_calls",
-        "_constraints",
         "_fun",
-        "_gradient",
         "_name",
+        "_options",
         "_parameters",
         "_programs",
-        "_specs",
         "_stored",
-        "_write",
     )
 
-    def __init__(
-        self,
-        fun: Callable[..., object],
-        specs: Any,
-        constraints: tuple[str, ...],
-        gradient: bool,
-        write: Write,
-        order: int | None,
-    ) -> None:
+    def __init__(self, fun: Callable[..., object], options: Options) -> None:
         self._fun = fun
-        self._name = f"to_tf({name_of(fun)})"
+        self._name = options.label
+        self._options = options
         self._parameters = parameter_names(fun)
-        self._specs = specs
-        self._constraints = constraints
-        self._gradient = gradient
-        self._write = write
+        order = options.order
         self._stored = None if order is None else StoredPullbacks(self._name, order)
         # Arguments -> program; several rows share a program where sizes are symbolic.
         self._calls: BoundedCache[Traced] = BoundedCache(f"calls of {self._name}", _MAX_CALLS)
@@ -268,7 +284,8 @@ class _Converted:
             leaves, tree = flatten((args, kwargs))
         if not is_eager() and _is_ours(leaves):
             return self._fun(*tree_map(_array_of, args), **tree_map(_array_of, kwargs))
-        weak = [type(leaf) in _NUMBERS for leaf in leaves]
+        as_jit = self._options.as_jit
+        weak = [not as_jit and type(leaf) in _NUMBERS for leaf in leaves]
         tensors = [
             leaf if w or isinstance(leaf, tf.Tensor) else self._tensor(leaf, tree, i)
             for i, (leaf, w) in enumerate(zip(leaves, weak, strict=True))
@@ -279,6 +296,8 @@ class _Converted:
             except ValueError:  # TensorFlow does not say which
                 self._check_numbers(leaves, tree)
                 raise
+        if as_jit:
+            tensors = as_arguments(tensors)
         # Shapes of TensorFlow, which compare as such: tuples of them take three times as long.
         types = [(tensor.shape, tensor.dtype, w) for tensor, w in zip(tensors, weak, strict=True)]
         key = (tree, tuple(types), tracing_key())
@@ -290,11 +309,11 @@ class _Converted:
         program = traced.program
         if self._stored is not None:
             outs = self._stored.run(program, tensors)
-        elif self._gradient:
+        elif self._options.gradient:
             outs = run_differentiable(program, tensors, pull_all_orders)
         else:
             outs = run_without_gradient(program, tensors, self._name)
-        return traced.result(outs)
+        return traced.result(as_results(outs) if as_jit else outs)
 
     def known(self, tensors: tuple[Any, ...]) -> Traced | None:
         """The program of a call with these tensors, if there was one."""
@@ -331,17 +350,16 @@ class _Converted:
     def _find(self, args: tuple[object, ...], tree: PyTreeDef, rows: list[_Leaf]) -> Traced:
         """The program for these arguments, traced if there is none."""
         names = argument_names(tree, self._parameters)
-        specs = shape_rules.spread_specs(self._name, self._specs, flatten(args)[1])
+        specs = shape_rules.spread_specs(self._name, self._options.specs, flatten(args)[1])
         specs += [None] * (len(rows) - len(specs))
         sizes = [row.shape for row in rows]
         dtypes = [
             (our_dtype(row.dtype, f"{self._name}: {name}"), row.weak)
             for row, name in zip(rows, names, strict=True)
         ]
-        fun, constraints = self._fun, self._constraints
-        request = Request(
-            self._name, fun, tree, names, dtypes, sizes, specs, constraints, self._write
-        )
+        fun, (constraints, write) = self._fun, (self._options.constraints, self._options.write)
+        request = Request(self._name, fun, tree, names, dtypes, sizes, specs, constraints, write)
+        request.connected = self._options.as_jit
         shapes = request.symbolic(0)
         shape_rules.check_sizes(self._name, shapes, sizes, names)
         # The text of symbols, since each call makes a scope of its own.

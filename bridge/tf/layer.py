@@ -304,7 +304,7 @@ def _dense(x: Any) -> Any:
 
 def _as_list(names: Sequence[str] | None) -> list[str] | str | None:
     """What Keras writes into files."""
-    return names if names is None or isinstance(names, str) else list(names)
+    return names if names is None or isinstance(names, str) else list(map(str, names))
 
 
 def _flags(fun: Any, trainable: Any, tree: Any) -> list[bool]:

@@ -7,6 +7,7 @@ others make. Loaded models have no such rule: TensorFlow loops over them.
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, final
@@ -151,22 +152,23 @@ def module_of(
     *,
     platforms: Sequence[str] = PLATFORMS,
     disabled_checks: Sequence[str] = (),
+    allowed: Sequence[str] = (),
 ) -> Module:
-    """A program as a TensorFlow operation."""
+    """A program as a TensorFlow operation. ``allowed``: custom calls that it may have."""
     portable = portable_program(
         jaxpr,
         name,
         target=stablehlo_target(),
         names=names,
         platforms=platforms,
-        allowed=(CONSUMER_TARGET,),
+        allowed=(CONSUMER_TARGET, *allowed),
         located=option("source_locations"),
     )
     call = CallModule(portable, names, disabled_checks)
 
-    def write(jaxpr: Jaxpr, name: str, names: Sequence[str]) -> Module:
-        return module_of(jaxpr, name, names, platforms=platforms, disabled_checks=disabled_checks)
-
+    write = functools.partial(
+        module_of, platforms=platforms, disabled_checks=disabled_checks, allowed=allowed
+    )
     rule = Vectorized(jaxpr, name, names, write)
 
     return XlaModule(call, rule)

@@ -34,6 +34,7 @@ class Program:
     artifact. ``retrace``: the
     same function for sizes that are not 0, given the error that asks for it; None where there is
     no such choice. ``stored``: the pullback as a function for graphs that are saved, if there are.
+    ``connected``: whether gradients by inputs that no result depends on are zeros, not None.
     """
 
     __slots__ = (
@@ -43,6 +44,7 @@ class Program:
         "_module",
         "_settings",
         "_write",
+        "connected",
         "diff_in",
         "diff_out",
         "jaxpr",
@@ -64,6 +66,7 @@ class Program:
         self._settings = Settings()
         self.retrace: Callable[[Exception], Program] | None = None
         self.stored: Callable[..., Sequence[Any]] | None = None
+        self.connected = False
         self._write = write
         self._module: Module | None = None
         self._kept: dict[tuple[int, ...], Kept | None] = {}
@@ -77,7 +80,7 @@ class Program:
         """
         paths = paths_of(self.jaxpr)
         return [
-            gradients.get(i) if any([row[i] for row in paths]) else None
+            gradients.get(i) if self.connected or any([row[i] for row in paths]) else None
             for i in range(self.jaxpr.n_in)
         ]
 
@@ -152,6 +155,7 @@ class Program:
         found = self._derived.get(key)
         if found is None:
             found = self._made(make, of_other)
+            found.connected = self.connected
             retrace = self.retrace
             if retrace is not None and found.retrace is None:
                 found.retrace = lambda error: of_other(retrace(error))

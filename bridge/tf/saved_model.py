@@ -43,7 +43,7 @@ def save(
     grad_order: int | Mapping[str, int] = 2,
     native_ops: bool = False,
     platforms: Sequence[str] | None = None,
-    disabled_checks: Sequence[str] = (),
+    disabled_checks: Sequence[object] = (),
 ) -> None:
     """Write ``fun`` as a SavedModel that runs where this package is not installed.
 
@@ -80,7 +80,7 @@ def save(
         native_ops: whether the model consists of operations that TensorFlow has itself, for
             converters that do not know its operation for XLA.
         platforms: what the model is for, as in ``to_tf``.
-        disabled_checks: what TensorFlow does not check, as in ``to_tf``.
+        disabled_checks: what is not checked, as in ``to_tf``.
 
     Raises:
         ExportError: the program calls something that only this process has.

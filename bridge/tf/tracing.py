@@ -83,6 +83,7 @@ class Request:
         self.sizes = sizes
         self.specs = specs
         self.constraints = constraints
+        self.connected = False  # see Program
 
     def symbolic(self, least: int, note: str = "") -> Shapes:
         """The shapes of the avals, with symbols for sizes of at least ``least``."""
@@ -146,4 +147,5 @@ class Request:
             jaxpr, out_tree = trace_to_jaxpr(self.call, self.fun, arguments)
             template = flatten(out_tree.unflatten([0] * out_tree.num_leaves))[0]
             program = Program(self.call, jaxpr, self.names, self.write)
+            program.connected = self.connected
         return Traced(program, out_tree, has_float0(template), shapes)

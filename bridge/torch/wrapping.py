@@ -21,7 +21,7 @@ from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.ir.debug_info import name_of
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.tree.tree import flatten, leaf_treedef
-from tracebridge.interop.torch_adapter import check_has_values, is_ready, torch_adapter
+from tracebridge.interop.torch_adapter import is_ready, torch_adapter
 from tracebridge.interop.trees import import_tree
 from tracebridge.numpy.conversion import asarray
 from tracebridge.torch._binding import Binding
@@ -39,6 +39,7 @@ from tracebridge.torch._crossing.numbers import (
     width,
     width_beside,
 )
+from tracebridge.torch._crossing.refusals import said_clearly
 from tracebridge.torch._crossing.structure import BOOL, COMPLEX, FLOAT, INT, TENSOR, to_text
 from tracebridge.torch._drawing import Drawing, Keyed, drawing_of, drawn
 from tracebridge.torch._eager import autograd
@@ -464,10 +465,8 @@ class Wrapped(Binding):
         """A call on tensors that are more than memory, or under a mode of torch."""
         is_plain = leaves and not family.has_numbers
         xs = leaves if is_plain else number_tensors(leaves, family.kinds)
-        for x in xs:
-            if x.is_nested:
-                check_has_values(x)  # words the error
-        outs = autograd.call(family, xs)
+        with said_clearly(name_of(self.fun), xs):
+            outs = autograd.call(family, xs)
         return family.tree_for(xs, len(outs)).unflatten(outs)
 
     def step_by_step(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

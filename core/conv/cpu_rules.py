@@ -57,6 +57,11 @@ _LARGE_IMAGE = 48 * 48  # places, of which turning round is little beside
 _MANY_OF_GRADIENT = 1 << 27  # so many products
 _SMALL_IMAGE = 16 * 16  # places, of which the operation makes many small products of matrices
 _MANY_OF_SMALL = 1 << 24
+_MEDIUM_IMAGE = 36 * 36  # places, up to which one thread is as fast by the library, two faster,
+_FILLED = (12, 16)  # if examples fill the lanes of a register once,
+_FEW_FEATURES = 32  # each has so many features,
+_OF_GRADIENT = (64, 127)  # and outputs are many; the operation divides more among threads
+_MANY_OF_MEDIUM = 1 << 25
 _MANY_RESULTS = 25  # taps of a kernel, whose gradient the operation makes slowly
 _MANY_OF_TAPS = 1 << 25
 
@@ -120,6 +125,19 @@ def _is_slow_gradient(g: Geometry) -> bool:
         (size >= _LARGE_IMAGE and g.products >= _MANY_OF_GRADIENT)
         or (size <= _SMALL_IMAGE and g.products >= _MANY_OF_SMALL)
         or (math.prod(g.results) >= _MANY_RESULTS and g.products >= _MANY_OF_TAPS)
+        or _is_medium_gradient(g)
+    )
+
+
+def _is_medium_gradient(g: Geometry) -> bool:
+    """Whether the library's threads win for images of medium size; examples are its features."""
+    return (
+        math.prod(g.sizes) <= _MEDIUM_IMAGE
+        and math.prod(g.results) >= _FEW_SUMS
+        and _FILLED[0] <= g.inputs <= _FILLED[1]
+        and g.lhs[g.numbers.lhs_spec[0]] >= _FEW_FEATURES
+        and _OF_GRADIENT[0] <= g.outputs <= _OF_GRADIENT[1]
+        and g.products >= _MANY_OF_MEDIUM
     )
 
 

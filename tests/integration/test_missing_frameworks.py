@@ -39,7 +39,9 @@ IMPORTS = """
 import tracebridge
 for statement in ("import tracebridge.torch", "from tracebridge import torch", "tracebridge.torch",
                   "from tracebridge.torch import wrap",
-                  "import tracebridge.tf", "from tracebridge import tf", "tracebridge.tf"):
+                  "import tracebridge.tf", "from tracebridge import tf", "tracebridge.tf",
+                  "import tracebridge.experimental.jax2tf",
+                  "from tracebridge.experimental.jax2tf import convert"):
     try:
         exec(statement)
     except (ModuleNotFoundError, AttributeError) as error:

@@ -31,7 +31,6 @@ _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
         ("register_ffi_type_id", "tracebridge.ffi.register_ffi_type"),
     ),
     "tracebridge.experimental": (
-        ("jax2tf", "tracebridge.tf: to_tf converts, call_tf, eval_polymorphic_shape, PolyShape"),
         ("pallas", "tracebridge.jit of plain operations, which XLA fuses"),
         ("control_deps", "tracebridge.lax.optimization_barrier"),
         ("roofline", "tracebridge.jit: f.lower(...).compile().cost_analysis()"),

@@ -58,6 +58,7 @@ class Called(TensorFlowFunction):
         self.avals: tuple[ShapedArray, ...] = ()
         self.constants: list[Any] = []  # operands behind those of the caller
         self.vectorized = True
+        self.has_effects = False
         self.unsized: CallbackError | None = None  # why programs cannot have it
         self._has_said = False
         self._graph: Graph | None = None

@@ -219,6 +219,42 @@ def test_gradients_of_kernels_by_the_library(
     assert (form_of(g, F32, library=True) is library_forms.features_last) is by_library
 
 
+@pytest.mark.skipif(not onednn.IS_BUILT_IN, reason="jaxlib has oneDNN on Linux, x86-64")
+@pytest.mark.parametrize(
+    ("examples", "inputs", "outputs", "size", "by_library"),
+    [
+        (16, 64, 64, 32, True),
+        (12, 32, 64, 32, True),
+        (8, 64, 64, 32, False),
+        (32, 64, 64, 32, False),
+        (16, 64, 32, 32, False),
+        (16, 3, 64, 32, False),
+        (16, 64, 128, 32, False),
+        (16, 64, 64, 40, False),
+    ],
+)
+def test_gradients_of_kernels_of_medium_images(
+    examples: int, inputs: int, outputs: int, size: int, by_library: bool
+) -> None:
+    """By the library where its threads win and one alone loses nothing."""
+    x = tnp.zeros((examples, size, size, inputs))
+    g = tnp.zeros((examples, size, size, outputs))
+    y = tnp.zeros((3, 3, inputs, outputs))
+    numbers = ("NHWC", "HWIO", "NHWC")
+
+    def pull(g: Any) -> Any:
+        def convolve(y: Any) -> Any:
+            return lax.conv_general_dilated(x, y, (1, 1), "SAME", dimension_numbers=numbers)
+
+        return tb.vjp(convolve, y)[1](g)
+
+    (equation,) = tb.make_jaxpr(pull)(g).eqns
+    left, right = [v.aval.shape for v in equation.invars]
+    found = geometry_of(left, right, equation.outvars[0].aval.shape, equation.params)
+
+    assert (form_of(found, F32, library=True) is library_forms.features_last) is by_library
+
+
 @pytest.mark.parametrize(
     ("strides", "dilation", "padding"),
     [((1, 1), (1, 1), "SAME"), ((2, 1), (1, 2), "VALID"), ((1, 3), (2, 1), ((3, 4), (0, 5)))],

@@ -103,3 +103,23 @@ def test_comparison_with_a_tensor_is_no_error() -> None:
     """``in`` and ``==`` of containers compare whatever they hold."""
     assert (X == T) is False
     assert (X != T) is True
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # torch announces its refusal
+def test_tensors_that_refuse_operations() -> None:
+    """A subclass that knows torch's own operations alone is named, with what to pass."""
+
+    class Refusing(torch.Tensor):
+        """Takes no operation."""
+
+        @classmethod
+        def __torch_dispatch__(cls, *call: Any) -> Any:
+            return NotImplemented
+
+    mask = torch.tensor([True, False, True])
+    refused = torch.Tensor._make_subclass(Refusing, torch.ones(3))  # type: ignore[attr-defined]  # the stubs lack it
+    masked = torch.masked.masked_tensor(torch.ones(3), mask)
+    for x, words in ((masked, r"x\.to_tensor\(0\.0\)"), (refused, "plain tensors")):
+        with pytest.raises(tb.errors.ExchangeError, match=words) as caught:
+            wrap(lambda x: x * 2)(x)
+        assert f"got a {type(x).__name__}" in str(caught.value)
