@@ -144,26 +144,35 @@ def _growth(x: Array, y: Array) -> Any:
     return tnp.log1p(y / x) + 0.5 / x - 0.5 / (x + y)
 
 
-def _comb(first: Array, second: Array, first_off: Array, second_off: Array) -> Any:
-    """``1 / ((first + second - 1) beta(first, second))``, for numbers with what is off them."""
+def _comb(
+    n: Array, k: Array, first: Array, second: Array, first_off: Array, second_off: Array
+) -> Any:
+    """``comb(n, k)`` by ``first``, which is ``n - k + 1``, ``second``, ``k + 1``, and their errors.
+
+    That is ``1 / ((first + second - 1) beta(first, second))``.
+    """
     parts = _factors(first, second, -1)
     change = first_off * _growth(first, second) + second_off * _growth(second, first)
     scale = (first + second - 1.0) * parts.rest.value()
     return (1.0 + tnp.clip(change, -0.5, 0.5)) / scale * parts.root * parts.root
 
 
-def _comb_slope(ans: Array, own: Array, other: Array, other_off: Array) -> Any:
-    # A gap of a step less 1: the difference of a gap and of what the last step adds loses digits.
-    step = (other - 1.0) + lax.stop_gradient(other_off)
-    # Not `maximum`, whose slope at 0, where ``k`` is 0 or ``n``, is a half.
-    return ans * digamma_gap_p.bind(own, tnp.where(step < 0.0, 0.0, step))
+def _comb_slope(ans: Array, n: Array, k: Array, first: Array, second: Array, *_: Array) -> Any:
+    """In ``k``: of one gap, as the second derivative loses the digits of a difference of two."""
+    above, step = first >= second, n - 2.0 * k
+    # Not `maximum`, whose slope at 0 is a half.
+    up = digamma_gap_p.bind(second, tnp.where(above, step, 0.0))
+    down = digamma_gap_p.bind(first, tnp.where(above, 0.0, -step))
+    return ans * tnp.where(above, up, -down)
 
 
 comb_of_modest = with_slopes(
     _comb,
-    lambda ans, a, b, _, b_off: _comb_slope(ans, a, b, b_off),
-    lambda ans, a, b, a_off, _: _comb_slope(ans, b, a, a_off),
+    lambda ans, n, k, first, *_: ans * digamma_gap_p.bind(first, k),
+    _comb_slope,
+    None,
+    None,
     None,
     None,
 )
-"""Binomial coefficients ``comb(first + second - 2, second - 1)`` of numbers from 1 on."""
+"""Binomial coefficients ``comb(n, k)`` of numbers from 0 on."""

@@ -27,7 +27,8 @@ DTYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["f32", 
 
 def _numbers(dtype: type, size: int = 300) -> tuple[Any, Any]:
     random = np.random.default_rng(7)
-    return tuple(np.exp2(random.uniform(0, 1, size)).astype(dtype) for _ in range(2))  # type: ignore[return-value]
+    x, y = np.exp2(random.uniform(0, 1, (2, size))).astype(dtype)
+    return x, y
 
 
 @DTYPES
