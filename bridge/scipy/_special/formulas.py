@@ -369,7 +369,7 @@ def _alternating(n: Array) -> Any:
     return lax.stop_gradient(1 - 2 * tnp.abs(tnp.remainder(n, 2)))
 
 
-def _comb_anywhere(first: Array, second: Array, *rounding: Array) -> Any:
+def _comb_anywhere(n: Array, k: Array, first: Array, second: Array, *rounding: Array) -> Any:
     return tnp.exp(-tnp.log(first + second - 1) - log_beta(first, second))
 
 
@@ -385,7 +385,7 @@ def comb(n: Array, k: Array) -> Any:
     rounding = [beta_formulas.rounding_of_gap(n, k), beta_formulas.rounding_of_next(k)]
     modest = beta_formulas.are_modest(first, second)
     value = _where_modest(
-        modest, beta_formulas.comb_of_modest, _comb_anywhere, first, second, *rounding
+        modest, beta_formulas.comb_of_modest, _comb_anywhere, n, k, first, second, *rounding
     )
     # Of fewer units in the last place than a half, the numbers being whole.
     exact = 2.0**48 if eps_of(value) < 1e-10 else 2.0**20

@@ -15,6 +15,7 @@ from tracebridge.core.lax.special.cpu_gamma import SINE
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.special.expansions import zeta_less_1
 from tracebridge.scipy._special.elementwise import with_slopes
+from tracebridge.scipy._special.pairs import Pair, constant
 from tracebridge.scipy._special.series import eps_of, horner
 
 _EULER = 0.5772156649015329
@@ -42,6 +43,7 @@ _GAMMA = {
         0.032338397448884865, 0.886226925452758,
     ),
 }  # fmt: skip
+_GAMMA_OF_3_HALVES = (0.886226925452758, -3.8332932499128993e-17)
 _GAMMA_STIRLING = {
     False: (
         9.457133273826912e-06, -0.0027041416615247726, 0.00347292167134583, 0.0833333283662796,
@@ -78,6 +80,22 @@ def gamma_below_7(x: Array) -> Any:
         near = tnp.where(less >= 1.0, less, near)
     value = highest_first(near - 1.5, _GAMMA[wide])
     return tnp.where(x < 1.0, value / tnp.where(x < 1.0, x, 1.0), value * product)
+
+
+def gamma_pair_below_7(x: Array) -> Pair:
+    """Gamma from 0 to 7, with the digits that rounding the products takes."""
+    wide = eps_of(x) < 1e-10
+    small, one, zero = x < 1.0, tnp.ones_like(x), tnp.zeros_like(x)
+    near, product = x - 0.5, Pair(one, zero)
+    for step in range(1, 6):
+        # Exact, and less 3/2 too; a sum of a small number and 1 would not be.
+        less = x - step
+        more = less >= 1.0
+        product = product.times(Pair(tnp.where(more, less, 1.0), zero))
+        near = tnp.where(more, less - 1.5, near)
+    near = tnp.where(small | (x >= 2.0), near, x - 1.5)
+    value = constant(x, *_GAMMA_OF_3_HALVES).plus(near * highest_first(near, _GAMMA[wide][:-1]))
+    return value.times(product).over(Pair(tnp.where(small, x, 1.0), zero))
 
 
 def beyond_stirling(x: Array) -> Any:
