@@ -114,7 +114,7 @@ def _inexact(x: ArrayLike) -> Any:
 
 
 def _log_softmax(x: Value, axis: Any, where: Any) -> Any:
-    if where is None and x.aval.dtype == np.float32:
+    if where is None and x.aval.dtype in (np.float32, np.float64):
         axes = normalize_axes(axis, x.aval.ndim)
         rows = tuple([1 if i in axes else n for i, n in enumerate(x.aval.shape)])
         shift, total = [lax.reshape(v, rows) for v in shifted_exp_sum(x, axes)]
