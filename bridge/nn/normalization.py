@@ -28,6 +28,9 @@ from tracebridge.numpy._promote import normalize_axes, normalize_axis, widened
 if TYPE_CHECKING:
     from tracebridge.core.ir.value import Value
 
+# Floats whose sums of exponentials may have any shift.
+_SHIFTED = frozenset([np.dtype(np.float32), np.dtype(np.float64)])
+
 
 def logsumexp(
     a: ArrayLike,
@@ -114,7 +117,7 @@ def _inexact(x: ArrayLike) -> Any:
 
 
 def _log_softmax(x: Value, axis: Any, where: Any) -> Any:
-    if where is None and x.aval.dtype == np.float32:
+    if where is None and x.aval.dtype in _SHIFTED:
         axes = normalize_axes(axis, x.aval.ndim)
         rows = tuple([1 if i in axes else n for i, n in enumerate(x.aval.shape)])
         shift, total = [lax.reshape(v, rows) for v in shifted_exp_sum(x, axes)]

@@ -19,7 +19,7 @@ from tracebridge.core.lowering.compositions import composed
 from tracebridge.core.lowering.context import register_platform_lowering, register_rewrites
 from tracebridge.core.lowering.rewrites.blocks import with_blocks
 from tracebridge.core.lowering.rewrites.by_content import by_content
-from tracebridge.core.lowering.rewrites.own_copies import are_long_rows
+from tracebridge.core.lowering.rewrites.own_copies import may_have_no_shift
 from tracebridge.core.lowering.rewrites.producers import forget_facts
 from tracebridge.core.lowering.rewrites.programs import rewritten
 from tracebridge.core.lowering.rewrites.steps import with_scan_kernels
@@ -196,7 +196,7 @@ def lower_true_positions(ctx: LoweringContext, mask: Any, **params: Any) -> Any:
 def lower_shifted_exp_sum(ctx: LoweringContext, x: Any, **params: Any) -> Any:
     """Without a shift, where rows are long and no sum of them is too large or too small."""
     (aval,), axes = ctx.avals_in, params["axes"]
-    if not (is_static(aval) and are_long_rows(aval, axes)):
+    if not (is_static(aval) and may_have_no_shift(aval, axes, has_maxima=False)):
         return exp_sums.shifted_exp_sum_p.lower(ctx, x, **params)
     within, *results = ctx.lower_fun(exp_sums.by_sum, x, **params)
     choice = ctx.op("stablehlo.if", [within], ctx.avals_out, regions=2)

@@ -41,17 +41,6 @@ def _square(name: str, a: Any) -> tuple[Any, Any]:
     return x, dtype
 
 
-def _by_diagonals(t: Value, first: Any, element: Callable[[Any, Any], Any]) -> Any:
-    """A triangular function of ``t``, one diagonal after the other, of those before."""
-    n = t.shape[-1]
-    distance = np.arange(n)[None, :] - np.arange(n)[:, None]
-
-    def step(i: Any, filled: Any) -> Any:
-        return tnp.where(tnp.asarray(distance, i.dtype) == i + 1, element(t, filled), filled)
-
-    return repeated(max(n - 1, 0), step, first)
-
-
 def _diagonals(d: Any) -> tuple[Any, Any]:
     return d[..., :, None], d[..., None, :]
 
@@ -110,16 +99,46 @@ def _is_real(x: Value) -> bool:
     return bool(np.abs(values.imag).max(initial=0) <= bound)
 
 
+def _triangular_root(t: Value) -> Any:
+    """The square root of triangular matrices, one diagonal after the other.
+
+    Row ``k`` of ``rows`` is diagonal ``k`` by the row of its elements, row ``n - k`` of ``columns``
+    the same by their column: then what a diagonal needs of those before lies side by side.
+    """
+    n, lead = t.shape[-1], t.shape[:-2]
+    if n == 0:
+        return t
+    origin = (0,) * len(lead)
+    place = np.arange(n)
+    diagonals = t[..., place, (place + place[:, None]) % n]
+    d = tnp.sqrt(diagonals[..., 0, :])
+    following = tnp.concatenate([d, tnp.zeros_like(d)], -1)
+
+    def step(i: Any, state: Any) -> Any:
+        rows, columns = state
+        k = i + 1
+        before = lax.dynamic_slice(columns, (*origin, n - k, k), (*lead, n, n))
+        other = lax.dynamic_slice(following, (*origin, k), (*lead, n))
+        given = lax.dynamic_slice(diagonals, (*origin, k, 0), (*lead, 1, n))
+        total = d + other
+        total = tnp.where(total == 0, 1, total)[..., None, :]
+        new = (given - tnp.sum(rows * before, -2, keepdims=True)) / total
+        new = tnp.where(tnp.asarray(place, k.dtype) < n - k, new, 0)
+        rows = lax.dynamic_update_slice(rows, new, (*origin, k, 0))
+        return rows, lax.dynamic_update_slice(columns, new, (*origin, n - k, k))
+
+    none = tnp.zeros_like(t)
+    first = tnp.concatenate([d[..., None, :], none[..., 1:, :]], -2)
+    left = tnp.concatenate([none, first], -2)
+    columns = tnp.concatenate([left, tnp.zeros_like(left)], -1)
+    rows, _ = repeated(n - 1, step, (first, columns))
+    return tnp.triu(rows[..., (place - place[:, None]) % n, place[:, None]])
+
+
 @custom_jvp
 def _sqrtm(a: Value) -> Any:
     t, z = complex_schur(a)
-    d = tnp.sqrt(tnp.diagonal(t, axis1=-2, axis2=-1))
-    rows, columns = _diagonals(d)
-    total = rows + columns
-    total = tnp.where(total == 0, 1, total)
-    first = d[..., None] * eye_of(t)
-    r = _by_diagonals(t, first, lambda t, r: (t - tnp.matmul(r, r)) / total)
-    return tnp.matmul(tnp.matmul(z, r), adjoint(z))
+    return tnp.matmul(tnp.matmul(z, _triangular_root(t)), adjoint(z))
 
 
 @_sqrtm.defjvp

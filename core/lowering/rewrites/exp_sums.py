@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, final
 from tracebridge.core import lax
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lax.reduce.exp_sums import all_within
-from tracebridge.core.lowering.rewrites.own_copies import may_have_copy
+from tracebridge.core.lowering.rewrites.own_copies import may_have_no_shift
 
 if TYPE_CHECKING:
     from tracebridge.core.interpreters.graph import Graph
@@ -53,7 +53,9 @@ class ExpSum:
         self._app, self._graph, self._made_by = app, graph, made_by
         self.leaves: tuple[int, ...] = ()
         exp, (argument, *_) = made_by[number]
-        if exp.primitive is not lax.exp_p or exp.params or not may_have_copy(app):
+        if exp.primitive is not lax.exp_p or exp.params:
+            return
+        if not may_have_no_shift(app.avals[0], app.params["axes"], has_maxima=True):
             return
         difference = self._of(argument, lax.sub_p)
         if difference is None or readers(number) > 1:

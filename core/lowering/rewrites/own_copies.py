@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 _MOST_STEPS = 2  # longer chains with broadcasts are written for their sum (lax/reduce/cpu_sums.py)
 _LEAST = 1 << 17
+_LEAST_DOUBLES = 1 << 15
 _LEAST_ROW = 17
 
 Make = Callable[[Sequence["Value"]], Any]
@@ -47,10 +48,25 @@ def may_have_copy(app: Application) -> bool:
 
 def are_long_rows(x: ShapedArray, axes: Sequence[int]) -> bool:
     """Whether sums over ``axes`` are such sums."""
+    return x.dtype == np.float32 and x.ndim > len(axes) and _has_rows(x, axes, _LEAST)
+
+
+def may_have_no_shift(x: ShapedArray, axes: Sequence[int], *, has_maxima: bool) -> bool:
+    """Whether sums of exponentials over ``axes`` are worth a look for whether they need a shift.
+
+    Of float64 also single rows, and smaller arrays unless the maxima are found in any case: only as
+    ``sum(exp(x))`` are they the library's, whose vectors are twice as wide as those of loops.
+    """
+    least = _LEAST if has_maxima else _LEAST_DOUBLES
+    return are_long_rows(x, axes) or (x.dtype == np.float64 and _has_rows(x, axes, least))
+
+
+def _has_rows(x: ShapedArray, axes: Sequence[int], least: int) -> bool:
+    """Whether an array has so many elements, and ``axes`` are its last ones, of long rows."""
     first = x.ndim - len(axes)
-    if x.dtype != np.float32 or x.size < _LEAST or sorted(axes) != list(range(first, x.ndim)):
+    if x.size < least or not axes or sorted(axes) != list(range(first, x.ndim)):
         return False
-    return 0 < first < x.ndim and math.prod(x.shape[first:]) >= _LEAST_ROW
+    return math.prod(x.shape[first:]) >= _LEAST_ROW
 
 
 @final

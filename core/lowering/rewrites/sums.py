@@ -26,7 +26,7 @@ from tracebridge.core.lowering.rewrites.factors import (
     matching_groups,
 )
 from tracebridge.core.lowering.rewrites.one_pass import Pass
-from tracebridge.core.lowering.rewrites.own_copies import OwnCopy, may_have_copy
+from tracebridge.core.lowering.rewrites.own_copies import OwnCopy, may_have_copy, may_have_no_shift
 from tracebridge.core.lowering.rewrites.spikes import SpikeSum, is_comparison
 
 if TYPE_CHECKING:
@@ -74,8 +74,10 @@ def rewritten_sum(here: Pass, app: Application, args: Sequence[int], source: obj
     new = None if rewrite is None else rewrite(here, app, args, source)
     if new is None and made[0].primitive.cost is Cost.EXPENSIVE:
         new = _sum_of_shared(here, app, args, source)
+    if new is None and may_have_no_shift(app.avals[0], app.params["axes"], has_maxima=True):
+        new = _sum_of_exp(here, app, args)
     if new is None and may_have_copy(app):
-        new = _sum_of_exp(here, app, args) or _sum_of_copy(here, app, args, source)
+        new = _sum_of_copy(here, app, args, source)
     return new
 
 

@@ -291,3 +291,21 @@ def test_rows_that_do_not_fit_q() -> None:
 
     expected = reference.qr_multiply(a, c.copy(), mode="left", overwrite_c=True)[0]
     np.testing.assert_allclose(np.abs(whole), np.abs(expected), rtol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (1, 1), (3, 5, 5), (2, 0, 4, 4), (40, 40)])
+def test_square_roots_of_any_size_give_the_matrix_back(shape: tuple[int, ...]) -> None:
+    """One by one, stacked, mapped, and where there is nothing to do."""
+    drawn = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    a = drawn @ drawn
+    root = np.asarray(la.sqrtm(a))
+    assert root.shape == shape
+    np.testing.assert_allclose(root @ root, a, rtol=1e-4, atol=1e-5 * np.abs(a).max(initial=1))
+    both = tb.jit(tb.vmap(la.sqrtm))(np.stack([a, a]))
+    np.testing.assert_allclose(both, np.stack([root, root]), rtol=1e-2, atol=1e-3)
+
+
+def test_square_roots_of_nilpotent_matrices_keep_what_they_had() -> None:
+    """Where two roots add up to 0 they count as 1; a NaN anywhere is one everywhere."""
+    assert np.asarray(la.sqrtm(np.float32([[0, 1], [0, 0]]))).tolist() == [[0, 1], [0, 0]]
+    assert np.isnan(la.sqrtm(np.full((2, 2), np.nan, np.float32))).all()

@@ -59,6 +59,28 @@ def test_both_forms_are_the_same() -> None:
         assert not is_within(y)
 
 
+def test_float64_needs_no_shift_for_long() -> None:
+    """Its sums have all digits as far as 1e250; beyond, and next to infinity, they are shifted."""
+    drawn = np.random.default_rng(0).standard_normal((40, 1000))
+    with scope("enable_x64", True):
+        for scale, offset in ((1, 0), (3, -60), (1, 500), (1, -500), (1, -700), (1, 1e6), (300, 0)):
+            x = drawn * scale + offset
+            wide = x.astype(np.longdouble)
+            sums = np.exp(wide - offset).sum(1)
+            within, *_ = tb.jit(lambda x: by_sum(x, (1,)))(x)
+            assert bool(within) == (np.abs(np.log(sums) + offset) < np.log(1e250)).all()
+            shift, total = [np.asarray(v) for v in tb.jit(lambda x: shifted_exp_sum(x, (1,)))(x)]
+            exact = np.log(np.exp(wide - shift[:, None]).sum(1))
+            assert np.abs(np.log(total) - exact).max() < 2e-15
+            assert np.abs(shift - x.max(1)).max() <= np.log(1000) + 1
+        for number in (np.inf, np.nan):
+            x = drawn.copy()
+            x[3, 4] = number
+            logs = np.asarray(tb.nn.log_softmax(x))
+            assert np.isnan(logs[3]).all()
+            assert np.isfinite(np.delete(logs, 3, 0)).all()
+
+
 def test_derivative_is_that_of_the_sum() -> None:
     """The shift has none: together they have that of the logarithm, also mapped."""
     for shape in (SMALL, LARGE):
@@ -87,9 +109,13 @@ def test_which_arrays_do_without_maxima() -> None:
 
     assert has_choice(LARGE, (2,))
     assert has_choice(LARGE, (1, 2))
+    assert not has_choice((40000,), (0,))
     for shape, axes in ((LARGE, (0,)), (SMALL, (2,)), (LARGE, (0, 1, 2)), ((40000, 4), (1,))):
         assert not has_choice(shape, axes)
     with scope("platform_rules", False):
         assert not has_choice(LARGE, (2,))
+    with scope("enable_x64", True):
+        doubles = tb.jit(lambda x: shifted_exp_sum(x, (0,))).lower(np.zeros(40000))
+        assert "stablehlo.if" in doubles.as_text()
     program = tb.make_jaxpr(tb.nn.log_softmax)(_numbers(SMALL))
     assert "shifted_exp_sum" in primitives_in(program, inside=True)
