@@ -1,4 +1,4 @@
-"""Functions that are made anew for each call: what their common program keeps, and what it names."""
+"""Functions made anew for each call: what their common program keeps, and what it names."""
 
 from __future__ import annotations
 
