@@ -121,8 +121,8 @@ def callees(fun: Any, depth: int = 3) -> tuple[Any, ...]:
 
     Closures of one line that compute the same may call functions of different lines.
     """
-    while isinstance(fun, FunctionType) and hasattr(fun, "__wrapped__"):
-        fun = fun.__wrapped__
+    while isinstance(fun, FunctionType) and "__wrapped__" in vars(fun):
+        fun = vars(fun)["__wrapped__"]
     held: list[Any] = []
     if isinstance(fun, functools.partial):
         held = [fun.func, *fun.args, *fun.keywords.values()]
