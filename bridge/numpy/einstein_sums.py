@@ -46,7 +46,7 @@ _TYPICAL_SIZE = 256
 Labels = tuple[Any, ...]
 Form = tuple[tuple[Labels, ...], Labels | None]
 # (one operand and its labels, the other, labels needed later) -> their product and its labels.
-Product = Callable[[tuple[Any, Labels], tuple[Any, Labels], set[Any]], tuple[Any, Labels]]
+Product = Callable[..., tuple[Any, Labels]]
 
 
 # reading the subscripts --------------------------------------------------------------------------
@@ -196,10 +196,16 @@ def _pair(
     needed: set[Any],
     *,
     dot: Callable[..., Any],
-    precision: object,
+    precision: Any,
     preferred: DType | None,
+    swapped: bool = False,
 ) -> tuple[Any, Labels]:
-    """The product of two operands, summed over the labels that are not needed any more."""
+    """The product of two operands, summed over the labels that are not needed any more.
+
+    ``swapped``: the operands are those of the user in the other order.
+    """
+    if swapped and isinstance(precision, tuple | list):
+        precision = tuple(precision[::-1])  # each operand keeps its own
     (x, left), (y, right) = a, b
     shared = [n for n in left if n in right]
     batch = [n for n in shared if n in needed]
@@ -287,9 +293,10 @@ def _contract(
         right = _prepare(*other, sizes, labels_needed | set(left[1]))
         # What only a repeated axis of size 1 shared is alone now.
         left = _prepare(*left, sizes, labels_needed | set(right[1]))
-        if _has_order(right[1], left[1], output):
-            left, right = right, left  # so that the product is not transposed afterwards
-        contracted = product(left, right, labels_needed)
+        if _has_order(right[1], left[1], output):  # so that it is not transposed afterwards
+            contracted = product(right, left, labels_needed, swapped=True)
+        else:
+            contracted = product(left, right, labels_needed)
     return contracted
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from types import CellType, FunctionType, MethodType
 from typing import Any, cast, final
 
 # Flags of code objects: inspect.CO_VARARGS and CO_VARKEYWORDS, without that import.
@@ -81,6 +82,10 @@ class DebugInfo:
         """Say what the flat results are called, as soon as the trace has shown their structure."""
         self._result_names = names
 
+    def settled_names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The names of arguments and results; what they are made of is let go."""
+        return self.arg_names, self.result_paths
+
     def argument(self, index: int) -> str:
         """The name of flat argument ``index``."""
         names = self.arg_names
@@ -109,6 +114,36 @@ def where_is(fun: Any) -> str:
         fun = fun.__wrapped__
     code = getattr(getattr(fun, "func", fun), "__code__", None)
     return "" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
+
+
+def callees(fun: Any, depth: int = 3) -> tuple[Any, ...]:
+    """Where the functions are that a closure, a partial function or a method holds.
+
+    Closures of one line that compute the same may call functions of different lines.
+    """
+    while isinstance(fun, FunctionType) and "__wrapped__" in vars(fun):
+        fun = vars(fun)["__wrapped__"]
+    held: list[Any] = []
+    if isinstance(fun, functools.partial):
+        held = [fun.func, *fun.args, *fun.keywords.values()]
+    elif isinstance(fun, MethodType):
+        held = [fun.__self__, fun.__func__]
+    elif isinstance(fun, FunctionType):
+        held = [_content(cell) for cell in fun.__closure__ or ()]
+    found: list[Any] = []
+    for other in held:
+        if isinstance(other, FunctionType | MethodType | functools.partial):
+            found.append((where_is(other), callees(other, depth - 1) if depth else ()))
+        elif callable(other):
+            found.append(f"{type(other).__module__}.{type(other).__qualname__}")
+    return tuple(found)
+
+
+def _content(cell: CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # nothing was assigned yet
+        return None
 
 
 class Parameters(tuple[str, ...]):  # noqa: SLOT001 - a tuple takes no slots with content

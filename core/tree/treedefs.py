@@ -54,6 +54,20 @@ def treedef_is_strict_leaf(treedef: PyTreeDef) -> bool:
     return treedef.num_nodes == 1 and treedef.num_leaves == 1
 
 
+def is_plain(treedef: PyTreeDef) -> bool:
+    """Whether a definition holds no object of users: lists, tuples, dicts with strings, and None.
+
+    >>> from tracebridge import tree_util
+    >>> is_plain(tree_util.tree_structure({"a": [1, None]}))
+    True
+    """
+    try:
+        treedef.serialize_using_proto()  # by far the quickest way to find out
+    except ValueError:
+        return False
+    return True
+
+
 def leaf_paths(treedef: PyTreeDef) -> list[KeyPath]:
     """The key path of each leaf of a definition.
 
@@ -62,9 +76,10 @@ def leaf_paths(treedef: PyTreeDef) -> list[KeyPath]:
     try:
         tree = treedef.unflatten(range(treedef.num_leaves))
         flat, again = default_registry.flatten_with_path(tree)
+        is_same = again == treedef
     except Exception:  # noqa: BLE001  (user code of a node class may raise anything)
         return _index_paths(treedef, ())
-    if again != treedef:
+    if not is_same:
         return _index_paths(treedef, ())
     return [path for path, _ in flat]
 

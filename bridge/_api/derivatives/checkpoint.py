@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
+from types import FunctionType
 from typing import Any
 
 from tracebridge._api.args.argnums import check_callable, resolve
@@ -153,8 +154,14 @@ def _check_options(prevent_cse: Any, policy: Any) -> None:
 
 
 def _is_lasting(policy: Any) -> bool:
-    """Whether a policy is not made anew for each call: programs remember what they are for it."""
-    return "<locals>" not in getattr(policy, "__qualname__", "")
+    """Whether a policy is not made anew for each call: programs remember what they are for it.
+
+    Functions of modules are not. Closures may have the name of another function.
+    """
+    if policy is None:
+        return True
+    is_function = isinstance(policy, FunctionType) and policy.__closure__ is None
+    return is_function and "<locals>" not in policy.__qualname__
 
 
 def _without_hidden(arguments: Arguments, flags: list[bool]) -> list[bool]:

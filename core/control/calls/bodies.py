@@ -21,6 +21,7 @@ from tracebridge.core.ir.content import IS_SHARED, content_of, has_arrays
 from tracebridge.core.ir.debug_info import (
     DebugInfo,
     Parameters,
+    callees,
     name_of,
     parameter_names,
     where_is,
@@ -135,14 +136,16 @@ def trace_body(
     captures = Captures()
     hoisted: list[Any] = []
     jaxpr = stage(flat, avals, debug, captures=captures, hoisted=hoisted)
-    debug.name_results(functools.partial(names_of_results, structures[0]))
+    out_trees = _trees_of(structures[0])
+    debug.name_results(functools.partial(names_of_results, out_trees))
+    trees = (in_tree, *out_trees)
     if captures.refs:
-        body = _with_refs(jaxpr, hoisted, structures[0], captures)
+        body = _with_refs(jaxpr, hoisted, structures[0], captures, trees, callees(fun))
         if body.writes and not writes:
             msg = f"{call}: {name_of(fun)} writes to a reference that was made outside of it"
             raise RefError(msg, hint="return the value, and write it outside")
     else:
-        body = Body(shared(jaxpr), hoisted, structures[0])
+        body = Body(shared(jaxpr, trees, callees(fun)), hoisted, structures[0])
     body.custom = captures.custom
     if body.custom and not writes:
         note_custom(call)
@@ -151,7 +154,14 @@ def trace_body(
     return body
 
 
-def _with_refs(jaxpr: Jaxpr, hoisted: list[Any], out: object, captures: Captures) -> Body:
+def _with_refs(
+    jaxpr: Jaxpr,
+    hoisted: list[Any],
+    out: object,
+    captures: Captures,
+    trees: Sequence[PyTreeDef],
+    called: Hashable,
+) -> Body:
     """The body with contents that are only read among the closed-over values."""
     n = jaxpr.n_in - len(captures.refs)
     read = [i for i, written in enumerate(captures.written) if not written]
@@ -160,7 +170,7 @@ def _with_refs(jaxpr: Jaxpr, hoisted: list[Any], out: object, captures: Captures
     order = [*range(n_const), *[n + i for i in read], *range(n_const, n), *[n + i for i in kept]]
     refs = captures.refs
     return Body(
-        shared(permute_jaxpr(jaxpr, order)),
+        shared(permute_jaxpr(jaxpr, order), trees, called),
         hoisted,
         out,
         [refs[i] for i in read],
@@ -181,22 +191,27 @@ def positional_names(
     return tuple(names)
 
 
-def names_of_results(structure: object) -> tuple[str, ...]:
-    """What the flat results are called, if a tree of them, or trees of a pair, are known."""
+def _trees_of(structure: object) -> tuple[PyTreeDef, ...]:
+    """The tree of the flat results, or those of a pair, if they are known."""
+    if isinstance(structure, PyTreeDef):
+        return (structure,)
     pair: tuple[Any, ...] = structure[:2] if isinstance(structure, tuple) else ()
-    if pair and all([isinstance(tree, PyTreeDef) for tree in pair]):
-        whole = treedefs.treedef_tuple(pair)
-    elif isinstance(structure, PyTreeDef):
-        whole = structure
-    else:
+    return pair if all([isinstance(tree, PyTreeDef) for tree in pair]) else ()
+
+
+def names_of_results(trees: Sequence[PyTreeDef]) -> tuple[str, ...]:
+    """What the flat results are called, if a tree of them, or trees of a pair, are known."""
+    if not trees:
         return ()
+    whole = trees[0] if len(trees) == 1 else treedefs.treedef_tuple(trees)
     return tuple(["result" + keystr(path) for path in treedefs.leaf_paths(whole)])
 
 
-def shared(jaxpr: Jaxpr, called: Hashable = None) -> Jaxpr:
+def shared(jaxpr: Jaxpr, trees: Sequence[PyTreeDef], called: Hashable) -> Jaxpr:
     """An equal Jaxpr that was seen before, or ``jaxpr`` itself.
 
-    ``called``: what else tells functions of one line apart, such as the names of their arguments.
+    ``trees``: of the arguments, and of the results as far as they are known; by them messages name
+    arguments and results. ``called``: what else tells functions of one line apart.
     """
     if has_arrays(jaxpr) or holds_functions(jaxpr):
         return jaxpr
@@ -204,9 +219,12 @@ def shared(jaxpr: Jaxpr, called: Hashable = None) -> Jaxpr:
         # Equal programs come from different lines, which messages are to name.
         return jaxpr
     names = tuple(names_of(jaxpr) or ()) if in_use[0] else ()
+    debug = jaxpr.debug
+    # Nodes of classes of users hold objects of theirs, which would live as long as the program.
+    forms = tuple(trees) if all(map(treedefs.is_plain, trees)) else debug.settled_names()
     # Of equal functions at other lines messages would give the names of the first one.
-    key = content_of(jaxpr), tracing_key(), names, jaxpr.debug.func_src_info, called
-    same = _SAME.get_or_make(key, lambda: jaxpr)
+    key = content_of(jaxpr), tracing_key(), names, debug.traced_for, debug.func_src_info, forms
+    same = _SAME.get_or_make((*key, called), lambda: jaxpr)
     same.cache[IS_SHARED] = True
     return same
 

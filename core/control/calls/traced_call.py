@@ -21,7 +21,14 @@ from tracebridge.core.errors.foreign import way_out_of
 from tracebridge.core.errors.shown import shown
 from tracebridge.core.interpreters.specialize import specialize_jaxpr
 from tracebridge.core.interpreters.staging import close_jaxpr, stage
-from tracebridge.core.ir.debug_info import DebugInfo, Parameters, name_of, parameter_names, where_is
+from tracebridge.core.ir.debug_info import (
+    DebugInfo,
+    Parameters,
+    callees,
+    name_of,
+    parameter_names,
+    where_is,
+)
 from tracebridge.core.ir.flat_fun import FlatFun
 from tracebridge.core.ir.float0 import hide_float0, is_float0
 from tracebridge.core.ir.jaxpr import Jaxpr
@@ -167,7 +174,7 @@ def trace_call(
     debug.name_results(functools.partial(result_names, trees[0]))
     traced = TracedCall(whole, trees[0], uses)
     if again:
-        traced.jaxpr = shared(traced.jaxpr, (args.tree, args.parameters, trees[0], role))
+        traced.jaxpr = shared(traced.jaxpr, (args.tree, *trees), (args.parameters, callees(fun)))
     if known is None and not traced.has_tracers() and outer_refs(captures.refs):
         _TRACED.set(cache_on, key, traced)
     finished(TRACE, name, start, logger)

@@ -100,7 +100,7 @@ def trace_function(
     debug = DebugInfo(call.name, where_is(call.fun), names)
     consts: list[Any] = []
     jaxpr = stage(flat, avals, debug, captures=captures, hoisted=consts)
-    debug.name_results(functools.partial(names_of_results, trees[0]))
+    debug.name_results(functools.partial(names_of_results, trees[:1]))
     return jaxpr, consts, trees[0]
 
 

@@ -227,3 +227,16 @@ def test_the_last_product_has_the_order_of_the_result():
 
     assert "transpose" not in text
     assert tnp.einsum("ij,jk->ki", x, y[0].T).tolist() == np.full((4, 2), 3.0).tolist()
+
+
+@pytest.mark.parametrize(("text", "expected"), [("ij,jk->ik", [2, 0]), ("ij,jk->ki", [0, 2])])
+def test_operands_that_change_places_keep_their_precision(text, expected):
+    """A pair of precisions belongs to the operands in the order of the user."""
+    given = tb.lax.Precision.HIGHEST, tb.lax.Precision.DEFAULT
+
+    jaxpr = tb.make_jaxpr(lambda x, y: tnp.einsum(text, x, y, precision=given))(
+        np.ones((2, 3)), np.ones((3, 4))
+    )
+
+    (product,) = [e for e in jaxpr.eqns if e.primitive is tb.lax.dot_general_p]
+    assert expected == [p.value for p in product.params["precision"]]
