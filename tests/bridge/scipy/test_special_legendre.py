@@ -105,11 +105,11 @@ def test_kinds_of_points() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert np.float32 == ours.lpmn(2, 2, np.array([0, 1]))[0].dtype
-        assert (3, 3, 2) == ours.lpmn_values(2, 2, [0.1, 0.2], False).shape  # type: ignore[arg-type]
+        assert (3, 3, 2) == ours.lpmn_values(2, 2, cast("Any", [0.1, 0.2]), False).shape
         narrow = ours.lpmn_values(2, 2, tnp.asarray(POINTS, np.float16), True)
         assert np.float16 == narrow.dtype
         assert (3, 4, 0) == ours.lpmn(2, 3, np.zeros(0, np.float32))[1].shape
-        outside = np.asarray(ours.lpmn_values(2, 2, np.float32([2.0]), False))
+        outside = np.asarray(ours.lpmn_values(2, 2, np.array([2.0], np.float32), False))
     np.testing.assert_allclose(outside[0, :, 0], [1.0, 2.0, 5.5])
 
 
