@@ -7,7 +7,6 @@ no singular term but at order 1.
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Any
 
@@ -29,7 +28,6 @@ from tracebridge.scipy._nested import nested
 Host = np.ndarray[Any, np.dtype[np.float64]]
 
 
-@functools.cache
 def _steps(n: int, normalized: bool) -> tuple[Host, Host, Host]:
     """Factors to the degrees 1 to ``n``: from the diagonal below, from one and two degrees below.
 
@@ -50,7 +48,6 @@ def _steps(n: int, normalized: bool) -> tuple[Host, Host, Host]:
     return diagonal, np.where(inside, one, 0.0), np.where(inside, two, 0.0)
 
 
-@functools.cache
 def _slopes(n: int, normalized: bool) -> Host:
     """Factors of a derivative, of the functions one degree below and two orders less, equal, more.
 
@@ -103,7 +100,6 @@ def _table(x: Array, n: int, normalized: bool) -> Any:
     return tnp.swapaxes(tnp.concatenate([first[None], rows]), 0, 1)
 
 
-@functools.cache
 def _values_of(n: int, normalized: bool) -> Any:
     """The table as a function of the points, with its derivative."""
     wrapped = custom_jvp(lambda x: _table(x, n, normalized))
