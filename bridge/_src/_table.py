@@ -104,6 +104,10 @@ MODULES: dict[str, tuple[str, ...]] = {
     "profiler": ("tracebridge.profiler",),
     "public_test_util": ("tracebridge.test_util", "tracebridge.testing"),
     "random": ("tracebridge.random", _PRIMITIVES),
+    "random.core": ("tracebridge.random",),
+    "random.prng": ("tracebridge.extend.random", "tracebridge.random", _PRIMITIVES),
+    "random.rbg": ("tracebridge.extend.random",),
+    "random.threefry2x32": ("tracebridge.extend.random",),
     "scipy": (),
     "scipy.linalg": ("tracebridge.scipy.linalg",),
     "scipy.optimize": ("tracebridge.scipy.optimize",),
@@ -145,7 +149,7 @@ NAMES: dict[str, tuple[tuple[str, str], ...]] = {
         ("tracebridge.core.util.safe_map", "safe_map"),
         (f"{_COMPAT}.sequences", "safe_zip"),
         (f"{_COMPAT}.private_values", "DimSize Shape canonicalize_shape"),
-        (f"{_COMPAT}.private_values", "physical_aval trace_state_clean"),
+        (f"{_COMPAT}.private_values", "physical_aval trace_ctx trace_state_clean"),
     ),
     "dispatch": (("tracebridge", "wait_for_tokens=effects_barrier"),),
     "distributed": ((f"{_COMPAT}.private_values", "global_state"),),
@@ -161,6 +165,12 @@ NAMES: dict[str, tuple[tuple[str, str], ...]] = {
     "numpy.util": (("tracebridge._src._functions", "promote_dtypes_inexact"),),
     "pjit": (("tracebridge.sharding", "auto_axes"),),
     "public_test_util": (("tracebridge.testing", "check_close=assert_allclose"),),
+    "random.threefry2x32": (
+        (
+            "tracebridge.core.prng.implementations",
+            "threefry_fold_in threefry_random_bits=threefry_bits threefry_seed threefry_split",
+        ),
+    ),
     "sharding_impls": ((f"{_COMPAT}.private_values", "canonicalize_sharding"),),
     "source_info_util": ((f"{_COMPAT}.source_info", "Frame user_frame"),),
     "traceback_util": (

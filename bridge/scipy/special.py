@@ -47,6 +47,7 @@ from tracebridge.scipy._special.integrals import (
     spence,
     wofz,
 )
+from tracebridge.scipy._special.legendre import lpmn, lpmn_values
 from tracebridge.scipy._special.logarithms import (
     boxcox,
     boxcox1p,
@@ -109,6 +110,8 @@ __all__ = [
     "loggamma",
     "logit",
     "logsumexp",
+    "lpmn",
+    "lpmn_values",
     "multigammaln",
     "ndtr",
     "ndtri",

@@ -17,7 +17,7 @@ from tracebridge.core._jaxlib.pytree import (
 from tracebridge.core.compat.hijax.mutable import EffectTypes
 from tracebridge.core.dtypes import extended
 from tracebridge.core.dtypes.dtypes import as_dtype, complex_of, is_inexact
-from tracebridge.core.ir.trace import is_eager
+from tracebridge.core.ir.trace import Trace, current_trace, is_eager
 from tracebridge.core.lax.shape.axes import as_shape
 from tracebridge.core.runtime.backends.clients import started
 from tracebridge.core.runtime.processes.connection import connection
@@ -48,6 +48,31 @@ def trace_state_clean() -> bool:
     True
     """
     return is_eager()
+
+
+@final
+class TraceContext:
+    """What is traced here, in this thread.
+
+    >>> import tracebridge as tb
+    >>> from tracebridge._src import core
+    >>> core.trace_ctx.is_top_level(), tb.jit(lambda: core.trace_ctx.is_top_level())().item()
+    (True, False)
+    """
+
+    __slots__ = ()
+
+    @property
+    def trace(self) -> Trace:
+        """The innermost trace; the one that evaluates at once where nothing is traced."""
+        return current_trace()
+
+    def is_top_level(self) -> bool:
+        """Whether nothing is traced, differentiated or batched here."""
+        return is_eager()
+
+
+trace_ctx = TraceContext()
 
 
 def infer_argnums_and_argnames(

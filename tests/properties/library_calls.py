@@ -104,6 +104,8 @@ SPECIAL: dict[str, Row] = {
     "bernoulli": (lambda: sc.special.bernoulli(4), ()),
     "bessel_jn": (lambda x: sc.special.bessel_jn(x, v=2), (V,)),
     "expn": (lambda x: sc.special.expn(2, x), (V,)),
+    "lpmn": (lambda x: sc.special.lpmn(3, 3, x), (U,)),
+    "lpmn_values": (lambda x: sc.special.lpmn_values(2, 3, x, True), (U,)),
     "multigammaln": (lambda x: sc.special.multigammaln(x, 2), (V + 2,)),
     "polygamma": (lambda x: sc.special.polygamma(2, x), (V,)),
     "zeta": (lambda x: sc.special.zeta(3.0, x), (V,)),

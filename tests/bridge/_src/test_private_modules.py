@@ -322,3 +322,37 @@ def test_the_release_of_the_interface_as_text() -> None:
     text = vars(tb.version)["_version"]
 
     assert tuple(map(int, text.split("."))) == tb.__version_info__
+
+
+def test_trace_context_is_that_of_the_place() -> None:
+    """The same object within a trace, another one outside of it and in an inner one."""
+    from tracebridge._src import core
+
+    found = []
+
+    def f(x: Any) -> Any:
+        found.append((core.trace_ctx.trace, core.trace_ctx.trace))
+        assert not core.trace_ctx.is_top_level()
+        return x + 1
+
+    outside = core.trace_ctx.trace
+    tb.jit(lambda x: tb.vmap(f)(f(x)))(np.zeros(3))
+    assert core.trace_ctx.is_top_level()
+    assert outside is core.trace_ctx.trace
+    assert all([first is second for first, second in found])
+    assert 3 == len({id(t) for t in (outside, found[0][0], found[1][0])})
+
+
+def test_generators_by_the_names_of_their_parts() -> None:
+    """Words of a seed, of a split key and of a sample are those of the public functions."""
+    from tracebridge._src.random import threefry2x32
+
+    words = threefry2x32.threefry_seed(tb.numpy.asarray(7))
+    key = tb.random.key(7, impl="threefry2x32")
+    np.testing.assert_array_equal(tb.random.key_data(key), words)
+    np.testing.assert_array_equal(
+        tb.random.key_data(tb.random.split(key, 2)), threefry2x32.threefry_split(words, (2,))
+    )
+    np.testing.assert_array_equal(
+        tb.random.bits(key, (5,)), threefry2x32.threefry_random_bits(words, 32, (5,))
+    )
