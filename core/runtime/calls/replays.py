@@ -15,6 +15,7 @@ Replay = tuple[Callable[..., Any], int]
 """A function and the number of arguments that it takes, or 0 if it takes the tuple of all."""
 
 MOST_POSITIONAL = 8
+_DEPTH = 16
 # What an argument that is no array may be: a value that says all, and equal ones do.
 _SIMPLE = frozenset({bool, int, str, type(None), type, float})
 _FACTORIES: BoundedCache[Any] = BoundedCache("templates of remembered calls", 512)
@@ -118,8 +119,11 @@ def _finish(result: Any, out: object) -> Callable[[Any], Any] | None:
     return made
 
 
-def is_plain_nest(x: object) -> bool:
-    """Whether an argument is an array, a simple value, or lists and tuples of such ones."""
+def is_plain_nest(x: object, depth: int = _DEPTH) -> bool:
+    """Whether an argument is an array, a simple value, or lists and tuples of such ones.
+
+    Deeper nests than ``depth`` are not: they may hold themselves.
+    """
     if type(x) is list or type(x) is tuple:
-        return all(map(is_plain_nest, x))
+        return depth > 0 and all([is_plain_nest(y, depth - 1) for y in x])
     return type(x) is Array or is_simple(x)
