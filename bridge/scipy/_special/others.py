@@ -124,7 +124,7 @@ def _multigammaln(a: Array, d: int) -> Any:
 _multigammaln_staged = StagedFunction(strongly(_multigammaln), "multigammaln")
 
 
-def multigammaln(a: ArrayLike, d: Array) -> Array:
+def multigammaln(a: ArrayLike, d: Array | float) -> Array:
     """Logarithm of the gamma function of ``d`` dimensions.
 
     Args:
