@@ -10,8 +10,9 @@ import numpy as np
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import canonicalize_explicit
 from tracebridge.core.dtypes.dtypes import is_bool, is_complex, itemsize_bits
-from tracebridge.core.errors.argument_errors import ArgumentValueError
+from tracebridge.core.errors.argument_errors import ArgumentValueError, UnsupportedArgumentError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.core.errors.shown import shown
 from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.runtime.arrays.argument_types import DeviceLike, DType, ShardingLike
@@ -165,8 +166,11 @@ def _byteswap(self: Value, inplace: bool = False) -> Any:
     return self if self.dtype.itemsize == 1 else _swapped_staged((self,))
 
 
-def _view(self: Value, dtype: DType | None = None) -> Any:
+def _view(self: Value, dtype: DType | None = None, type: None = None) -> Any:
     """The same bytes as elements of another dtype, along the last axis."""
+    if type is not None:
+        msg = f"view: type is {shown(type)}, but arrays are of one class"
+        raise UnsupportedArgumentError(msg, hint="leave type out")
     if dtype is None:
         return self
     return _view_staged((self,), (np.dtype(canonicalize_explicit(dtype, "view")),))

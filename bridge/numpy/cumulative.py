@@ -34,8 +34,9 @@ def _cumulative(
     x: Value, name: str, op: str, axis: int | None, dtype: DType | None, skip_nan: bool
 ) -> Any:
     """A running reduction in ``dtype``; bools count as the default integer."""
-    if axis is None:
-        x, axis = lax.reshape(x, (x.aval.size,)), 0
+    if axis is None or not x.aval.shape:
+        # An array without axes counts as one of a single element, as in NumPy.
+        x, axis = lax.reshape(x, (x.aval.size,)), axis or 0
     axis = normalize_axis(axis, x.aval.ndim, name)
     if skip_nan and is_inexact(x.aval.dtype):
         x = lax.select_n(lax.ne(x, x), x, full_of(x.aval, _FILL[op]))
@@ -149,7 +150,7 @@ def _cumulative_standard(
     if axis is None and x.aval.ndim != 1:
         msg = f"{name}: got {x.aval.str_short()} without axis, which only vectors may leave out"
         raise RankError(msg)
-    where = 0 if axis is None else index_of(axis, name, "axis")
+    where = 0 if axis is None else normalize_axis(index_of(axis, name, "axis"), x.aval.ndim, name)
     kind = sum_dtype(x.aval.dtype) if dtype is None else static_dtype(name, dtype)
     if include_initial:
         return _with_initial_staged((x,), (op, where, kind))

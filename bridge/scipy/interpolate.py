@@ -12,6 +12,7 @@ from tracebridge.core.dtypes.dtypes import is_inexact
 from tracebridge.core.errors.argument_errors import ArgumentValueError, UnsupportedArgumentError
 from tracebridge.core.errors.filtering import shield
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
+from tracebridge.core.errors.shown import shown
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.numpy._staging import known_not_to_ascend
@@ -70,6 +71,11 @@ class RegularGridInterpolator:
         grid_values: Any = tnp.asarray(values)
         if not is_inexact(grid_values.dtype):
             grid_values = grid_values.astype(float)
+        if fill_value is not None and not tnp.can_cast(
+            tnp.result_type(fill_value), grid_values.dtype, casting="same_kind"
+        ):
+            msg = f"{call}: fill_value is {shown(fill_value)}, but values are {grid_values.dtype}"
+            raise ArgumentValueError(msg, expected="None, or a number that values can hold")
         self.values = grid_values
         self.grid = tuple([tnp.asarray(p) for p in points])
         if len(self.grid) > grid_values.ndim:

@@ -264,10 +264,11 @@ class ShapedArray:
 
     def __repr__(self) -> str:
         weak = ", weak_type=True" if self.weak_type else ""
-        return f"ShapedArray({self}{weak})"
+        return f"ShapedArray({self.str_short(short_dtypes=False)}{weak})"
 
     def __str__(self) -> str:
-        return self.str_short(short_dtypes=False)
+        """The type in full; weak types begin with ``~``."""
+        return f"{'~' if self.weak_type else ''}{self.str_short(short_dtypes=False)}"
 
 
 def result_aval(

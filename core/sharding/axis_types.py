@@ -149,12 +149,14 @@ def axis_names_of(call: str, axis_names: Any) -> tuple[Any, ...]:
     """A name, or a sequence of names, as a tuple.
 
     Raises:
-        AxisSpecError: a name repeats.
+        AxisSpecError: a name repeats, or is None.
     """
     one = isinstance(axis_names, str) or not isinstance(axis_names, Sequence)
     names: tuple[Any, ...] = (axis_names,) if one else tuple(axis_names)
     if len(set(names)) != len(names):
         raise AxisSpecError(f"{call}: axis_names={names} repeat a name")
+    if None in names:
+        raise AxisSpecError(f"{call}: axis_names={names}, but None is no name")
     return names
 
 

@@ -111,6 +111,11 @@ class Mesh(TypedAxes):
         return self.devices.ndim == 0
 
     @property
+    def is_scalar(self) -> bool:
+        """Whether it is one device without axes."""
+        return self.size == 1 and not self.axis_names
+
+    @property
     def device_ids(self) -> np.ndarray[Any, Any]:
         """The numbers of the devices, in the grid."""
         ids = [d.id for d in self.device_tuple]

@@ -118,6 +118,12 @@ class NamedSharding(Sharding):
         sizes = self.mesh.axis_sizes
         return all([sizes[a] == 1 for axes in self.axes for a in axes])
 
+    @property
+    def replicated_axes(self) -> frozenset[Any]:
+        """The axes of the mesh along which devices hold the same."""
+        named = {name for entry in self.spec for name in entry_names(entry)}
+        return frozenset(self.mesh.axis_names) - named - self.spec.unreduced - self.spec.reduced
+
     def parts_of(self, ndim: int) -> tuple[int, ...]:
         """Into how many parts each axis of an array with ``ndim`` axes is split."""
         self._check_rank(ndim)

@@ -241,7 +241,11 @@ class ShardingTrees:
             return None
         ins = _resolved(f"jit({name}): in_shardings", self._wanted_inputs(name, call))
         outs = _resolved(f"jit({name}): out_shardings", self._wanted_outputs(name, out_tree))
-        (mesh, *_), option = [s.mesh for s in (*ins, *outs) if s is not None], f"jit({name})"
+        meshes, option = [s.mesh for s in (*ins, *outs) if s is not None], f"jit({name})"
+        if not meshes:
+            # A sharding for arguments of which none is an array.
+            return None
+        mesh = meshes[0]
         names = argument_names(call.tree, call.parameters)
         in_wishes = _over(f"{option}: in_shardings", mesh, ins, in_avals, names)
         for i, (place, sig) in enumerate(zip(in_wishes, signatures, strict=False)):

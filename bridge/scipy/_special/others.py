@@ -124,21 +124,22 @@ def _multigammaln(a: Array, d: int) -> Any:
 _multigammaln_staged = StagedFunction(strongly(_multigammaln), "multigammaln")
 
 
-def multigammaln(a: ArrayLike, d: Array) -> Array:
+def multigammaln(a: ArrayLike, d: Array | float) -> Array:
     """Logarithm of the gamma function of ``d`` dimensions.
 
     Args:
         a: numbers above ``(d - 1) / 2``.
-        d: number of dimensions, a known integer.
+        d: number of dimensions, a known whole number.
 
     Raises:
-        ArgumentTypeError: ``d`` is no integer.
+        ArgumentTypeError: ``d`` is no whole number.
 
     >>> import tracebridge as tb
     >>> float(tb.scipy.special.multigammaln(3.0, 2))
     1.550...
     """
-    return _multigammaln_staged((a,), (index_of(d, "multigammaln", "d"),))
+    whole = isinstance(d, float) and d.is_integer()
+    return _multigammaln_staged((a,), (int(d) if whole else index_of(d, "multigammaln", "d"),))
 
 
 def bernoulli(n: Array) -> Array:

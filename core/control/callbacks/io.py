@@ -12,6 +12,7 @@ from tracebridge.core.control.callbacks.base import (
     in_sequence,
     result_types,
 )
+from tracebridge.core.control.callbacks.vmap_methods import is_over_devices
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.transform_errors import EffectError
 from tracebridge.core.ir.aval import ShapedArray
@@ -45,12 +46,14 @@ class IOCallback(CallbackPrimitive):
     def batch(
         self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
-        if params["ordered"]:
+        of_devices = is_over_devices(ctx)
+        if params["ordered"] and not of_devices:
             msg = f"{params['callback'].name}: vmap met an ordered callback that depends on a batch"
             raise EffectError(
                 msg, hint="use ordered=False, or loop over the elements with lax.map or lax.scan"
             )
-        results = in_sequence(self, ctx.size, args, dims, params, unroll=False)
+        unroll = None if of_devices else False
+        results = in_sequence(self, ctx.size, args, dims, params, unroll=unroll)
         return results, [0] * len(results)
 
 

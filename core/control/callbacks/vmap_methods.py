@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import tracebridge.core.lax as lax
+from tracebridge.core.config.values import mesh_in_force
 from tracebridge.core.control.callbacks.base import in_sequence
 from tracebridge.core.errors.transform_errors import EffectError
 from tracebridge.core.ir.aval import batched_aval
@@ -26,6 +27,15 @@ VMAP_METHODS = (
 )
 
 
+def is_over_devices(ctx: BatchContext) -> bool:
+    """Whether the elements of the batch are the blocks of devices, of a ``shard_map``.
+
+    Each device calls a function with its own block, whatever ``vmap`` would do.
+    """
+    mesh: Any = mesh_in_force()
+    return mesh is not None and ctx.axis_name in mesh.manual_axes
+
+
 def batch_by_method(
     primitive: Primitive,
     problem: str,
@@ -43,6 +53,8 @@ def batch_by_method(
         EffectError: ``vmap_method`` is None.
     """
     method, n_out = params["vmap_method"], len(params["result_avals"])
+    if is_over_devices(ctx):
+        return in_sequence(primitive, ctx.size, args, dims, params), [0] * n_out
     if method is None:
         hint = f"pass vmap_method, one of {', '.join(map(repr, VMAP_METHODS))}"
         raise EffectError(problem, hint=hint)

@@ -162,7 +162,7 @@ class BlockCalls:
                 role="shard_map",
             )
         jaxpr, tree = traced.jaxpr, traced.out_tree
-        check_effects_in_body(self.specs.call, jaxpr)
+        check_effects_in_body(self.specs.call, jaxpr, mesh.size)
         all_ins, outs = self._places(traced, ins, mesh, names)
         if self.check:
             n = tree.num_leaves

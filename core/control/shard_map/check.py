@@ -46,14 +46,14 @@ def check_results(
         )
 
 
-def check_effects_in_body(call: str, jaxpr: Jaxpr) -> None:
-    """Raise if ``jaxpr`` has effects that need one order for all devices.
+def check_effects_in_body(call: str, jaxpr: Jaxpr, n_devices: int) -> None:
+    """Raise if ``jaxpr`` has effects that need one order for all of several devices.
 
     Raises:
         EffectError: names them.
     """
     ordered = ordered_effects(jaxpr.effects)
-    if ordered:
+    if ordered and n_devices > 1:
         raise EffectError(
             f"{call}: {', '.join(map(repr, ordered))} does not work inside: the devices have no "
             "common order",

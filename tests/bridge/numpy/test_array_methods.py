@@ -177,3 +177,10 @@ def test_methods_name_themselves_in_errors():
         x.reshape(4, 2)
     with pytest.raises(AttributeError, match="nothing"):
         _ = x.nothing
+
+
+def test_views_are_arrays_of_the_same_class() -> None:
+    """A class of arrays may be named as None only."""
+    assert [1 << 30] == tnp.array([2.0], "float32").view("int32", type=None).tolist()
+    with pytest.raises(tb.errors.UnsupportedArgumentError, match=r"view: type is .*matrix"):
+        tnp.ones(2).view("int32", type=np.matrix)

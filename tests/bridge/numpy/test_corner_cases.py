@@ -14,6 +14,17 @@ import tracebridge.numpy as tnp
 NAN, INF = float("nan"), float("inf")
 
 
+@pytest.mark.parametrize("axis", [None, 0, -1])
+@pytest.mark.parametrize("name", ["cumsum", "cumprod", "nancumsum", "nancumprod"])
+def test_running_sums_of_a_number(name: str, axis: int | None) -> None:
+    """A number is one element along an axis of its own, as in NumPy; the array API has none."""
+    assert getattr(np, name)(2.5, axis=axis).tolist() == getattr(tnp, name)(2.5, axis).tolist()
+    with pytest.raises(tb.errors.AxisError, match=r"cumsum: axis 1"):
+        tnp.cumsum(2.5, 1)
+    with pytest.raises(tb.errors.AxisError, match=r"cumulative_sum: axis 0 .* dimension 0"):
+        tnp.cumulative_sum(2.5, axis=0)
+
+
 @pytest.mark.parametrize("name", ["eye", "tri"])
 def test_offsets_of_diagonals_may_be_traced(name: str) -> None:
     """Under jit and vmap the matrix is that of the plain integer."""

@@ -192,3 +192,14 @@ def test_other_modes_are_not_there(error: type[Exception]) -> None:
     """SciPy's modes of grids are not there, and an unknown one is no value of the argument."""
     with pytest.raises(error, match="grid-wrap"):
         tb.scipy.ndimage.map_coordinates(np.ones(3), [np.ones(2)], 1, "grid-wrap")
+
+
+def test_fill_values_are_of_the_kind_of_values() -> None:
+    """What lies outside of a real grid is real; integers fill floats, and floats complex values."""
+    make, x = tb.scipy.interpolate.RegularGridInterpolator, np.arange(3.0)
+    with pytest.raises(ArgumentValueError, match=r"fill_value is 1j, but values are float"):
+        make((x,), x, fill_value=1j)
+    with pytest.raises(ValueError, match="fill_value"):
+        scipy.interpolate.RegularGridInterpolator((x,), x, fill_value=1j)
+    assert [7.0] == make((x,), x, fill_value=7)(np.array([[9.0]])).tolist()
+    assert [0.5 + 0j] == make((x,), x * 1j, fill_value=0.5)(np.array([[9.0]])).tolist()

@@ -15,6 +15,7 @@ import tracebridge.numpy as tnp
 from tests.quick_compiles import check_grads
 from tracebridge.errors import ArgumentValueError, UnsupportedDtypeError
 from tracebridge.scipy import special as ours
+from tracebridge.testing import assert_allclose
 
 INF, NAN = np.inf, np.nan
 LINE = np.array(
@@ -83,6 +84,9 @@ def test_functions_with_orders() -> None:
     check("zeta", x + 1, 2.0)
     check("zeta", x + 1)
     check("multigammaln", x + 2, 3)
+    assert_allclose(ours.multigammaln(x + 2, 3.0), ours.multigammaln(x + 2, 3))
+    with pytest.raises(TypeError, match=r"multigammaln: d is 2\.5"):
+        ours.multigammaln(x, 2.5)
     check("bernoulli", 9, rtol=1e-11)
     with pytest.raises(ArgumentValueError, match="factorial"):
         ours.factorial(3, exact=True)

@@ -105,3 +105,11 @@ def test_names_of_derived_types() -> None:
         assert aval.to_tangent_aval() is aval.to_ct_aval()
         assert not aval.update_weak_type(False).weak_type
         assert aval.strip_weak_type() is aval.update_weak_type(True).update_weak_type(False)
+
+
+def test_words_of_weak_types() -> None:
+    """As text weak types begin with a tilde; as code they have an argument."""
+    weak = ShapedArray((2,), "float32", True)
+    assert ("float32[2]", "~float32[2]") == (str(weak.strong), f"{weak}")
+    assert "ShapedArray(float32[2], weak_type=True)" == repr(weak)
+    assert "f32[2]" == weak.str_short()

@@ -89,6 +89,9 @@ def test_named_shardings() -> None:
     assert (slice(None), slice(6, 8)) == index[tb.devices()[5]]
     assert not sharding.is_fully_replicated
     assert NamedSharding(mesh, P(None)).is_fully_replicated
+    assert frozenset() == sharding.replicated_axes
+    assert {"x"} == NamedSharding(mesh, P(None, "y")).replicated_axes
+    assert {"y"} == NamedSharding(mesh.abstract_mesh, P("x")).replicated_axes
     assert sharding.is_equivalent_to(NamedSharding(mesh, P(None, ("y", "x"), None)), 3)
     assert not sharding.is_equivalent_to(NamedSharding(mesh, P(None, ("x", "y"))), 2)
     assert 8 == sharding.num_devices == len(sharding.device_set)

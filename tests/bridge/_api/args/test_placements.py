@@ -130,3 +130,10 @@ else:
 def test_arguments_committed_elsewhere(run_alone: Callable[[str], str]) -> None:
     """With two devices: in_shardings moves free arguments, and refuses committed ones."""
     run_alone(ELSEWHERE)
+
+
+def test_shardings_of_no_arrays() -> None:
+    """A sharding for all arguments holds where none of them is an array."""
+    over = tb.NamedSharding(tb.make_mesh((1,), ("x",)), tb.P("x"))
+    assert 6 == tb.jit(lambda n: 2 * n, in_shardings=over, static_argnums=0)(3)
+    assert 3 == tb.jit(lambda: 3, in_shardings=over)()

@@ -12,6 +12,7 @@ import tracebridge.numpy as tnp
 from tests.core.control.shard_map.grids import TOL, X, over
 from tracebridge import P, lax
 from tracebridge.errors import AxisSpecError, ConcretizationTypeError
+from tracebridge.experimental import io_callback
 from tracebridge.testing import assert_allclose
 
 pytestmark = pytest.mark.skipif(
@@ -143,3 +144,50 @@ def test_references_of_the_outside() -> None:
     with pytest.raises(AxisSpecError, match="reference"):
         over(lambda b: ref.__setitem__(..., b[0]), P("x"), P(), (8,))(X)
     assert np.isfinite(np.asarray(ref[...])).all()
+
+
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("sizes", [(1, 1), (2, 4)])
+def test_each_device_calls_with_its_block(sizes: tuple[int, int], jit: bool) -> None:
+    """No way of vmap is asked for: over one device too, blocks are no elements of a batch."""
+    seen: list[tuple[int, ...]] = []
+
+    def half(v: Any) -> Any:
+        seen.append(np.shape(v))
+        return np.asarray(v) / 2
+
+    def f(b: Any) -> Any:
+        return lax.map(lambda row: tb.pure_callback(half, like(row), row), b)
+
+    mapped = over(f, P("x", "y"), P("x", "y"), sizes)
+    assert_allclose(X / 2, (tb.jit(mapped) if jit else mapped)(X))
+    assert {(8 // sizes[1],)} == set(seen)
+
+
+def like(x: Any) -> Any:
+    """The declared type of a result as ``x``."""
+    return tb.ShapeDtypeStruct(x.shape, x.dtype)
+
+
+@pytest.mark.parametrize("jit", [False, True])
+def test_one_device_has_an_order(jit: bool) -> None:
+    """Ordered calls of a mesh of one device come in the order of the program."""
+    seen: list[float] = []
+    printed: list[float] = []
+
+    def double(v: Any) -> Any:
+        seen.append(float(v[0]))
+        return np.asarray(v) * 2
+
+    def f(b: Any) -> Any:
+        for _ in range(3):
+            b = io_callback(double, like(b), b, ordered=True)
+            tb.debug.callback(lambda v: printed.append(float(v[0])), b, ordered=True)
+        return b
+
+    mapped = over(f, P("x"), P("x"), (1,))
+    out = (tb.jit(mapped) if jit else mapped)(np.ones(2, np.float32))
+    tb.effects_barrier()
+
+    assert [8.0, 8.0] == out.tolist()
+    assert ([1.0, 2.0, 4.0], [2.0, 4.0, 8.0]) == (seen, printed)
