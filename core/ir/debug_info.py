@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import CellType, FunctionType, MethodType
 from typing import Any, cast, final
 
@@ -110,10 +110,20 @@ def name_of(fun: object) -> str:
 
 def where_is(fun: Any) -> str:
     """``file:line`` of a callable's definition, or an empty string."""
-    while hasattr(fun, "__wrapped__"):
-        fun = fun.__wrapped__
+    *_, fun = _layers(fun)
     code = getattr(getattr(fun, "func", fun), "__code__", None)
     return "" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
+
+
+def _layers(fun: Any) -> Iterator[Any]:
+    """A callable, the one that it wraps, and so on to the innermost one; in a circle each once."""
+    passed: set[int] = set()
+    while True:
+        passed.add(id(fun))
+        yield fun
+        if not hasattr(fun, "__wrapped__") or id(fun.__wrapped__) in passed:
+            return
+        fun = fun.__wrapped__
 
 
 def callees(fun: Any, depth: int = 3) -> tuple[Any, ...]:
@@ -121,8 +131,7 @@ def callees(fun: Any, depth: int = 3) -> tuple[Any, ...]:
 
     Closures of one line that compute the same may call functions of different lines.
     """
-    while isinstance(fun, FunctionType) and "__wrapped__" in vars(fun):
-        fun = vars(fun)["__wrapped__"]
+    *_, fun = _layers(fun)
     held: list[Any] = []
     if isinstance(fun, functools.partial):
         held = [fun.func, *fun.args, *fun.keywords.values()]
@@ -182,10 +191,10 @@ def parameter_names(fun: Any) -> Parameters:
     which are left. Others are read from the code object: ``inspect.signature`` costs more than
     tracing a small function.
     """
-    while hasattr(fun, "__wrapped__"):
-        if hasattr(fun, "free_parameters"):
+    for layer in _layers(fun):
+        fun = layer
+        if hasattr(fun, "__wrapped__") and hasattr(fun, "free_parameters"):
             return cast("Parameters", fun.free_parameters())
-        fun = fun.__wrapped__
     if isinstance(fun, functools.partial):
         return _free_parameters(fun)
     skipped = 0 if getattr(fun, "__self__", None) is None else 1

@@ -159,3 +159,16 @@ def test_policies_made_anew_are_not_kept(make: Callable[[], Any]) -> None:
     gc.collect()
 
     assert [None] * 3 == [ref() for ref in seen]
+
+
+def test_functions_may_wrap_themselves() -> None:
+    """A circle of wrapped functions has an end."""
+
+    def double(x: Any) -> Any:
+        return 2 * x
+
+    double.__wrapped__ = double  # type: ignore[attr-defined]  # as a mistaken decorator does
+    outer = tb.jit(lambda x: tb.jit(lambda y: double(y))(x) + tb.checkpoint(double)(x))
+
+    assert (4.0, 4.0) == (float(outer(1.0)), float(tb.grad(outer)(1.0)))
+    assert 2.0 == tb.jit(double)(1.0)
