@@ -187,6 +187,8 @@ def positional_names(
     if apply is None or isinstance(apply, Wrapped):
         seen = args if apply is None else apply.view(*args)
         for path, index in leaves_with_path(seen):
+            if type(index) is not int:  # a reference, which is no argument
+                continue
             names[index] = f"{parameters.at(path[0].idx)}{keystr(path[1:])}"
     return tuple(names)
 
