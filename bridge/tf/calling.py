@@ -96,8 +96,7 @@ def call_tf(
         raise ArgumentSpecError(msg, expected="None, 'vectorized' or 'sequential'")
     if ordered and not has_side_effects:
         raise ArgumentSpecError("call_tf: ordered without has_side_effects=True")
-    effects = has_side_effects
-    return called(fun, variables, output_shape_dtype, vmap_method, effects, ordered)
+    return called(fun, variables, output_shape_dtype, vmap_method, has_side_effects, ordered)
 
 
 def called(

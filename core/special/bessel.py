@@ -224,7 +224,7 @@ def _strong(x: Value) -> Any:
 
 _SERIES_BELOW = 0.5
 # Of the powers of x**2 in I1(x) / x, and in the derivative of I1.
-_SHARE = tuple([0.5 / (4**k * math.factorial(k) * math.factorial(k + 1)) for k in range(8)])
+_SHARE = _I1_POWERS[:8]
 _SLOPE = tuple([(2 * k + 1) * c for k, c in enumerate(_SHARE)])
 
 
