@@ -56,7 +56,7 @@ class LoweredModule:
     results. ``inspections``: functions of the placement, to be called when it is known.
     ``keepalives``: objects that have to live as long as what is compiled. ``largest``: bytes of the
     largest value that an equation gives. ``without_tiles``: whether XLA is to leave out its emitter
-    for tiles; ``without_emitters``: all of those that it has had since lately.
+    for tiles; ``without_emitters``: all of its newer emitters (``emitters.py``).
     """
 
     __slots__ = (
