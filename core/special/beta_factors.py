@@ -15,6 +15,7 @@ import numpy as np
 from tracebridge.core import lax
 from tracebridge.core.dtypes.finfo import finfo
 from tracebridge.core.ir.values import literal
+from tracebridge.core.lax.roundings import upper_half
 from tracebridge.core.special.expansions import STIRLING_FROM, log1p_less, stirling_rest
 from tracebridge.core.special.programs import Expression, divided, first_of, where
 
@@ -30,8 +31,6 @@ _DIGITS, _BIAS, _ROOT_HALF = 23, 127, 0x3F3504F3
 _F32, _INT32 = np.dtype(np.float32), np.dtype(np.int32)
 # No float32 is above, and none of its normal ones below.
 _ENDS = (2.0**-126, 2.0**127)
-# A product with this cuts the digits of a float into halves, as long as it does not overflow.
-_HALVES = {24: 2.0**12 + 1.0, 53: 2.0**27 + 1.0}
 
 
 def log_beta(a: Expression, b: Expression, total: Expression) -> Expression:
@@ -150,7 +149,7 @@ class _Power:
         # Of halves of the exponent's digits the products are exact.
         info = finfo(self.base.aval.dtype)
         exponent = self.exponent.of(lax.min, float(info.max) * 2.0**-40)
-        head = _upper_half(exponent, info.nmant + 1)
+        head = exponent.of(upper_half)
         high, low = head * scale, (exponent - head) * scale
         whole = (high + low).of(lax.round, lax.RoundingMethod.TO_NEAREST_EVEN)
         rest = ((high - whole) + low) * _LOG_2
@@ -169,13 +168,6 @@ def power_of(base: Expression, exponent: Expression) -> Expression:
     whole, rest = _Power(base, exponent, base, base.flags(False)).parts()
     first_scale, last_scale = _halves_of_power(whole)
     return rest.of(lax.exp) * first_scale * last_scale
-
-
-def _upper_half(x: Expression, digits: int) -> Expression:
-    """``x`` with half of its digits: Veltkamp's split."""
-    product = x * _HALVES[digits]
-    # Chosen, so that the difference is not simplified.
-    return product - where(x.is_nan(), x, product - x)
 
 
 def _scale_and_mantissa(x: Expression) -> tuple[Expression, Expression]:

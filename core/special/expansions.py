@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracebridge.core import lax
 from tracebridge.core.control.loops.fori import fori_loop
+from tracebridge.core.lax.roundings import lost_of_product
 from tracebridge.core.special.programs import Expression, divided, polynomial, where
 
 if TYPE_CHECKING:
@@ -148,16 +149,7 @@ def _inverse_gamma_terms() -> list[float]:
 
 def remainder(x: Expression, quotient: Expression, divisor: Expression) -> Expression:
     """``x - quotient * divisor`` where the quotient is the rounded one: the exact difference."""
-    bits = 1 - math.frexp(x.eps())[1]
-    exponents = 11 if bits > 23 else 8
-
-    def halves(v: Expression) -> tuple[Expression, Expression]:
-        # By rounding: sums with a large multiple are no splits where XLA contracts the product.
-        head = v.of(lax.reduce_precision, exponents, bits // 2)
-        return head, v - head
-
-    (a, b), (c, d) = halves(quotient), halves(divisor)
-    return (((x - a * c) - a * d) - b * c) - b * d
+    return -x.of(lost_of_product, quotient, divisor)
 
 
 def _needed(terms: Sequence[float | Fraction], radius: float, x: Expression) -> list[float]:

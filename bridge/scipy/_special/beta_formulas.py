@@ -14,6 +14,7 @@ from typing import Any
 
 import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
+from tracebridge.core.lax.roundings import lost_of_sum
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.special.incomplete_beta import digamma_gap_p
 from tracebridge.scipy._special import pairs
@@ -23,7 +24,7 @@ from tracebridge.scipy._special.gamma_formulas import (
     gamma_of_positive,
     gamma_pair_below_7,
 )
-from tracebridge.scipy._special.pairs import Pair, constant, exactly, missing_of_sum
+from tracebridge.scipy._special.pairs import Pair, constant, exactly
 from tracebridge.scipy._special.series import eps_of
 
 _STIRLING_FROM = 7.0
@@ -56,7 +57,7 @@ def _factors(a: Array, b: Array, sign: int = 1) -> _Factors:
     The root has this power: a quotient of its inverses would become one by the square.
     """
     low, top, total = tnp.minimum(a, b), tnp.maximum(a, b), a + b
-    missing = missing_of_sum(total, a, b)
+    missing = lost_of_sum(total, a, b)
     one, both = top >= _STIRLING_FROM, low >= _STIRLING_FROM
     far = total >= _STIRLING_FROM
     large, big = tnp.where(one, top, _STIRLING_FROM), tnp.where(both, low, _STIRLING_FROM)
@@ -124,19 +125,19 @@ def rising_by_beta(low: Array, size: Array) -> Any:
 
 def rounding_of_end(z: Array, m: Array) -> Any:
     """How much rounding ``z + m`` changes ``log(gamma(z + m) / gamma(z))`` where ``m < 0``."""
-    return missing_of_sum(z + m, z, m) * _growth(z + m, -m)
+    return lost_of_sum(z + m, z, m) * _growth(z + m, -m)
 
 
 def rounding_of_gap(n: Array, k: Array) -> Any:
     """What rounding has taken off ``n - k + 1``."""
     gap = n - k
-    off = missing_of_sum(gap, n, -k) + missing_of_sum(gap + 1.0, gap, tnp.ones_like(gap))
+    off = lost_of_sum(gap, n, -k) + lost_of_sum(gap + 1.0, gap, tnp.ones_like(gap))
     return lax.stop_gradient(off)
 
 
 def rounding_of_next(k: Array) -> Any:
     """What rounding has taken off ``k + 1``."""
-    return lax.stop_gradient(missing_of_sum(k + 1.0, k, tnp.ones_like(k)))
+    return lax.stop_gradient(lost_of_sum(k + 1.0, k, tnp.ones_like(k)))
 
 
 def _growth(x: Array, y: Array) -> Any:

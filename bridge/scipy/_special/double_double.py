@@ -2,9 +2,6 @@
 
 For sums whose terms cancel. The operations are exact to about ``2**-102``, and so are their
 derivatives in forward mode, to any order: each has its rule in numbers of this kind.
-
-Sources: Dekker (1971), Numer. Math. 18, the exact product; Knuth, The Art of Computer Programming,
-volume 2, the exact sum.
 """
 
 from __future__ import annotations
@@ -13,22 +10,16 @@ from typing import Any
 
 import tracebridge.numpy as tnp
 from tracebridge._api.custom.custom_jvp import custom_jvp
+from tracebridge.core.lax.roundings import exact_product, exact_sum
 from tracebridge.core.runtime.arrays.array import Array
 
 Double = tuple[Any, Any]
 EPS = 2.0**-100
-_SPLITTER = 2.0**27 + 1.0
 
 
 def double(x: Array) -> Double:
     """A float64 number as one of this kind."""
     return x, tnp.zeros_like(x)
-
-
-def _exact_sum(x: Array, y: Array) -> Double:
-    total = x + y
-    rest = total - x
-    return total, (x - (total - rest)) + (y - rest)
 
 
 def _ordered_sum(x: Array, y: Array) -> Double:
@@ -37,27 +28,15 @@ def _ordered_sum(x: Array, y: Array) -> Double:
     return total, y - (total - x)
 
 
-def _halves(x: Array) -> Double:
-    wide = _SPLITTER * x
-    high = wide - (wide - x)
-    return high, x - high
-
-
-def _exact_product(x: Array, y: Array) -> Double:
-    product = x * y
-    (a, b), (c, d) = _halves(x), _halves(y)
-    return product, ((a * c - product) + a * d + b * c) + b * d
-
-
 def _add(x: Double, y: Double) -> Double:
-    high, low = _exact_sum(x[0], y[0])
-    more, rest = _exact_sum(x[1], y[1])
+    high, low = exact_sum(x[0], y[0])
+    more, rest = exact_sum(x[1], y[1])
     high, low = _ordered_sum(high, low + more)
     return _ordered_sum(high, low + rest)
 
 
 def _multiply(x: Double, y: Double) -> Double:
-    high, low = _exact_product(x[0], y[0])
+    high, low = exact_product(x[0], y[0])
     return _ordered_sum(high, low + (x[0] * y[1] + x[1] * y[0]))
 
 

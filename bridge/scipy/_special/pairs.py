@@ -1,8 +1,4 @@
-"""Numbers of twice as many digits: a rounded number and what rounding has taken off it.
-
-Sources: Dekker (1971), Numer. Math. 18, the exact product; Knuth, The Art of Computer Programming,
-volume 2, the exact sum.
-"""
+"""Numbers of twice as many digits: a rounded number and what rounding has taken off it."""
 
 from __future__ import annotations
 
@@ -14,8 +10,8 @@ import numpy as np
 import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
 from tracebridge.core.dtypes.finfo import finfo
+from tracebridge.core.lax.roundings import lost_of_product
 from tracebridge.core.runtime.arrays.array import Array
-from tracebridge.scipy._special.series import eps_of
 
 # Smaller products have no digits to spare below them, and their rest would be noise.
 _LEAST_EXPONENT = {True: -900, False: -100}
@@ -31,14 +27,14 @@ class Pair:
     def times(self, other: Pair) -> Pair:
         """The product; what rounding takes off a very small one is lost."""
         product = self.head * other.head
-        rest = _where_large(product, missing_of_product(product, self.head, other.head))
+        rest = _where_large(product, lost_of_product(product, self.head, other.head))
         return Pair(product, rest + (self.head * other.rest + self.rest * other.head))
 
     def over(self, other: Pair) -> Pair:
         """The quotient; what rounding takes off that of a very small number is lost."""
         quotient = self.head / other.head
         product = quotient * other.head
-        lost = (self.head - product) - missing_of_product(product, quotient, other.head)
+        lost = (self.head - product) - lost_of_product(product, quotient, other.head)
         lost = _where_large(product, lost) + (self.rest - quotient * other.rest)
         # Chosen, or the quotient of the two would be one of products, which may overflow.
         return Pair(quotient, tnp.where(tnp.isnan(quotient), quotient, lost / other.head))
@@ -53,7 +49,7 @@ class Pair:
         """The square root of a positive number that is not small."""
         root = lax.sqrt(self.head)
         square = root * root
-        lost = (self.head - square) - missing_of_product(square, root, root) + self.rest
+        lost = (self.head - square) - lost_of_product(square, root, root) + self.rest
         return Pair(root, lost / (2.0 * root))
 
     def value(self) -> Any:
@@ -77,25 +73,6 @@ def constant(like: Array, high: float, low: float) -> Pair:
     first = np.asarray(high, like.aval.dtype)
     rest = (high - float(first)) + low
     return Pair(tnp.full_like(like, first), tnp.full_like(like, rest))
-
-
-def missing_of_product(product: Array, x: Array, y: Array) -> Any:
-    """``x * y`` less what it is rounded to."""
-    a, c = _upper_half(x), _upper_half(y)
-    b, d = x - a, y - c
-    return ((a * c - product) + a * d + b * c) + b * d
-
-
-def missing_of_sum(total: Array, x: Array, y: Array) -> Any:
-    """``x + y`` less what it is rounded to."""
-    rest = total - x
-    return (x - (total - rest)) + (y - rest)
-
-
-def _upper_half(x: Array) -> Any:
-    product = x * (2.0**27 + 1.0 if eps_of(x) < 1e-10 else 2.0**12 + 1.0)
-    # Chosen, so that the difference is not simplified.
-    return product - tnp.where(tnp.isnan(x), x, product - x)
 
 
 def _where_large(size: Array, rest: Array) -> Any:

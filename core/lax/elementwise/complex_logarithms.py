@@ -14,30 +14,12 @@ import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.ir.values import literal
+from tracebridge.core.lax.roundings import exact_product, exact_sum
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.value import Value
 
 _F64 = np.dtype(np.float64)
-
-
-def _exact_square(x: Any) -> tuple[Any, Any]:
-    """``x * x`` rounded, and what the rounding lost."""
-    square = lax.mul(x, x)
-    # Half of the digits, by rounding: XLA contracts products with sums, which splits by a large
-    # factor do not survive.
-    head = lax.reduce_precision(x, 11, 25)
-    tail = lax.sub(x, head)
-    cross = lax.mul(head, tail)
-    lost = lax.add(lax.add(lax.sub(lax.mul(head, head), square), cross), cross)
-    return square, lax.add(lost, lax.mul(tail, tail))
-
-
-def _exact_sum(a: Any, b: Any) -> tuple[Any, Any]:
-    """``a + b`` rounded, and what the rounding lost."""
-    total = lax.add(a, b)
-    shadow = lax.sub(total, a)
-    return total, lax.add(lax.sub(a, lax.sub(total, shadow)), lax.sub(b, shadow))
 
 
 def _sum_of_squares(first: Any, x: Any, y: Any) -> Any:
@@ -48,9 +30,9 @@ def _sum_of_squares(first: Any, x: Any, y: Any) -> Any:
         a, b = lax.mul(x, x), lax.mul(y, y)
         total = lax.add(lax.add(first, lax.max(a, b)), lax.min(a, b))
         return lax.convert_dtype(total, np.dtype(np.float32))
-    (a, lost_a), (b, lost_b) = _exact_square(x), _exact_square(y)
-    total, lost = _exact_sum(first, lax.max(a, b))
-    total, rest = _exact_sum(total, lax.min(a, b))
+    (a, lost_a), (b, lost_b) = exact_product(x, x), exact_product(y, y)
+    total, lost = exact_sum(first, lax.max(a, b))
+    total, rest = exact_sum(total, lax.min(a, b))
     return lax.add(total, lax.add(lax.add(lost, rest), lax.add(lost_a, lost_b)))
 
 

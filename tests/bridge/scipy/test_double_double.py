@@ -61,3 +61,14 @@ def test_operations_and_derivatives_are_exact_to_30_digits(name: str) -> None:
         }[name]
         for made, wanted, scale in zip(found, (value, first, second), scales, strict=True):
             assert abs(made[i] - wanted) <= scale * Fraction(2) ** -96
+
+
+def test_products_of_the_largest_numbers_are_exact() -> None:
+    """No step on the way is infinite."""
+    x, y = np.array([1.1e308, 3.3e302]), np.array([1.7e-200, 3.1e-9])
+    with tb.enable_x64():
+        found = exact(tb.jit(lambda x, y: dd.multiply(dd.double(x), dd.double(y)))(x, y))
+
+    for a, b, product in zip(x.tolist(), y.tolist(), found, strict=True):
+        right = Fraction(a) * Fraction(b)
+        assert abs(product - right) <= right * Fraction(2) ** -100
