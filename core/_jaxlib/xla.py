@@ -386,6 +386,8 @@ def without_tiles(options: CompileOptions) -> CompileOptions:
 
 
 _HAS_TILES = (0, 10, 2) <= JAXLIB_VERSION < (0, 11)
+COMPILER_DIES_OF_SIZES = JAXLIB_VERSION >= (0, 11)
+"""Whether XLA for CPUs divides by zero in some programs with arrays of 2**36 elements and more."""
 _NO_TILES = b"xla_cpu_disable_tiled_emitter"
 
 

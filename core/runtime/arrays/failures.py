@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import math
+import os
 import re
+from collections.abc import Sequence
+from functools import cache
 from typing import TYPE_CHECKING
 
 from tracebridge.core._jaxlib.xla import XlaRuntimeError
+from tracebridge.core.dtypes.dtypes import itemsize_bits
 from tracebridge.core.errors.runtime_errors import ExecutionError, OutOfMemoryError
 from tracebridge.core.runtime.arrays.array import living_arrays
 
 if TYPE_CHECKING:
+    from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.runtime.arrays.array import Array
 
 _OUT_OF_MEMORY = "RESOURCE_EXHAUSTED"
 _SHOWN = 3
+# Nobody's disk stands in for more than this many times the memory.
+_MOST_SWAP = 8
 
 
 def raise_failure(name: str, error: BaseException) -> None:
@@ -44,7 +52,27 @@ def raise_no_host_memory(name: str, error: MemoryError) -> None:
     _raise_out_of_memory(name, asked[1] if asked else "more memory than there is", error)
 
 
-def _raise_out_of_memory(name: str, size: str, error: BaseException) -> None:
+def check_host_holds(name: str, avals: Sequence[ShapedArray]) -> None:
+    """Raise if no host memory is large enough for arrays of these types.
+
+    Raises:
+        OutOfMemoryError: as for a program that was run.
+    """
+    size = sum([aval.size * itemsize_bits(aval.dtype) // 8 for aval in avals])
+    if size > _MOST_SWAP * _host_memory():
+        _raise_out_of_memory(name, _readable(size), None)
+
+
+@cache
+def _host_memory() -> float:
+    """In bytes; infinite where the system does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return math.inf
+
+
+def _raise_out_of_memory(name: str, size: str, error: BaseException | None) -> None:
     arrays = sorted(living_arrays(), key=_bytes, reverse=True)
     held = f"{len(arrays)} arrays hold {_readable(sum(map(_bytes, arrays)))}"
     if arrays:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracebridge.core._jaxlib.mlir import module_to_bytecode
 from tracebridge.core._jaxlib.xla import (
+    COMPILER_DIES_OF_SIZES,
     XlaRuntimeError,
     make_compile_options,
     platform_of,
@@ -22,6 +23,7 @@ from tracebridge.core.ir.effects import ordered_effects
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.lowering.module import LoweredModule, lower_module
 from tracebridge.core.mlir.context import building
+from tracebridge.core.runtime.arrays.failures import check_host_holds
 from tracebridge.core.runtime.arrays.placement import MeshPlacement, mesh_of
 from tracebridge.core.runtime.arrays.transfer import move
 from tracebridge.core.runtime.backends.clients import backend_of, check_not_forked
@@ -158,6 +160,8 @@ def compile_lowered(
     key = None if own else (bytecode, placement, compiler_options, about)
     executable = None if key is None else EXECUTABLES.get(key)
     if executable is None:
+        if COMPILER_DIES_OF_SIZES and platform_of(placement.device) == "cpu":
+            check_host_holds(lowered.name, out_avals)
         shared = None if own else bytecode
         executable = _compile(lowered, placement, compiler_options, shared)
         size = len(bytecode)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tracebridge as tb
@@ -12,7 +13,8 @@ import tracebridge.numpy as tnp
 from tracebridge import lax
 from tracebridge.core._jaxlib.xla import XlaRuntimeError
 from tracebridge.core.errors.runtime_errors import ExecutionError, OutOfMemoryError
-from tracebridge.core.runtime.arrays.failures import raise_failure
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.runtime.arrays.failures import check_host_holds, raise_failure
 
 N = 1 << 22
 
@@ -80,3 +82,10 @@ def test_other_failures() -> None:
 def test_errors_of_ours_stay() -> None:
     """They say more already."""
     raise_failure("step", OutOfMemoryError("RESOURCE_EXHAUSTED"))
+
+
+def test_sizes_that_no_host_holds() -> None:
+    """Known before a program is compiled; what a host may hold passes."""
+    check_host_holds("step", [ShapedArray((1 << 10,), np.dtype(np.float32))] * 2)
+    with pytest.raises(OutOfMemoryError, match=r"step: out of memory: 256\.0 TiB were asked for"):
+        check_host_holds("step", [ShapedArray((1 << 23, 1 << 22), np.dtype(np.float32))] * 2)
