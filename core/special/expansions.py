@@ -153,7 +153,8 @@ def remainder(x: Expression, quotient: Expression, divisor: Expression) -> Expre
 
     def halves(v: Expression) -> tuple[Expression, Expression]:
         # By rounding: sums with a large multiple are no splits where XLA contracts the product.
-        head = v.of(lax.reduce_precision, exponents, bits // 2)
+        # Products of two have all their digits, also where XLA contracts nothing.
+        head = v.of(lax.reduce_precision, exponents, (bits - 1) // 2)
         return head, v - head
 
     (a, b), (c, d) = halves(quotient), halves(divisor)
