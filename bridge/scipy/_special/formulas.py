@@ -233,21 +233,27 @@ class _Boxed:
             lost = missing_of_sum(self.base, x, tnp.ones_like(x))
             self.lost = tnp.where(known, lost / tnp.where(known, self.base, 1), 0)
 
-    def grown(self, where: Any) -> Any:
-        """The power: of a large one the exponential of the logarithm would lose digits."""
+    def grown(self, u: Any, least: float, otherwise: Any, less: float) -> Any:
+        """The power less ``less`` where its logarithm ``u`` is above ``least``, else ``otherwise``.
+
+        The exponential of a large logarithm would lose digits.
+        """
+        if not self.is_real:
+            return otherwise
+        modest = (u < 750.0) & (self.base > 2.0**-100) & (self.base < 2.0**100)
+        where = (u > least) & modest
         base, power = tnp.where(where, self.base, 1), tnp.where(where, self.power, 1)
         value = _raised(base, power)
-        return value + tnp.where(value < math.inf, value, 0) * (power * self.lost)
+        value = value + tnp.where(value < math.inf, value, 0) * (power * self.lost)
+        return tnp.where(where, value - less, otherwise)
 
     def less_one(self) -> Any:
         """``(base**power - 1) / power``, the logarithm at power 0."""
-        none = self.power == 0
+        # Of a power whose product with the logarithm may vanish too.
+        none = (self.power == 0) | (tnp.abs(self.power * self.log) < 0.25 * eps_of(self.base))
         safe = tnp.where(none, 1, self.power)
-        found = tnp.expm1(safe * self.log)
-        if self.is_real:
-            large = safe * self.log > 0.7
-            found = tnp.where(large, self.grown(large) - 1, found)
-        return tnp.where(none, self.log, found / safe)
+        u = safe * self.log
+        return tnp.where(none, self.log, self.grown(u, 0.7, tnp.expm1(u), 1.0) / safe)
 
     def slope(self) -> Any:
         """``base**(power - 1)``, with what rounding takes off the exponent."""
@@ -258,7 +264,7 @@ class _Boxed:
         off = missing_of_sum(less, self.power, tnp.full_like(self.power, -1.0))
         change = less * self.lost + off * self.log
         known = tnp.isfinite(change) & (self.base > 0) & (value < math.inf)
-        return value + value * lax.stop_gradient(tnp.where(known, change, 0))
+        return value * lax.stop_gradient(1 + tnp.where(known, change, 0))
 
 
 def _slope_in_power(box: _Boxed) -> Any:
@@ -272,9 +278,7 @@ def _slope_in_power(box: _Boxed) -> Any:
         series = series * near + 1 / (math.factorial(k) * (k + 2))
     series = series * tnp.square(tnp.where(small, log, 0))
     safe = tnp.where(small, 1, power)
-    grown = tnp.exp(far)
-    if box.is_real:
-        grown = tnp.where(far > 1, box.grown(far > 1), grown)
+    grown = box.grown(far, 1.0, tnp.exp(far), 0.0)
     return tnp.where(small, series, (grown * (far - 1) + 1) / tnp.square(safe))
 
 
