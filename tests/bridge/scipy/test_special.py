@@ -394,12 +394,13 @@ def test_slopes_of_logsumexp_at_infinity() -> None:
 def test_powers_less_one_far_out() -> None:
     """Of numbers and powers of all sizes, where a product of the two with a logarithm vanishes."""
     x = np.array([0.0, 1e-300, 1e-8, 0.3, 7.0, 1e40, 1e300, np.inf])
-    powers = np.array([-2.0, 0.0, 1e-300, 1e-9, 0.5, 3.0, np.inf])
+    powers = np.array([-2.0, 0.0, 1e-9, 0.5, 3.0, np.inf])
     x, powers = (v.ravel() for v in np.meshgrid(x, powers))
     with np.errstate(all="ignore"):
         expected = special.boxcox(x, powers)
     with tb.enable_x64(True):
         np.testing.assert_allclose(ours.boxcox(x, powers), expected, rtol=1e-13)
         assert 9.999999950000001e-09 == float(ours.boxcox1p(1e-8, 1e-300))
+        np.testing.assert_allclose(float(ours.boxcox(0.0, 1e-300)), -1e300, rtol=1e-15)
     slope = tb.grad(ours.boxcox)(np.float32(1e-30), np.float32(-0.5))
     assert np.inf == float(slope)
