@@ -47,8 +47,9 @@ def _rayleigh(key: Value, scale: Value, shape: Sizes | None, dtype: Any) -> Any:
 
 
 def _weibull_min(key: Value, scale: Value, concentration: Any, shape: Sizes, dtype: Any) -> Any:
-    joint_shape("weibull_min", shape, scale.aval.shape, concentration.aval.shape)
-    e = exponentials(stream_of("weibull_min", key), shape, dtype)
+    drawn = shape
+    shape = joint_shape("weibull_min", None, shape, scale.aval.shape, concentration.aval.shape)
+    e = spread(exponentials(stream_of("weibull_min", key), drawn, dtype), shape, dtype)
     power = lax.div(constant(1, shape, dtype), spread(concentration, shape, dtype))
     factor, scale = lax.pow(e, power), spread(scale, shape, dtype)
     # Powers that overflow, or vanish, are numbers: such a scale decides alone.
@@ -226,11 +227,12 @@ def weibull_min(
         key: one key, typed or as words.
         scale: scale, positive.
         concentration: exponent of the distribution function, positive.
-        shape: sizes of the result.
+        shape: how many numbers are drawn. Parameters of more elements share them: give the shape
+            of the result for numbers that do not depend on each other.
         dtype: dtype of the result; ``None`` means the default one.
 
     Raises:
-        BroadcastError: the parameters do not fit into ``shape``.
+        BroadcastError: the shapes of the parameters and ``shape`` do not fit together.
         UnsupportedDtypeError: ``dtype`` is no floating dtype.
 
     >>> import tracebridge as tb

@@ -37,8 +37,10 @@ class Point:
     Formulas give anything for what is not inside, where the answer is known.
     """
 
-    def __init__(self, a: Expression, x: Expression) -> None:
+    def __init__(self, a: Expression, x: Expression, *, over_x: bool = False) -> None:
         self.a, self.x = a, x
+        # Of a power below 1 the difference would not be exact, and it vanishes nowhere.
+        self.less = where(a >= 1.0, 1.0, a.filled(0.0)) if over_x else None
         self.invalid = (a < 0.0) | (x < 0.0) | a.is_nan() | x.is_nan()
         # Subnormal numbers count as 0: some of XLA's operations take them for that.
         self.a_is_0, self.x_is_0 = (v.of(lax.abs) < v.tiny() for v in (a, x))
@@ -63,28 +65,44 @@ class Point:
 
     def factor(self) -> Expression:
         """``x**a exp(-x) / gamma(a + 1)``."""
+        return self._factor(self._scale())
+
+    def density(self) -> Expression:
+        """``x**(a - 1) exp(-x) / gamma(a)`` of a point ``over_x``; the power alone may vanish."""
+        done = where(self.is_large, self.direct | (self.share <= 0.1), self.a >= 1.0)
+        size = where(self.is_large, 1.0, self.a)
+        share = where(done, size, self.a / where(done, 1.0, self.x))
+        return self._factor(self._scale() * share)
+
+    def _scale(self) -> Expression:
         scale = divided((-self.stirling).of(lax.exp), self.norm)
-        scale = where(self.is_large, scale, inverse_gamma_1p(where(self.is_large, 1.0, self.a)))
+        return where(self.is_large, scale, inverse_gamma_1p(where(self.is_large, 1.0, self.a)))
+
+    def _factor(self, scale: Expression) -> Expression:
         power = where(self.is_large & (self.share > 0.1), self.gauss, self.power) * scale
         return where((self.x >= 1000.0) & ~self.is_large, 0.0, power)
 
     def _power(self) -> tuple[Expression, Expression]:
-        """``x**a exp(-x)``, of large shapes over the same at ``x = a``; and where that is exact."""
+        """``x**a exp(-x)``, of large shapes over the same at ``x = a``; and where that is exact.
+
+        Of a point ``over_x`` the power is one less, of shapes from 1 on.
+        """
         large = self.is_large
         modest = where(self.x >= 1000.0, 1.0, self.x)
-        near, direct, apart, lost = self._quotient()
+        part, direct, apart, lost = self._quotient()
         # Far below the mean the power (share exp(1 - share))**a keeps digits that the exponential
         # of a large logarithm loses.
-        part = where(near | ~large, self.a.filled(0.5), 0.125)
-        decay = where(direct, -part * apart, where(large, -self.mu, -0.5 * modest)).of(lax.exp)
-        base = where(large, self.share * where(direct, 1.0, decay), modest)
-        whole = large & ~direct
-        power = self._base_power(base, where(whole, self.a, part * self.a))
+        decay = (-part * where(large, apart, modest)).of(lax.exp)
+        base = where(large, where(direct, self.share, 1.0), modest)
+        exponent = self.a if self.less is None else self.a - self.less
+        power = self._base_power(base, part * exponent)
         # The root of the product: one factor may overflow, the other one underflow before.
         square = (power * decay).of(lax.square)
-        fourth = square.of(lax.square).of(lax.square)
-        square = where(near | ~large, square, fourth) * ((lost * 0.5 + 1.0) * lost + 1.0)
-        return direct, where(whole, power, square)
+        square = where(part < 0.5, square.of(lax.square), square)
+        square = where(part < 0.25, square.of(lax.square), square)
+        # Nothing is left of other powers of small shares.
+        whole = square * ((lost * 0.5 + 1.0) * lost + 1.0)
+        return direct, where(large & ~direct, 0.0, whole)
 
     def _base_power(self, base: Expression, exponent: Expression) -> Expression:
         if finfo(base.aval.dtype).bits > 32:
@@ -97,24 +115,29 @@ class Point:
     def _quotient(self) -> tuple[Expression, Expression, Expression, Expression]:
         """Where ``(x / a)**a exp(a - x)`` may be made of roots of its two factors, for large ``a``.
 
-        By square roots, or by eighth ones; then the difference in the exponential, and what the
-        rounding of it and of the quotient takes off the logarithm of the product.
+        By square roots, or by fourth or eighth ones: first which share of the logarithm that is.
+        Then the difference in the exponential, and what the rounding of it and of the quotient
+        takes off the logarithm of the product.
         """
         a, x = self.large, where(self.is_large, self.x, STIRLING_FROM)
         apart = x - a
         most = 1.8 * -math.log(a.tiny())
-        # Both logarithms: that of a share is below |share - 1| / sqrt(share).
-        root = where(self.share < 1.0, self.share, 1.0).of(lax.sqrt)
-        size = divided(apart.of(lax.abs), root)
+        # Both logarithms: that of a share is below 4 (share**(-1/8) - share**(1/8)).
+        low = self.share < 1.0
+        root = where(low & (self.share > 1e-3), self.share, 1e-3).of(lax.sqrt).of(lax.sqrt)
+        root = root.of(lax.sqrt)
+        size = where(low, a * 4.0 * (divided(1.0, root) - root), apart)
         # Of the largest shapes what the quotient lost is no small correction, and the exponential
         # is exact: its argument is small.
-        usable = self.is_large & (a < 0.002 / a.eps())
-        near, direct = usable & (size < most), usable & (size < 4.0 * most)
+        usable = self.is_large & (a < 0.002 / a.eps()) & (self.share > a.tiny() ** 0.25)
+        direct = usable & (size < 4.0 * most)
+        part = where(self.is_large & (size >= most), self.a.filled(0.25), 0.5)
+        part = where(self.is_large & (size >= 2.0 * most), 0.125, part)
         a, x = where(direct, a, STIRLING_FROM), where(direct, x, STIRLING_FROM)
         share, apart = where(direct, self.share, 1.0), where(direct, apart, 0.0)
         shadow = apart - x
         lost = (x - (apart - shadow)) - (a + shadow)
-        return near, direct, apart, divided(remainder(x, share, a), share) - lost
+        return part, direct, apart, divided(remainder(x, share, a), share) - lost
 
 
 class Terms:

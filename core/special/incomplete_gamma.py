@@ -136,13 +136,13 @@ def _number_slope(a: Expression, x: Expression) -> Expression:
 
 
 def _density(a: Expression, x: Expression) -> Expression:
-    p = Point(a, x)
+    p = Point(a, x, over_x=True)
     # At 0: infinite below the power 0, and 0 above.
     start = first_of([(a < 1.0, math.inf), (a > 1.0, 0.0)], a.filled(1.0))
     nowhere = p.invalid | p.a_is_0
     return first_of(
         [(nowhere, math.nan), (p.x_is_0, start), (p.x_is_inf | p.a_is_inf, 0.0)],
-        p.factor() * (p.a / p.x),
+        p.density(),
     )
 
 

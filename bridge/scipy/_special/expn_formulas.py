@@ -10,6 +10,7 @@ import tracebridge.numpy as tnp
 from tracebridge.core.control.scan.forward import scan
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.scipy._special.elementwise import with_slopes
+from tracebridge.scipy._special.integral_formulas import exp1
 from tracebridge.scipy._special.series import eps_of
 
 _SERIES_TERMS = 20
@@ -19,12 +20,12 @@ _FRACTION_TERMS = 110
 def _by_series(n: Array, x: Array) -> Any:
     """For ``0 < x <= 1`` and orders from 1 on: the term of order n - 1 has a logarithm."""
     total: Any = tnp.zeros_like(x)
-    power: Any = tnp.ones_like(x)
-    for m in range(_SERIES_TERMS):
+    # The largest terms last, as each sum is rounded.
+    for m in range(_SERIES_TERMS - 1, -1, -1):
         below = m + 1.0 - n
         special = below == 0
-        total = total - tnp.where(special, 0.0, power / tnp.where(special, 1.0, below))
-        power = power * x * (-1.0 / (m + 1))
+        term = tnp.where(special, 0.0, -1.0 / tnp.where(special, 1.0, below))
+        total = term + total * (x * (-1.0 / (m + 1)))
     log = tnp.log(x)
     odd = n - 2.0 * tnp.floor(0.5 * n)
     size = tnp.exp((n - 1.0) * log - lax.lgamma(n))
@@ -51,6 +52,8 @@ def _expn(n: Array, x: Array) -> Any:
     safe_n = tnp.where(ordinary, n, 1.0)
     small = _by_series(safe_n, tnp.where(near, x, 0.5))
     large = _by_fraction(safe_n, tnp.where(ordinary & far, x, 2.0))
+    # Of the order 1 the logarithm and the sum cancel.
+    small = tnp.where(n == 1, exp1(x), small)
     found = tnp.where(far, large, small)
     found = tnp.where(n == 0, tnp.exp(-x) / x, found)
     end = tnp.where(n > 1, 1.0 / tnp.where(n > 1, n - 1.0, 1.0), math.inf)

@@ -105,7 +105,9 @@ def _log_beta_binomial(k: Array, n: Array, a: Array, b: Array) -> Any:
     c, d = a + k, b + (n - k)
     x, y = c / (c + d), d / (c + d)
     powers = [_log_beta_power(p, q, x, y) for p, q in ((k + 1, n - k + 1), (a, b), (c, d))]
-    return (powers[0] - tnp.log(x) - tnp.log(y) - tnp.log1p(n)) + (powers[1] - powers[2])
+    found = (powers[0] - tnp.log(x) - tnp.log(y) - tnp.log1p(n)) + (powers[1] - powers[2])
+    # Of no trials there is one outcome.
+    return tnp.where(n == 0, 0, found)
 
 
 def _gap(start: Array, step: Array) -> Any:

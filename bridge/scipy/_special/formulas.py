@@ -12,14 +12,17 @@ from tracebridge.core.control.branches.switch import cond
 from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.lax.special.scaled_erfc import scaled_erfc
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.special.beta_factors import power_of
 from tracebridge.core.special.incomplete_beta import betainc, digamma_gap_p, log_beta_p
 from tracebridge.core.special.incomplete_gamma import igamma, igammac
+from tracebridge.core.special.programs import Expression
 from tracebridge.numpy._promote import widened
 from tracebridge.scipy._special import beta_formulas
 from tracebridge.scipy._special.elementwise import with_slopes
 from tracebridge.scipy._special.entropies import share_of
 from tracebridge.scipy._special.gamma_formulas import gamma_of_positive
 from tracebridge.scipy._special.normal_tails import TAIL, tail_fraction, tail_quantile
+from tracebridge.scipy._special.pairs import missing_of_sum
 from tracebridge.scipy._special.series import eps_of, exp_of_square
 
 LOG_ROOT_2_PI = 0.5 * math.log(2 * math.pi)
@@ -209,15 +212,64 @@ def _entr(x: Array) -> Any:
 entr = with_slopes(_entr, lambda _, x: -tnp.log(x) - 1)
 
 
-def _power_less_one(log: Array, power: Array) -> Any:
-    """``expm1(power * log) / power``, the logarithm at power 0."""
-    none = power == 0
-    safe = tnp.where(none, 1, power)
-    return tnp.where(none, log, tnp.expm1(safe * log) / safe)
+# By vector instructions, which XLA's powers are not.
+_raised = with_slopes(
+    lambda x, power: power_of(Expression(x), Expression(power)).value,
+    lambda _, x, power: power * tnp.power(x, power - 1),
+    lambda ans, x, power: ans * tnp.log(x),
+)
 
 
-def _slope_in_power(log: Array, power: Array) -> Any:
+class _Boxed:
+    """``base**power`` and its logarithm, of ``x`` or of ``1 + x`` with the digits of ``x``."""
+
+    def __init__(self, x: Array, power: Array, *, one_more: bool) -> None:
+        self.power, self.is_real = power, not is_complex(x.aval.dtype)
+        self.log = tnp.log1p(x) if one_more else tnp.log(x)
+        self.base: Any = 1 + x if one_more else x
+        self.lost: Any = tnp.zeros_like(self.base)
+        if one_more and self.is_real:
+            known = tnp.isfinite(self.base) & (self.base > 0)
+            lost = missing_of_sum(self.base, x, tnp.ones_like(x))
+            self.lost = tnp.where(known, lost / tnp.where(known, self.base, 1), 0)
+
+    def grown(self, u: Any, least: float, otherwise: Any, less: float) -> Any:
+        """The power less ``less`` where its logarithm ``u`` is above ``least``, else ``otherwise``.
+
+        The exponential of a large logarithm would lose digits.
+        """
+        if not self.is_real:
+            return otherwise
+        modest = (u < 750.0) & (self.base > 2.0**-100) & (self.base < 2.0**100)
+        where = (u > least) & modest
+        base, power = tnp.where(where, self.base, 1), tnp.where(where, self.power, 1)
+        value = _raised(base, power)
+        value = value + tnp.where(value < math.inf, value, 0) * (power * self.lost)
+        return tnp.where(where, value - less, otherwise)
+
+    def less_one(self) -> Any:
+        """``(base**power - 1) / power``, the logarithm at power 0."""
+        # Of a power whose product with the logarithm may vanish too.
+        none = (self.power == 0) | (tnp.abs(self.power * self.log) < 0.25 * eps_of(self.base))
+        safe = tnp.where(none, 1, self.power)
+        u = safe * self.log
+        return tnp.where(none, self.log, self.grown(u, 0.7, tnp.expm1(u), 1.0) / safe)
+
+    def slope(self) -> Any:
+        """``base**(power - 1)``, with what rounding takes off the exponent."""
+        less = self.power - 1
+        value = tnp.power(self.base, less)
+        if not self.is_real:
+            return value
+        off = missing_of_sum(less, self.power, tnp.full_like(self.power, -1.0))
+        change = less * self.lost + off * self.log
+        known = tnp.isfinite(change) & (self.base > 0) & (value < math.inf)
+        return value * lax.stop_gradient(1 + tnp.where(known, change, 0))
+
+
+def _slope_in_power(box: _Boxed) -> Any:
     """``(exp(u) (u - 1) + 1) / power**2`` with ``u = power * log``; by its series for small u."""
+    power, log = box.power, box.log
     u = power * log
     small = tnp.abs(u) < 1
     near, far = tnp.where(small, u, 0), tnp.where(small, 1, tnp.maximum(u, -800.0))
@@ -226,19 +278,22 @@ def _slope_in_power(log: Array, power: Array) -> Any:
         series = series * near + 1 / (math.factorial(k) * (k + 2))
     series = series * tnp.square(tnp.where(small, log, 0))
     safe = tnp.where(small, 1, power)
-    return tnp.where(small, series, (tnp.exp(far) * (far - 1) + 1) / tnp.square(safe))
+    grown = box.grown(far, 1.0, tnp.exp(far), 0.0)
+    return tnp.where(small, series, (grown * (far - 1) + 1) / tnp.square(safe))
 
 
-boxcox = with_slopes(
-    lambda x, power: _power_less_one(tnp.log(x), power),
-    lambda _, x, power: tnp.power(x, power - 1),
-    lambda _, x, power: _slope_in_power(tnp.log(x), power),
-)
-boxcox1p = with_slopes(
-    lambda x, power: _power_less_one(tnp.log1p(x), power),
-    lambda _, x, power: tnp.power(1 + x, power - 1),
-    lambda _, x, power: _slope_in_power(tnp.log1p(x), power),
-)
+def _boxed(*, one_more: bool) -> Any:
+    def of(x: Array, power: Array) -> _Boxed:
+        return _Boxed(x, power, one_more=one_more)
+
+    return with_slopes(
+        lambda x, power: of(x, power).less_one(),
+        lambda _, x, power: of(x, power).slope(),
+        lambda _, x, power: _slope_in_power(of(x, power)),
+    )
+
+
+boxcox, boxcox1p = _boxed(one_more=False), _boxed(one_more=True)
 
 
 def _logit(p: Array) -> Any:

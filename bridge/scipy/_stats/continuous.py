@@ -253,14 +253,28 @@ LOGISTIC = Distribution(
     },
     quantile="x",
 )  # fmt: skip
+
+
+def _log_of_pareto(y: Array, b: Array) -> Any:
+    beyond = tnp.isinf(b) & (y > 1)
+    b = tnp.where(beyond, 1, b)
+    return tnp.where(beyond, -math.inf, tnp.log(b) - _times_log(b + 1, y))
+
+
+def _times_log(b: Array, y: Array) -> Any:
+    """``b log(y)``; at 1 it is 0 for an infinite ``b`` too, the limit of large ones."""
+    return tnp.where(tnp.isinf(b) & (y == 1), 1, b) * tnp.log(y)
+
+
 PARETO = Distribution(
     "pareto", "Pareto numbers", ("b",),
-    lambda y, b: tnp.log(b) - (b + 1) * tnp.log(y), _positive, lambda *s: 1.0,
+    _log_of_pareto, _positive, lambda *s: 1.0,
     inner=lambda *s: 2.0,
     functions={
-        "cdf": lambda y, b: -tnp.expm1(-b * tnp.log(y)),
-        "sf": lambda y, b: tnp.exp(-b * tnp.log(y)),
-        "logcdf": lambda y, b: _log1mexp(b * tnp.log(y)), "logsf": lambda y, b: -b * tnp.log(y),
+        "cdf": lambda y, b: -tnp.expm1(-_times_log(b, y)),
+        "sf": lambda y, b: tnp.exp(-_times_log(b, y)),
+        "logcdf": lambda y, b: _log1mexp(_times_log(b, y)),
+        "logsf": lambda y, b: -_times_log(b, y),
         "ppf": lambda q, b: tnp.exp(-tnp.log1p(-q) / b),
     },
     closed=True,

@@ -53,7 +53,9 @@ def _log_size(x: Any, y: Any, excess: Any) -> Any:
 def log(z: Value) -> Any:
     """The logarithm; beside the negative axis the sign of 0 says on which side."""
     x, y = lax.real(z), lax.imag(z)
-    excess = _sum_of_squares(literal(-1.0, x.aval.dtype), x, y)
+    # A number that XLA does not know: it would add it to itself before the squares.
+    less = lax.select_n(lax.ne(x, x), literal(-1.0, x.aval.dtype), literal(-2.0, x.aval.dtype))
+    excess = _sum_of_squares(less, x, y)
     return lax.complex(_log_size(x, y, excess), lax.atan2(y, x))
 
 

@@ -131,17 +131,18 @@ def lgamma(x: Value) -> Any:
     is_below = lax.lt(x, -1.0 + _LGAMMA_LOW)
     start = lax.select_n(is_below, x, size)
     is_small, is_large = lax.lt(start, _LGAMMA_LOW), lax.ge(size, _STIRLING_FROM)
-    near = lax.select_n(is_small, start, lax.add(start, 1.0))
+    # One less than where the polynomial is: of small numbers the sum with 1 would not be exact.
+    near = lax.select_n(is_small, lax.sub(start, 1.0), start)
     product = one
     for step in _STEPS:
         less = lax.sub(size, step)
         further = lax.ge(less, _HIGH - 1.0)
-        near = lax.select_n(further, near, less)
+        near = lax.select_n(further, near, lax.sub(less, 1.0))
         product = lax.select_n(further, product, lax.mul(product, less))
     argument = lax.select_n(is_large, lax.select_n(is_small, product, size), size)
     log = lax.log(argument)
-    zeros = lax.mul(lax.sub(near, 1.0), lax.sub(near, 2.0))
-    series = lax.mul(zeros, horner(lax.sub(near, _LGAMMA_CENTRE), _LGAMMA[dtype]))
+    zeros = lax.mul(near, lax.sub(near, 1.0))
+    series = lax.mul(zeros, horner(lax.sub(near, _LGAMMA_CENTRE - 1.0), _LGAMMA[dtype]))
     value = lax.add(series, lax.select_n(is_small, log, lax.neg(log)))
     inverse = lax.div(one, lax.select_n(is_large, one, size))
     rest = lax.mul(inverse, horner(lax.mul(inverse, inverse), _STIRLING[dtype]))

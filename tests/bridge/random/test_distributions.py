@@ -410,3 +410,17 @@ def test_a_number_between_bounds_of_one_element_has_their_shape() -> None:
         assert (shape, lone) == (found.shape, float(found.item()))
     with pytest.raises(ValueError, match="not broadcastable"):
         random.uniform(key, minval=tnp.zeros(2))
+
+
+def test_weibull_numbers_of_more_parameters_than_draws_share_them() -> None:
+    """They are the quantiles of the same shares."""
+    scale, concentration = np.array([[1.0], [2.0]], np.float32), np.float32([0.5, 1.0, 3.0])
+    shared = np.asarray(random.weibull_min(random.key(3), scale, concentration))
+    shares = stats.weibull_min.cdf(shared, concentration, scale=scale)
+    drawn = np.asarray(random.weibull_min(random.key(3), 1.0, concentration, (3,)))
+
+    assert (2, 3) == shared.shape
+    np.testing.assert_allclose(shares, shares[0, 0], rtol=1e-5)
+    assert np.unique(stats.weibull_min.cdf(drawn, concentration)).size == 3
+    with pytest.raises(errors.BroadcastError, match="weibull_min: the shapes"):
+        random.weibull_min(random.key(3), scale, concentration, (4,))

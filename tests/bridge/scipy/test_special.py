@@ -389,3 +389,18 @@ def test_slopes_of_logsumexp_at_infinity() -> None:
     ):  # fmt: skip
         np.testing.assert_array_equal(tb.grad(ours.logsumexp)(np.float32(x)), expected)
     np.testing.assert_array_equal(tb.grad(tb.nn.logsumexp)(np.float32([-inf, -inf])), [0, 0])
+
+
+def test_powers_less_one_far_out() -> None:
+    """Of numbers and powers of all sizes, where a product of the two with a logarithm vanishes."""
+    x = np.array([0.0, 1e-300, 1e-8, 0.3, 7.0, 1e40, 1e300, np.inf])
+    powers = np.array([-2.0, 0.0, 1e-9, 0.5, 3.0, np.inf])
+    x, powers = (v.ravel() for v in np.meshgrid(x, powers))
+    with np.errstate(all="ignore"):
+        expected = special.boxcox(x, powers)
+    with tb.enable_x64(True):
+        np.testing.assert_allclose(ours.boxcox(x, powers), expected, rtol=1e-13)
+        assert 9.999999950000001e-09 == float(ours.boxcox1p(1e-8, 1e-300))
+        np.testing.assert_allclose(float(ours.boxcox(0.0, 1e-300)), -1e300, rtol=1e-15)
+    slope = tb.grad(ours.boxcox)(np.float32(1e-30), np.float32(-0.5))
+    assert np.inf == float(slope)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
 from scipy import special
@@ -132,3 +133,21 @@ def test_densities_of_large_shapes(dtype: str) -> None:
     rtol = 3e-6 if dtype == "float32" else 1e-10  # the reference cancels
     np.testing.assert_allclose(actual, np.exp(logs), rtol)
     np.testing.assert_allclose(twice, np.exp(logs), rtol)
+
+
+def test_densities_whose_powers_underflow() -> None:
+    """Of one power more there is nothing left, of the density there is; or its factor overflows."""
+    stats = tb.scipy.stats
+    with tb.enable_x64():
+        points = ((1e-300, 3.5), (1e-300, 2.1), (3e-11, 50.0))
+        chi2 = [float(stats.chi2.pdf(x, n)) for x, n in points]
+        none = [float(stats.gamma.pdf(1e-300, a)) for a in (1e10, 1e300)]
+    single = stats.gamma.pdf(np.float32([1.1289947e-08, 1e-20]), np.float32([5.505018, 2.8]))
+
+    for (x, n), density in zip(points, chi2, strict=True):
+        y, a = mpmath.mpf(x) / 2, mpmath.mpf(n) / 2
+        exact = y ** (a - 1) * mpmath.exp(-y) / mpmath.gamma(a) / 2
+        np.testing.assert_allclose(density, float(exact), 1e-15)
+    assert [0.0, 0.0] == none
+    np.testing.assert_allclose(single[0], 2.984441e-38, 2e-6)
+    np.testing.assert_allclose(single[1], 1e-36 / special.gamma(2.8), 2e-5)

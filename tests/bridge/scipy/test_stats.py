@@ -373,3 +373,26 @@ def test_slopes_of_heavy_tails_far_out() -> None:
     np.testing.assert_allclose(tb.jit(tb.vmap(slope))(x) * x, np.full(6, -2.0), 1e-5)
     second = tb.jit(tb.vmap(tb.grad(slope)))(x[:4])
     np.testing.assert_allclose(second * x[:4] * x[:4], np.full(4, 2.0), 1e-5)
+
+
+def test_pareto_numbers_of_an_infinite_power_are_all_1() -> None:
+    """The limits; SciPy has no number for the density beyond."""
+    y, b = np.array([0.5, 1.0, 2.0]), np.inf
+    expected = {
+        "pdf": [0, INF, 0], "logpdf": [-INF, INF, -INF], "cdf": [0, 0, 1], "sf": [1, 1, 0],
+        "logcdf": [-INF, -INF, 0], "logsf": [0, 0, -INF],
+    }  # fmt: skip
+    with tb.enable_x64():
+        for kind, values in expected.items():
+            found = getattr(tb.scipy.stats.pareto, kind)(y, b)
+            np.testing.assert_array_equal(np.asarray(found), values, kind)
+
+
+def test_no_trials_have_one_outcome() -> None:
+    """With a probability of 1, whatever the parameters."""
+    with tb.enable_x64():
+        log = tb.scipy.stats.betabinom.logpmf
+        value, slopes = tb.value_and_grad(log, (2, 3))(0.0, 0.0, 0.3, 7.1)
+
+    assert 0.0 == float(value)
+    assert [0.0, 0.0] == [*map(float, slopes)]

@@ -284,7 +284,7 @@ UNARY = (
         lambda x: np.inf if np.isinf(x) else special.gammaln(x),
         (3.0, 3.0),
         EVERYWHERE,
-        (1.0, 2.0, 0.5, 1.5),
+        (1.0, 2.0, 0.5, 1.5, 0.8633163571357727),
         negative=False,
     ),
     Row(
