@@ -373,3 +373,11 @@ def test_slopes_of_heavy_tails_far_out() -> None:
     np.testing.assert_allclose(tb.jit(tb.vmap(slope))(x) * x, np.full(6, -2.0), 1e-5)
     second = tb.jit(tb.vmap(tb.grad(slope)))(x[:4])
     np.testing.assert_allclose(second * x[:4] * x[:4], np.full(4, 2.0), 1e-5)
+
+
+def test_slopes_in_the_trials_where_none_can_succeed() -> None:
+    """The probability of no success is (1 - p)^n: its logarithm has the slope log(1 - p), 0."""
+    for mode in (tb.jacfwd, tb.jacrev):
+        for n in (0.0, 1.0, 4.0):
+            slope = mode(lambda n: tb.scipy.stats.binom.logpmf(0.0, n, 0.0))(np.float32(n))
+            assert abs(float(slope)) < 1e-6
