@@ -225,10 +225,26 @@ def spread(x: Any, shape: tuple[int, ...], dtype: Any = None) -> Any:
     return lax.broadcast_in_dim(x, shape, tuple([n + i for i in kept]))
 
 
+def of_real_parameters(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A sampler that refuses complex parameters: imaginary parts would be lost without a word."""
+
+    def run(key: Value, *rest: Any) -> Any:
+        for x in rest:
+            if hasattr(x, "aval") and is_complex(x.aval.dtype):
+                msg = f"{name}: got {x.aval.str_short()}, but parameters of distributions are real"
+                raise UnsupportedDtypeError(msg, hint="take the part that is meant: x.real")
+        return function(key, *rest)
+
+    return run
+
+
 def samplers(*functions: Callable[..., Any]) -> dict[str, StagedFunction]:
     """The samplers of a file by name: functions ``_name(key, *parameters, *statics)``."""
     names = [f.__name__.removeprefix("_") for f in functions]
-    return {n: StagedFunction(f, n, judges=False) for n, f in zip(names, functions, strict=True)}
+    return {
+        n: StagedFunction(of_real_parameters(n, f), n, judges=False)
+        for n, f in zip(names, functions, strict=True)
+    }
 
 
 def draw(

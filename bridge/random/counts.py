@@ -26,6 +26,7 @@ from tracebridge.random._streams import (
     default_float,
     integer_dtype,
     joint_shape,
+    of_real_parameters,
     sample,
     sizes_of,
     spread,
@@ -147,8 +148,8 @@ def _poisson(key: Value, lam: Any, shape: Sizes | None, dtype: Any) -> Any:
     return lax.select(lax.eq(lam, constant(0, shape, kind)), zero, result)
 
 
-_geometric_staged = StagedFunction(_geometric, "geometric")
-_poisson_staged = StagedFunction(_poisson, "poisson")
+_geometric_staged = StagedFunction(of_real_parameters("geometric", _geometric), "geometric")
+_poisson_staged = StagedFunction(of_real_parameters("poisson", _poisson), "poisson")
 
 
 def geometric(

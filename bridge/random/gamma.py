@@ -13,7 +13,6 @@ from tracebridge.core.ir.value import Value
 from tracebridge.core.runtime.arrays.argument_types import DType, ShapeLike, ShardingLike
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
-from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.random._gamma_numbers import gamma_numbers
 from tracebridge.random._streams import (
     Stream,
@@ -23,6 +22,7 @@ from tracebridge.random._streams import (
     joint_shape,
     normals,
     sample,
+    samplers,
     sizes_of,
     spread,
     stream_of,
@@ -146,10 +146,7 @@ def _ball(key: Value, p: Any, count: int, shape: Sizes, dtype: DType) -> Any:
     return lax.div(g, lax.broadcast_in_dim(radius, g.aval.shape, tuple(range(len(shape)))))
 
 
-_STAGED = {
-    f.__name__[1:]: StagedFunction(f, f.__name__[1:], judges=False)
-    for f in (_gamma, _beta, _chisquare, _f, _t, _dirichlet, _generalized_normal, _ball)
-}
+_STAGED = samplers(_gamma, _beta, _chisquare, _f, _t, _dirichlet, _generalized_normal, _ball)
 
 
 def _draw(

@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 
 import tracebridge.core.lax as lax
-from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
-from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.value import Value
 from tracebridge.core.linalg.cholesky import cholesky
@@ -59,9 +57,6 @@ def _multivariate_normal(
     method: str,
 ) -> Any:
     mean, cov = promote_inexact(mean, cov)
-    if is_complex(mean.aval.dtype):
-        msg = f"multivariate_normal: got {mean.aval.str_short()} and {cov.aval.str_short()}"
-        raise UnsupportedDtypeError(msg, hint="mean and cov of a real distribution are real")
     kind: Any = mean.aval.dtype if dtype is None else dtype
     for name, value, rank in (("mean", mean, 1), ("cov", cov, 2)):
         if value.aval.ndim < rank:

@@ -29,6 +29,7 @@ from tracebridge.random._streams import (
     Stream,
     constant,
     joint_shape,
+    of_real_parameters,
     sample,
     sizes_of,
     spread,
@@ -133,7 +134,7 @@ _permutation_staged = StagedFunction(_permutation, "permutation")
 _permuted_range_staged = StagedFunction(_permuted_range, "permutation")
 _weighted_staged = StagedFunction(_weighted, "choice")
 _distinct_staged = StagedFunction(_distinct, "choice")
-_categorical_staged = StagedFunction(_categorical, "categorical")
+_categorical_staged = StagedFunction(of_real_parameters("categorical", _categorical), "categorical")
 _rademacher_staged = StagedFunction(_rademacher, "rademacher")
 
 

@@ -24,6 +24,7 @@ from tracebridge.random._streams import (
     integer_dtype,
     joint_shape,
     normals,
+    of_real_parameters,
     sample,
     sizes_of,
     spread,
@@ -101,10 +102,10 @@ def _above(high: Value, dtype: Any) -> Any:
 
 
 _bits_staged = StagedFunction(_bits, "bits")
-_uniform_staged = StagedFunction(_uniform, "uniform", judges=False)
+_uniform_staged = StagedFunction(of_real_parameters("uniform", _uniform), "uniform", judges=False)
 _unit_staged = StagedFunction(_unit, "uniform")
 _normal_staged = StagedFunction(_normal, "normal")
-_randint_staged = StagedFunction(_randint, "randint", judges=False)
+_randint_staged = StagedFunction(of_real_parameters("randint", _randint), "randint", judges=False)
 
 
 def bits(

@@ -291,11 +291,14 @@ def csd(
         if a.ndim != b.ndim:
             msg = f"csd: got signals of {a.ndim} and of {b.ndim} axes"
             raise BroadcastError(msg)
-        a, b = _same_length(a, b, axis)
         dtype = tnp.result_type(a, b)
         a, b = a.astype(dtype), b.astype(dtype)
     if a.size == 0 or b.size == 0:
-        return tnp.zeros(a.shape, tnp.real(a).dtype), tnp.zeros(a.shape, a.dtype)
+        shape = list(a.shape)
+        shape[axis] = min(a.shape[axis], b.shape[axis])
+        return tnp.zeros(shape, tnp.real(a).dtype), tnp.zeros(shape, a.dtype)
+    if y is not None:
+        a, b = _same_length(a, b, axis)
     length = a.shape[axis]
     cut = segments_of("csd", window, nperseg, noverlap, nfft, length, a.dtype)
     freqs, _, result = spectra(

@@ -64,7 +64,7 @@ def system(name: str, a: Any, b: Any, *, vectors: bool = False) -> tuple[Any, An
 
     With ``vectors`` what may be one vector for each matrix is taken for that, with a warning.
     """
-    a, b = promote_inexact(a, b)
+    a, b = [as_strong(v) for v in promote_inexact(a, b)]
     is_vector = b.aval.ndim == 1
     if vectors and _one_vector_each(a, b):
         warn_user(
@@ -179,7 +179,7 @@ def _slogdet_of_two(x: Any) -> tuple[Any, Any]:
 def _pinv(a: Any, rtol: Any, hermitian: bool) -> Any:
     del hermitian  # singular vectors are those of eigenvalues, up to signs
     (a,) = promote_inexact(a)
-    (x,), dtype = matrices("pinv", a)
+    (x,), dtype = matrices("pinv", as_strong(a))
     bound = as_dtype(tnp.asarray(rtol), real_dtype(x.aval.dtype))
     return rounded(_pseudo_inverse(x, bound), dtype)
 
@@ -237,7 +237,7 @@ def _least_squares_jvp(primals: Any, tangents: Any) -> Any:
 
 
 def _lstsq(a: Any, b: Any, rcond: float | None, numpy_resid: bool) -> list[Any]:
-    a, b = promote_inexact(a, b)
+    a, b = [as_strong(v) for v in promote_inexact(a, b)]
     is_vector = b.aval.ndim == 1
     if is_vector:
         b = lax.expand_dims(b, (1,))

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
@@ -99,7 +100,8 @@ class Distribution:
                 inside = inside & (y == tnp.floor(y))
             if not kind.startswith("log"):
                 inside = inside & ~tnp.asarray(self.vanishes(y, *shapes))
-            safe = tnp.where(inside, y, self.inner(*shapes))
+            # Of the point alone: a slope of 0 times the infinite one of a logarithm is NaN.
+            safe = tnp.where(inside, y, lax.stop_gradient(self.inner(*shapes)))
             if kind in self.functions:
                 value = self.functions[kind](safe, *shapes)
                 return tnp.where(inside, value if self.discrete else value / scale, 0)
@@ -115,7 +117,7 @@ class Distribution:
         below = y <= low if open_low else y < low
         open_high = not self.closed or kind == "logsf"
         above = y >= high if open_high else (y > high) | tnp.isinf(y)
-        safe = tnp.where(below | above, self.inner(*shapes), y)
+        safe = tnp.where(below | above, lax.stop_gradient(self.inner(*shapes)), y)
         inner = self._probability(kind, safe, shapes)
         ends = {"cdf": (0, 1), "sf": (1, 0), "logcdf": (-math.inf, 0), "logsf": (0, -math.inf)}
         first, last = ends[kind]

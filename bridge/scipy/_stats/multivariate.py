@@ -37,7 +37,7 @@ def _dirichlet(x: Value, alpha: Any) -> Any:
     # Sums of shares are rounded: SciPy's bound, or some roundings.
     bound = max(1e-9, 32 * float(tnp.finfo(x.dtype).eps))
     inside = (x >= 0).all(axis=0) & (tnp.abs(x.sum(axis=0) - 1) <= bound)
-    safe = tnp.where(inside, x, 1 / k)
+    safe = tnp.where(inside, x, 1 / max(k, 1))
     whole = alpha.sum(axis=0)
     weight = f.gammaln(alpha).sum(axis=0) - f.gammaln(whole)
     log = f.xlogy(alpha - 1, safe).sum(axis=0) - weight

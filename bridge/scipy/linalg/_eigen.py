@@ -441,6 +441,8 @@ def eigh_tridiagonal(
 
     Raises:
         ArgumentValueError: another ``select``, or none of the range that it needs.
+        RankError: ``d`` or ``e`` is no vector.
+        ShapeMismatchError: ``d`` does not have one element more than ``e``.
 
     >>> import tracebridge as tb
     >>> d, e = tb.numpy.array([1.0, 2.0]), tb.numpy.zeros(1)
@@ -452,7 +454,14 @@ def eigh_tridiagonal(
         msg = f"eigh_tridiagonal: select={select!r}, select_range={select_range}"
         raise ArgumentValueError(msg, expected="'a', or 'i' or 'v' with a range")
     main, beside = inexact(d, e)
+    for x in (main, beside):
+        if x.aval.ndim != 1:
+            msg = f"eigh_tridiagonal: got {x.aval.str_short()}, expected a vector"
+            raise RankError(msg, hint="use tracebridge.vmap for batches")
     n = main.aval.shape[0]
+    if beside.aval.shape[0] != n - 1:
+        msg = f"eigh_tridiagonal: d is {main.aval.str_short()}, e {beside.aval.str_short()}"
+        raise ShapeMismatchError(msg, expected="one element of d more than of e")
     subset = None
     if select == "i" and select_range is not None:
         subset = (int(select_range[0]), int(select_range[1]) + 1)

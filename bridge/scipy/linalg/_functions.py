@@ -21,6 +21,7 @@ from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.remembered import one_program
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
+from tracebridge.numpy._promote import broadcast_shape, broadcast_to
 from tracebridge.numpy._staging import is_traced
 from tracebridge.scipy.linalg._eigen import complex_schur, inexact
 from tracebridge.scipy.linalg._taylor import (
@@ -223,15 +224,15 @@ def solve_sylvester(
     """The solution X of ``A X + X B = C``.
 
     Args:
-        A: matrix of shape ``(m, m)``.
-        B: matrix of shape ``(n, n)``.
-        C: matrix of shape ``(m, n)``.
+        A: matrices of shape ``(..., m, m)``.
+        B: matrices of shape ``(..., n, n)``.
+        C: matrices of shape ``(..., m, n)``; leading axes are broadcast.
         method: ``"schur"`` or ``"eigen"``: Schur forms are used in any case.
         tol: no effect.
 
     Raises:
         ArgumentValueError: another method.
-        RankError, ShapeMismatchError: the shapes do not fit.
+        RankError, ShapeMismatchError, BroadcastError: the shapes do not fit.
 
     >>> import tracebridge as tb
     >>> one = tb.numpy.ones((1, 1))
@@ -242,11 +243,14 @@ def solve_sylvester(
     if method not in ("schur", "eigen"):
         msg = f"solve_sylvester: method={method!r}"
         raise ArgumentValueError(msg, expected="'schur' or 'eigen'")
-    (a, b, c), dtype = matrices("solve_sylvester", *inexact(A, B, C), ranks=(2, 2, 2))
+    given = inexact(A, B, C)
+    batch = broadcast_shape("solve_sylvester", [x.aval.shape[:-2] for x in given])
+    given = [broadcast_to(x, (*batch, *x.aval.shape[-2:])) for x in given]
+    (a, b, c), dtype = matrices("solve_sylvester", *given, ranks=(2, 2, 2))
     m, n = a.aval.shape[-1], b.aval.shape[-1]
-    if (a.aval.shape, b.aval.shape, c.aval.shape) != ((m, m), (n, n), (m, n)):
+    if [x.aval.shape[-2:] for x in (a, b, c)] != [(m, m), (n, n), (m, n)]:
         msg = f"solve_sylvester: got {[x.aval.str_short() for x in (a, b, c)]}"
-        raise ShapeMismatchError(msg, expected="(m, m), (n, n) and (m, n)")
+        raise ShapeMismatchError(msg, expected="(..., m, m), (..., n, n) and (..., m, n)")
     kind = complex_dtype(a.aval.dtype)
     x = _sylvester_staged([as_dtype(v, kind) for v in (a, b, c)])
     return x if kind == a.aval.dtype else rounded(tnp.real(x), dtype)

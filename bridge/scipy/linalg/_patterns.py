@@ -101,10 +101,11 @@ def _fiedler(a: Value) -> Any:
 
 def _fiedler_companion(a: Value) -> Any:
     (a,) = promote_inexact(a)
-    if a.aval.ndim != 1 or a.aval.size < 1:
-        msg = f"fiedler_companion: got {a.aval.str_short()}, expected a vector of coefficients"
-        raise RankError(msg)
-    n = a.aval.size - 1
+    (a,) = _vectors("fiedler_companion", a)
+    n = a.aval.shape[-1] - 1
+    if n < 0:
+        msg = f"fiedler_companion: {a.aval.str_short()} has no elements along the last axis"
+        raise ShapeMismatchError(msg, expected="at least one")
     # Positions in the coefficients, behind which stand 0 and 1.
     zero, one = n + 1, n + 2
     index = np.full((n, n), zero)
@@ -120,8 +121,8 @@ def _fiedler_companion(a: Value) -> Any:
         index[0, 0] = 1
     if n > 1:
         index[1, 0] = one
-    ends = as_dtype(tnp.asarray([0, 1]), a.aval.dtype)
-    return _spread(tnp.concatenate([-a / a[0], ends]), index)
+    ends = broadcast_to(as_dtype(tnp.asarray([0, 1]), a.aval.dtype), (*a.aval.shape[:-1], 2))
+    return _spread(tnp.concatenate([-a / a[..., :1], ends], -1), index)
 
 
 def _leslie(f: Value, s: Value) -> Any:
@@ -291,13 +292,13 @@ def fiedler_companion(a: ArrayLike) -> Array:
     """The companion matrix of a polynomial that has five diagonals only.
 
     Args:
-        a: coefficients of shape ``(n,)``, highest power first; integers become floats.
+        a: coefficients of shape ``(..., n)``, highest power first; integers become floats.
 
     Returns:
-        Array of shape ``(n - 1, n - 1)``.
+        Array of shape ``(..., n - 1, n - 1)``.
 
     Raises:
-        RankError: ``a`` is no vector, or has no elements.
+        ShapeMismatchError: ``a`` has no elements along its last axis.
 
     >>> import tracebridge as tb
     >>> tb.scipy.linalg.fiedler_companion(tb.numpy.array([1, -3, 2])).tolist()

@@ -216,3 +216,11 @@ def test_tails_keep_their_digits(name: str, dtype: Any) -> None:
             least = float(np.finfo(dtype).tiny)  # threads may take subnormal numbers for zeros
             assert abs(value - expected) <= bound * abs(expected) + least
             assert abs(slope - rate) <= 4 * bound * abs(rate) + least
+
+
+def test_weak_types_of_integers() -> None:
+    """What a number of the formula makes of integers gives way to the dtypes of arrays."""
+    for function in (nn.elu, nn.selu, nn.celu, nn.leaky_relu):
+        out = function(np.arange(3))
+        assert ("float32", True) == (str(out.dtype), out.weak_type)
+        assert not function(np.arange(3, dtype=np.float32)).weak_type

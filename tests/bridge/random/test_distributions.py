@@ -424,3 +424,24 @@ def test_weibull_numbers_of_more_parameters_than_draws_share_them() -> None:
     assert np.unique(stats.weibull_min.cdf(drawn, concentration)).size == 3
     with pytest.raises(errors.BroadcastError, match="weibull_min: the shapes"):
         random.weibull_min(random.key(3), scale, concentration, (4,))
+
+
+OF_REAL_PARAMETERS: dict[str, int] = {
+    "categorical": 1, "chisquare": 1, "dirichlet": 1, "gamma": 1, "geometric": 1, "loggamma": 1,
+    "lognormal": 1, "pareto": 1, "poisson": 1, "rayleigh": 1, "t": 1, "wald": 1,
+    "beta": 2, "double_sided_maxwell": 2, "f": 2,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OF_REAL_PARAMETERS)
+def test_complex_parameters_are_refused(name: str) -> None:
+    """Their imaginary parts would be lost; at once and in a program, each parameter by itself."""
+    draw, count, key = getattr(random, name), OF_REAL_PARAMETERS[name], random.key(6)
+    for place in range(count):
+        parameters: list[Any] = [np.full(2, 0.5, np.float32)] * count
+        parameters[place] = parameters[place] + np.complex64(1j)
+        for call in (draw, tb.jit(draw)):
+            with pytest.raises(errors.UnsupportedDtypeError, match=r"got c64.*are real"):
+                call(key, *parameters)
+    with pytest.raises(errors.UnsupportedDtypeError, match="uniform"):
+        random.uniform(key, minval=1j)

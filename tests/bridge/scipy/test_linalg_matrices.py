@@ -57,8 +57,7 @@ def test_of_vectors(name: str) -> None:
     with tb.enable_x64(True):
         check_grads(ours, (X[0, :4],), order=2)
         assert_allclose(tb.vmap(ours)(X), np.stack([theirs(x) for x in X]), rtol=1e-14, atol=1e-14)
-        if name != "fiedler_companion":
-            assert_allclose(ours(X), np.stack([theirs(x) for x in X]), rtol=1e-14, atol=1e-14)
+        assert_allclose(ours(X), np.stack([theirs(x) for x in X]), rtol=1e-14, atol=1e-14)
 
 
 @pytest.mark.parametrize("name", ["toeplitz", "hankel"])
@@ -127,7 +126,7 @@ def test_block_diag() -> None:
         (lambda: sla.hilbert(-1), ArgumentValueError),
         (lambda: sla.pascal(3, "left"), ArgumentValueError),
         (lambda: sla.companion(np.ones(1)), ShapeMismatchError),
-        (lambda: sla.fiedler_companion(np.ones((2, 2))), RankError),
+        (lambda: sla.fiedler_companion(np.ones((2, 0))), ShapeMismatchError),
         (lambda: sla.convolution_matrix(np.ones(2), 0), ArgumentValueError),
         (lambda: sla.convolution_matrix(np.ones(2), 2, "half"), ArgumentValueError),
         (lambda: sla.convolution_matrix(np.ones(0), 2), ShapeMismatchError),

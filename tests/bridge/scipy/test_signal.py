@@ -221,3 +221,10 @@ def test_long_segments_are_shortened() -> None:
     """With a warning, as SciPy does."""
     with pytest.warns(UserWarning, match="nperseg=256 is more than the 50 samples"):
         assert (3, 26) == signal.welch(X)[1].shape
+
+
+def test_signals_without_samples_have_no_spectra_with_others() -> None:
+    """The shorter signal says how many: none, along the axis."""
+    for one, other in ((np.zeros((2, 0)), X[:2, :6]), (X[:2, :6], np.zeros((2, 0)))):
+        freqs, result = signal.csd(one, other)
+        assert ((2, 0), (2, 0)) == (freqs.shape, result.shape)

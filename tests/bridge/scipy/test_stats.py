@@ -396,3 +396,11 @@ def test_no_trials_have_one_outcome() -> None:
 
     assert 0.0 == float(value)
     assert [0.0, 0.0] == [*map(float, slopes)]
+
+
+def test_slopes_in_the_trials_where_none_can_succeed() -> None:
+    """The probability of no success is (1 - p)^n: its logarithm has the slope log(1 - p), 0."""
+    for mode in (tb.jacfwd, tb.jacrev):
+        for n in (0.0, 1.0, 4.0):
+            slope = mode(lambda n: tb.scipy.stats.binom.logpmf(0.0, n, 0.0))(np.float32(n))
+            assert abs(float(slope)) < 1e-6

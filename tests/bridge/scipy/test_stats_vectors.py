@@ -239,3 +239,8 @@ def test_quantiles_are_called_as_programs_call_them() -> None:
     for name, first in names.items():
         signature = inspect.signature(getattr(stats, name).ppf)
         assert next(iter(signature.parameters)) == first
+
+
+def test_no_shares_do_not_add_up() -> None:
+    """Without shares the sum is 0, not 1."""
+    assert -np.inf == float(tb.scipy.stats.dirichlet.logpdf(np.zeros(0), np.zeros(0)))

@@ -315,3 +315,11 @@ def test_correlations_of_large_narrow_floats() -> None:
 
     np.testing.assert_allclose(np.asarray(tnp.corrcoef(x), np.float64), expected, rtol=1e-3)
     assert tnp.corrcoef(x).dtype == "float16"
+
+
+def test_least_squares_of_weak_numbers_are_strong() -> None:
+    """Solutions are arrays like any other, whatever made the matrix."""
+    weak = tnp.full((3, 2), 1.5)
+    assert weak.weak_type
+    assert not tnp.linalg.pinv(weak).weak_type
+    assert not any(x.weak_type for x in tnp.linalg.lstsq(weak, weak[:, 0]))

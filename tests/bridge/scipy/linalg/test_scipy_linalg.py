@@ -12,7 +12,7 @@ import tracebridge as tb
 import tracebridge.numpy as tnp
 from tests.core.linalg.laws import DTYPES, adjoint, close, hermitian, matrix, positive
 from tests.quick_compiles import check_grads, quick_jit
-from tracebridge import dlpack
+from tracebridge import dlpack, errors
 from tracebridge.core.config.option_scopes import enable_x64
 
 la = tb.scipy.linalg
@@ -309,3 +309,28 @@ def test_square_roots_of_nilpotent_matrices_keep_what_they_had() -> None:
     """Where two roots add up to 0 they count as 1; a NaN anywhere is one everywhere."""
     assert np.asarray(la.sqrtm(np.float32([[0, 1], [0, 0]]))).tolist() == [[0, 1], [0, 0]]
     assert np.isnan(la.sqrtm(np.full((2, 2), np.nan, np.float32))).all()
+
+
+def test_batches_of_sylvester_equations() -> None:
+    """Leading axes are broadcast; each equation is solved as by itself, in a program too."""
+    with enable_x64(True):
+        random = np.random.default_rng(4)
+        a, c = random.normal(size=(2, 1, 3, 3)), random.normal(size=(4, 3, 2))
+        b = random.normal(size=(2, 2)) + 4 * np.eye(2)
+
+        for solve in (la.solve_sylvester, tb.jit(la.solve_sylvester)):
+            x = np.asarray(solve(a, b, c))
+            assert (2, 4, 3, 2) == x.shape
+            np.testing.assert_allclose(a @ x + x @ b, np.broadcast_to(c, x.shape), atol=1e-10)
+        check_grads(la.solve_sylvester, (a, b, c), 1)
+        with pytest.raises(errors.BroadcastError):
+            la.solve_sylvester(a, b, np.zeros((3, 4, 3, 2)))
+
+
+def test_diagonals_of_other_lengths_are_refused() -> None:
+    """The diagonal is a vector of one element more than the one beside it."""
+    for d, e in ((1, 1), (3, 3), (3, 0), (0, 0)):
+        with pytest.raises(errors.ShapeMismatchError, match="eigh_tridiagonal"):
+            la.eigh_tridiagonal(np.zeros(d), np.zeros(e), eigvals_only=True)
+    with pytest.raises(errors.RankError, match="vmap"):
+        la.eigh_tridiagonal(np.zeros((2, 3)), np.zeros((2, 2)))
