@@ -284,4 +284,4 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and finds misspel
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_MODULE_OF, *_SUBMODULES})
+    return sorted({*__all__, *_SUBMODULES, "__version__", "__version_info__"})

@@ -17,6 +17,7 @@ from tracebridge.core.control.remat.policies import (
     save_from_both_policies,
     save_only_these_names,
 )
+from tracebridge.core.util.listing import listing as _listing
 
 __all__ = [
     "checkpoint_dots",
@@ -33,3 +34,5 @@ __all__ = [
     "save_from_both_policies",
     "save_only_these_names",
 ]
+
+__dir__ = _listing(globals())

@@ -121,6 +121,10 @@ def __getattr__(name: str) -> type[Exception]:
     return _ALIASES[name]
 
 
+def __dir__() -> list[str]:
+    return sorted([*__all__, *_ALIASES])
+
+
 __all__ = [
     "ArgumentMismatchError",
     "ArgumentSpecError",

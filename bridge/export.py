@@ -27,6 +27,7 @@ from tracebridge._api.exports.trees import (
     register_namedtuple_serialization,
     register_pytree_node_serialization,
 )
+from tracebridge.core.util.listing import listing as _listing
 from tracebridge.symbolic_shapes import (
     SymbolicScope,
     is_symbolic_dim,
@@ -49,6 +50,8 @@ __all__ = [
     "symbolic_args_specs",
     "symbolic_shape",
 ]
+
+__dir__ = _listing(globals())
 
 maximum_supported_calling_convention_version = MAXIMUM_VERSION
 minimum_supported_calling_convention_version = MINIMUM_VERSION

@@ -7,7 +7,11 @@ True
 
 from __future__ import annotations
 
+from tracebridge.core.util.listing import listing as _listing
+
 __all__ = ["__version__", "__version_info__"]
+
+__dir__ = _listing(globals())
 
 __version__ = "0.1.0"
 __version_info__ = (0, 10, 2)

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 from tracebridge.core.compat.hijax.mutable import cur_qdd
 from tracebridge.core.control.callbacks.io import io_callback
 from tracebridge.core.errors.filtering import shield as _shield
+from tracebridge.core.util.listing import listing as _listing
 
 __all__ = ["cur_qdd", "io_callback"]
+
+__dir__ = _listing(globals(), loaded=True)
 
 _shield(globals(), __name__)
 

@@ -13,8 +13,11 @@ from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.transform_errors import ArgumentSpecError, UndefinedRuleError
 from tracebridge.core.ir.debug_info import name_of
 from tracebridge.core.tree.tree import flatten
+from tracebridge.core.util.listing import listing as _listing
 
 __all__ = ["custom_dce"]
+
+__dir__ = _listing(globals())
 
 
 @final

@@ -11,4 +11,8 @@ tracebridge.errors.KeyReuseError: ...
 
 from __future__ import annotations
 
+from tracebridge.core.util.listing import listing as _listing
+
 __all__: list[str] = []  # programs import it for the option
+
+__dir__ = _listing(globals())

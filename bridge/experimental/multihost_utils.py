@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tracebridge._api.devices.processes import (
     assert_equal,
     broadcast_one_to_all,
@@ -11,6 +13,7 @@ from tracebridge._api.devices.processes import (
     reached_preemption_sync_point,
     sync_global_devices,
 )
+from tracebridge._api.programs.missing import missing as _missing
 from tracebridge.core.errors.filtering import shield as _shield
 
 __all__ = [
@@ -24,3 +27,8 @@ __all__ = [
 ]
 
 _shield(globals(), __name__)
+
+if not TYPE_CHECKING:  # a type checker knows the names above
+
+    def __getattr__(name: str) -> object:
+        raise _missing(__name__, name)

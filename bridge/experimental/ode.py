@@ -33,11 +33,14 @@ from tracebridge.core.ir.debug_info import name_of
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.ad_util import float0_of
 from tracebridge.core.tree.tree import flatten, leaf_treedef
+from tracebridge.core.util.listing import listing as _listing
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.value import Value
 
 __all__ = ["odeint"]
+
+__dir__ = _listing(globals())
 
 # The Dormand-Prince pair: times of the stages, their weights in each other, in the result, in the
 # error estimate (order 5 minus order 4), and in the coefficients of the interpolating polynomial.

@@ -9,8 +9,11 @@ from tracebridge._api.devices.shard_map import shard_map as _shard_map
 from tracebridge.core.sharding.abstract_mesh import AbstractMesh
 from tracebridge.core.sharding.context import get_abstract_mesh as _mesh_in_force
 from tracebridge.core.sharding.mesh import Mesh
+from tracebridge.core.util.listing import listing as _listing
 
 __all__ = ["shard_map"]
+
+__dir__ = _listing(globals())
 
 
 def shard_map(

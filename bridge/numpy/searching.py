@@ -15,7 +15,12 @@ import numpy as np
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import default_int
 from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_inexact
-from tracebridge.core.errors.argument_errors import ArgumentValueError, IntegerRangeError, index_of
+from tracebridge.core.errors.argument_errors import (
+    ArgumentValueError,
+    IntegerRangeError,
+    index_of,
+    size_of,
+)
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.value import Value
@@ -285,7 +290,7 @@ def _fills_of(fill_value: Any, ndim: int) -> Sequence[Any]:
 
 
 def nonzero(
-    a: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | None = None
+    a: ArrayLike, *, size: DimLike | None = None, fill_value: ArrayLike | None = None
 ) -> tuple[Array, ...]:
     """Positions of the elements that are not zero: one array for each axis.
 
@@ -323,15 +328,15 @@ def nonzero(
             return tuple(places)
         return tuple(_with_fills_staged((*places, *_fills_of(fill_value, value.aval.ndim))))
     fills = _fills_of(0 if fill_value is None else fill_value, value.aval.ndim)
-    count = index_of(size, "nonzero", "size")
-    if count < 0:
+    count = size_of(size, "nonzero", "size")
+    if type(count) is int and count < 0:
         msg = f"nonzero: size must not be negative, got {count}"
         raise ArgumentValueError(msg)
     return tuple(_nonzero_staged((value, *fills), (count,)))
 
 
 def flatnonzero(
-    a: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | None = None
+    a: ArrayLike, *, size: DimLike | None = None, fill_value: ArrayLike | None = None
 ) -> Array:
     """Positions of nonzero elements of the flattened array; arguments as of ``nonzero``.
 
@@ -354,7 +359,7 @@ _rows_staged = StagedFunction(_rows, "argwhere")
 
 
 def argwhere(
-    a: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | None = None
+    a: ArrayLike, *, size: DimLike | None = None, fill_value: ArrayLike | None = None
 ) -> Array:
     """Positions of nonzero elements, one in each row; arguments as of ``nonzero``.
 

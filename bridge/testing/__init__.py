@@ -1,5 +1,6 @@
 """Help for tests: comparison with tolerances by dtype, checks of derivatives and of rules."""
 
+from tracebridge.core.util.listing import listing as _listing
 from tracebridge.testing.compare import assert_allclose as assert_allclose
 from tracebridge.testing.compare import default_tolerance as default_tolerance
 from tracebridge.testing.grads import check_grads as check_grads
@@ -15,3 +16,5 @@ __all__ = [
     "check_vjp",
     "default_tolerance",
 ]
+
+__dir__ = _listing(globals())

@@ -15,6 +15,7 @@ import contextlib
 import functools
 import importlib
 import io
+import pkgutil
 from typing import TYPE_CHECKING, Any
 
 from jaxlib import _jax
@@ -96,6 +97,12 @@ def dialect(name: str) -> Any:
     except ModuleNotFoundError as error:
         msg = f"jaxlib has no MLIR dialect {name!r}"
         raise AttributeError(msg) from error
+
+
+def dialect_names() -> list[str]:
+    """The dialects of which jaxlib has the Python part."""
+    modules = pkgutil.iter_modules(importlib.import_module("jaxlib.mlir.dialects").__path__)
+    return sorted(module.name for module in modules if module.name[0] != "_")
 
 
 @contextlib.contextmanager

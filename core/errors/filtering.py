@@ -28,6 +28,7 @@ from tracebridge.core.errors.argument_errors import (
 )
 from tracebridge.core.errors.base import InternalError, TracebridgeError
 from tracebridge.core.util.caching import register_table
+from tracebridge.core.util.listing import listing
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -306,7 +307,9 @@ def publish(namespace: dict[str, Any], module: str, skip: str = "\n") -> None:
 
     The engine imports them from where they are defined, and does not pay for it. Functions that
     trim tracebacks themselves stay as they are, and those of modules that begin with `skip`.
+    ``dir()`` of the module lists its ``__all__``, unless it has a ``__dir__``.
     """
+    namespace.setdefault("__dir__", listing(namespace))
     for name, value in list(namespace.items()):
         if name[0] != "_" and not (getattr(value, "__module__", None) or "").startswith(skip):
             namespace[name] = public(value, name, module)
@@ -314,6 +317,7 @@ def publish(namespace: dict[str, Any], module: str, skip: str = "\n") -> None:
 
 def shield(namespace: dict[str, Any], module: str) -> None:
     """Like ``publish``, for the names in ``__all__``: their functions name themselves."""
+    namespace.setdefault("__dir__", listing(namespace))
     for name in namespace["__all__"]:
         value = namespace[name]
         ours = isinstance(value, types.FunctionType) and value.__module__.startswith(_PACKAGE)

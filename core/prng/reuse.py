@@ -250,6 +250,19 @@ def _pieces(params: Any, x: Keys) -> Keys:
     return np.split(x, np.cumsum(params["sizes"])[:-1], params["axis"])
 
 
+def _joined(join: Callable[..., Keys], axis: int, by: str, arrays: Sequence[Keys]) -> Keys:
+    """Arrays in one. A key of several of them would give its numbers for each: it is used."""
+    met: set[_Identity] = set()
+    distinct: list[Keys] = []
+    for keys in arrays:
+        spent = {key: _Identity(f"{by}, which got it twice") for key in met & set(keys.flat)}
+        met.update(keys.flat)
+        own = np.empty(keys.shape, object)
+        own.flat = [spent.get(key, key) for key in keys.flat]
+        distinct.append(own)
+    return join(distinct, axis)
+
+
 # Primitive -> function of parameters and identities.
 _MOVES: dict[Any, Callable[..., Any]] = {
     slice_p: _sliced,
@@ -259,8 +272,10 @@ _MOVES: dict[Any, Callable[..., Any]] = {
     rev_p: lambda params, x: np.flip(x, params["dimensions"]),
     roll_p: lambda params, x: np.roll(x, params["shift"], params["dimension"]),
     broadcast_in_dim_p: _broadcast,
-    concatenate_p: lambda params, *xs: np.concatenate(xs, params["dimension"]),
-    stack_p: lambda params, *xs: np.stack(xs, params["axis"]),
+    concatenate_p: lambda params, *xs: _joined(
+        np.concatenate, params["dimension"], "concatenate", xs
+    ),
+    stack_p: lambda params, *xs: _joined(np.stack, params["axis"], "stack", xs),
     unstack_p: _rows,
     split_p: _pieces,
     tile_p: lambda params, x: np.tile(x, params["reps"]),

@@ -64,6 +64,26 @@ def test_public_modules_list_their_names(module: str) -> None:
     assert hasattr(loaded, "__all__") or hasattr(loaded, "__getattr__")
 
 
+@pytest.mark.parametrize("module", public_modules())
+def test_completion_offers_what_a_module_is_for(module: str) -> None:
+    """``dir()`` has each public name that exists, and nothing that the module is written with."""
+    loaded: Any = importlib.import_module(module)
+    listed = dir(loaded)
+
+    others = set(listed) - set(getattr(loaded, "__all__", ())) - {"__version__", "__version_info__"}
+    assert set(getattr(loaded, "__all__", ())) <= set(listed)
+    assert sorted(listed) == listed
+    for name in others:
+        value = getattr(loaded, name)
+        alias = isinstance(value, type) and issubclass(value, Exception)
+        assert alias or isinstance(value, types.ModuleType), name
+
+
+def test_completion_offers_the_peer_names_of_errors() -> None:
+    """Names that stand for other classes are names."""
+    assert {"JAXTypeError", "JaxRuntimeError", "BroadcastError"} <= set(dir(tb.errors))
+
+
 TABLE = [(module, name) for module, names in names_in_table().items() for name in names]
 
 

@@ -8,6 +8,10 @@ from __future__ import annotations
 _FOLDERS = "tracebridge.experimental.array_serialization"
 _BESIDE = "beside the traced function"
 _DEVICES = "tracebridge.shard_map, which casts values where they meet others that vary more"
+_RESTART = (
+    "tracebridge.experimental.multihost_utils.reached_preemption_sync_point, and a start of all "
+    f"processes from what {_FOLDERS}.pytree_serialization saved: when one fails, the others end"
+)
 _PRIMITIVES = "a primitive of your own, see tracebridge.extend.core"
 
 # Module -> (names, what to use). A name that ends with a star is the beginning of names.
@@ -40,6 +44,9 @@ _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
     "tracebridge.experimental.hijax": (
         ("HiPspec", "tracebridge.shard_map of the arrays that a value consists of"),
         ("TransformedRef", "tracebridge.ref.Ref: a view of a reference is a reference"),
+    ),
+    "tracebridge.experimental.multihost_utils": (
+        ("live_devices ProcessFailureError", _RESTART),
     ),
     "tracebridge.experimental.array_serialization": (
         ("tensorstore_impl", f"{_FOLDERS}.pytree_serialization"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tracebridge.core.errors.filtering import shield as _shield
+from tracebridge.core.util.listing import listing as _listing
 from tracebridge.experimental.sparse import (
     ad,
     api,
@@ -204,5 +205,7 @@ __all__ = [
     "util",
     "value_and_grad",
 ]
+
+__dir__ = _listing(globals(), loaded=True)
 
 _shield(globals(), __name__)

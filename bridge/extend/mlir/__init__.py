@@ -10,6 +10,10 @@ from tracebridge.extend.mlir import dialects
 __all__ = ["dialects"]
 
 
+def __dir__() -> list[str]:
+    return ["dialects", "ir", "passmanager"]
+
+
 def __getattr__(name: str) -> Any:
     """``ir`` and ``passmanager`` are loaded at their first use."""
     if name in {"ir", "passmanager"}:

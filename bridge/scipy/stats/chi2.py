@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from tracebridge.core.util.listing import listing as _listing
 from tracebridge.scipy._stats.continuous import CHI2 as _DISTRIBUTION
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
+
+__dir__ = _listing(globals())
 
 cdf = _DISTRIBUTION.function("cdf")
 logcdf = _DISTRIBUTION.function("logcdf")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from tracebridge.core.util.listing import listing as _listing
 from tracebridge.scipy._stats.continuous import LAPLACE as _DISTRIBUTION
 
 __all__ = ["cdf", "logpdf", "pdf"]
+
+__dir__ = _listing(globals())
 
 cdf = _DISTRIBUTION.function("cdf")
 logpdf = _DISTRIBUTION.function("logpdf")

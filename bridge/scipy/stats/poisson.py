@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
+from tracebridge.core.util.listing import listing as _listing
 from tracebridge.scipy._stats.discrete import POISSON as _DISTRIBUTION
 from tracebridge.scipy._stats.entropy import POISSON_ENTROPY as _ENTROPY
 
 __all__ = ["cdf", "entropy", "logpmf", "pmf"]
+
+__dir__ = _listing(globals())
 
 cdf = _DISTRIBUTION.function("cdf")
 logpmf = _DISTRIBUTION.function("logpmf")

@@ -43,6 +43,21 @@ def test_ranges() -> None:
     compare(ranges, "b", (2,), (6,))
 
 
+def test_positions_as_many_as_elements() -> None:
+    """The number of positions may be a symbolic size."""
+
+    def positions(x: Any) -> Any:
+        b, mask = x.shape[0], x % 3 == 1
+        return (
+            *tnp.nonzero(mask, size=b),
+            *tnp.where(mask, size=2 * b, fill_value=-1),
+            tnp.flatnonzero(mask, size=b + 1),
+            tnp.argwhere(mask, size=b),
+        )
+
+    compare(positions, "b", (2,), (6,))
+
+
 def test_slices_of_symbolic_steps() -> None:
     """Every b-th row, forwards and backwards, with any bounds."""
 

@@ -104,6 +104,10 @@ REUSED = {
     "plain": twice,
     "views": views,
     "stacked": lambda k: after(lambda k: draw(tnp.stack([k, key()])[0]), k),
+    "stacked twice": lambda k: tb.vmap(draw)(tnp.stack([k, k])),
+    "joined twice": lambda k: tb.jit(lambda ks: tb.vmap(draw)(tnp.concatenate([ks, ks[:1]])))(
+        keys(k)
+    ),
     "reshaped": lambda k: after(lambda k: draw(k.reshape(1)[0]), k),
     "jit": tb.jit(twice),
     "jit of a new key": lambda _: tb.jit(lambda: twice(key()))(),
@@ -138,6 +142,7 @@ FINE = {
     ),
     "branches": lambda k: lax.cond(True, draw, lambda k: draw(k) * 2, k),
     "vmap": lambda k: tb.vmap(draw)(keys(k)),
+    "joined": lambda k: tb.vmap(draw)(tnp.concatenate([keys(k), keys(random.clone(k))[:1]])),
     "shared by a batch": lambda k: tb.vmap(lambda x: x + draw(k))(tnp.ones(3)),
     "grad of checkpoint": tb.jit(
         lambda k: tb.grad(tb.checkpoint(lambda x: tnp.sin(x * draw(k))))(1.0)

@@ -8,6 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 from tracebridge.core._jaxlib.mlir import dialect as _dialect
+from tracebridge.core._jaxlib.mlir import dialect_names as _dialect_names
+
+
+def __dir__() -> list[str]:
+    return _dialect_names()
 
 
 def __getattr__(name: str) -> Any:
