@@ -230,7 +230,8 @@ def _put_in(x: Value, values: Value, place: Value, axis: int, is_scalar: bool, n
     after = lax.pad(x, zero, [*edges[:axis], (n, 0, 0), *edges[axis + 1 :]])
     where = lax.broadcasted_iota(_INT32, before.aval.shape, axis)
     moved = lax.select(lax.lt(where, place), before, after)
-    return lax.dynamic_update_slice_in_dim(moved, values, place, axis)
+    out = lax.dynamic_update_slice_in_dim(moved, values, place, axis)
+    return lax.convert_dtype(out, x.aval.dtype, x.aval.weak_type)
 
 
 _put_in_staged = StagedFunction(_put_in, "insert")
