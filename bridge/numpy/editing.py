@@ -237,8 +237,11 @@ def _put_in(x: Value, values: Value, place: Value, axis: int, is_scalar: bool, n
 _put_in_staged = StagedFunction(_put_in, "insert")
 
 
-def _clamped(place: Value, size: Dim, last: Dim) -> Any:
-    """A place along an axis of ``size``, from its end if it is negative, in ``[0, last]``."""
+def _clamped(place: Value, size: Any, last: Any) -> Any:
+    """A place along an axis of ``size``, from its end if it is negative, in ``[0, last]``.
+
+    Both may be sizes that are known at run time only.
+    """
     place = lax.convert_dtype(place, _INT32)
     place = lax.select_n(lax.lt(place, 0), place, lax.add(place, size))
     return lax.max(lax.min(place, last), 0)
