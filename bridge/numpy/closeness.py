@@ -53,6 +53,11 @@ def _isclose(a: Value, b: Value, rtol: Any, atol: Any, equal_nan: bool) -> Any:
 _isclose_staged = StagedFunction(_isclose, "isclose")
 
 
+def _are_defaults(rtol: Any, atol: Any) -> bool:
+    """Whether a program of its own is worth its compilation: other tolerances are arguments."""
+    return type(rtol) is type(atol) is float and (rtol, atol) == (1e-05, 1e-08)
+
+
 @remembered
 def isclose(
     a: ArrayLike,
@@ -74,7 +79,7 @@ def isclose(
     >>> tnp.isclose(tnp.array([1.0, 2.0]), tnp.array([1.000001, 2.1])).tolist()
     [True, False]
     """
-    if type(rtol) is float and type(atol) is float:
+    if _are_defaults(rtol, atol):
         return _isclose_staged((a, b), (rtol, atol, bool(equal_nan)))
     return _isclose_staged((a, b, rtol, atol), (bool(equal_nan),))
 
@@ -101,7 +106,7 @@ def allclose(
     >>> bool(tnp.allclose(tnp.array([1.0, 2.0]), tnp.array([1.000001, 2.0])))
     True
     """
-    if type(rtol) is float and type(atol) is float:
+    if _are_defaults(rtol, atol):
         return _allclose_staged((a, b), (rtol, atol, bool(equal_nan)))
     return _allclose_staged((a, b, rtol, atol), (bool(equal_nan),))
 

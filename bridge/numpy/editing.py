@@ -28,7 +28,6 @@ from tracebridge.numpy._staging import concrete, is_traced, settled, unwrapped, 
 from tracebridge.numpy.creation import canonical_shape
 from tracebridge.numpy.indexing_functions import take
 from tracebridge.numpy.searching import search_halving
-from tracebridge.numpy.sorting import positions
 
 _INT32 = np.dtype(np.int32)
 
@@ -145,17 +144,27 @@ def repeat(
 
 def _places_without(obj: Value, size: int) -> Any:
     """Positions of an axis of ``size`` without those in ``obj``, which are distinct."""
-    obj = lax.convert_dtype(lax.reshape(obj, (obj.aval.size,)), _INT32)
-    obj = lax.select_n(lax.lt(obj, 0), obj, lax.add(obj, size))
-    obj = lax.max(lax.min(obj, size - 1), 0)
-    (removed,) = (lax.sort(obj),)
-    count = obj.aval.shape[0]
+    removed = lax.sort(_clamped(lax.reshape(obj, (obj.aval.size,)), size, size - 1))
+    count = removed.aval.shape[0]
     shifted = lax.sub(removed, lax.iota(_INT32, count))
     kept = lax.iota(_INT32, size - count)
     return lax.add(kept, search_halving(shifted, kept, "right"))
 
 
 _places_without_staged = StagedFunction(_places_without, "delete")
+
+
+def _without_one(x: Value, place: Value, axis: int) -> Any:
+    """``x`` without the row at a place: what is after it moves up."""
+    size = x.aval.shape[axis]
+    place = _clamped(place, size, size - 1)
+    before = lax.slice_in_dim(x, 0, size - 1, axis=axis)
+    after = lax.slice_in_dim(x, 1, size, axis=axis)
+    where = lax.broadcasted_iota(_INT32, before.aval.shape, axis)
+    return lax.select(lax.lt(where, place), before, after)
+
+
+_without_one_staged = StagedFunction(_without_one, "delete")
 
 
 def delete(
@@ -186,6 +195,8 @@ def delete(
                 "How many positions it has decides the size of the result",
                 "pass integers and assume_unique_indices=True",
             )
+        if not obj.aval.ndim and size != 0:
+            return _without_one_staged((x, obj), (where,))
         places = _places_without_staged((obj,), (size,))
         return take(x, places, where, mode="clip", indices_are_sorted=True)
     keep = np.ones(size, bool)
@@ -199,6 +210,8 @@ def delete(
         except IndexError as error:
             msg = f"delete: obj does not fit axis {where} of {x.aval.str_short()}: {error}"
             raise IndexingError(msg) from error
+        if host.ndim == 0 and host.dtype != bool:
+            return _without_one_staged((x, int(host)), (where,))
     places = np.flatnonzero(keep).astype(np.int32)
     return take(x, places, where, mode="promise_in_bounds", indices_are_sorted=True)
 
@@ -206,19 +219,55 @@ def delete(
 # insert ------------------------------------------------------------------------------------------
 
 
+def _put_in(x: Value, values: Value, place: Value, axis: int, is_scalar: bool, n: int) -> Any:
+    """``n`` new rows before one place: what is after it moves on."""
+    shape = x.aval.shape
+    values = _rows_of(x, values, axis, n, is_scalar)
+    place = _clamped(place, shape[axis], shape[axis])
+    edges = [(0, 0, 0)] * len(shape)
+    zero = zeros_of(x.aval.update(shape=()))
+    before = lax.pad(x, zero, [*edges[:axis], (0, n, 0), *edges[axis + 1 :]])
+    after = lax.pad(x, zero, [*edges[:axis], (n, 0, 0), *edges[axis + 1 :]])
+    where = lax.broadcasted_iota(_INT32, before.aval.shape, axis)
+    moved = lax.select(lax.lt(where, place), before, after)
+    out = lax.dynamic_update_slice_in_dim(moved, values, place, axis)
+    return lax.convert_dtype(out, x.aval.dtype, x.aval.weak_type)
+
+
+_put_in_staged = StagedFunction(_put_in, "insert")
+
+
+def _clamped(place: Value, size: Any, last: Any) -> Any:
+    """A place along an axis of ``size``, from its end if it is negative, in ``[0, last]``.
+
+    Both may be sizes that are known at run time only.
+    """
+    place = lax.convert_dtype(place, _INT32)
+    place = lax.select_n(lax.lt(place, 0), place, lax.add(place, size))
+    return lax.max(lax.min(place, last), 0)
+
+
 def _merge_order(obj: Value, size: int) -> Any:
     """The order of ``size`` elements and new ones behind them, each new one before ``obj``."""
-    obj = lax.convert_dtype(obj, _INT32)
-    obj = lax.select_n(lax.lt(obj, 0), obj, lax.add(obj, size))
-    obj = lax.max(lax.min(obj, size), 0)
-    old = lax.add(lax.mul(lax.iota(_INT32, size), 2), 1)
-    return positions(lax.concatenate([old, lax.mul(obj, 2)], 0), 0)
+    obj = _clamped(obj, size, size)
+    count = obj.aval.shape[0]
+    numbers = lax.iota(_INT32, count)
+    # New ones in their order: each is moved on by those before it.
+    ends, order = lax.sort_key_val(obj, numbers, 0, True)
+    ends = lax.add(ends, numbers)
+    every = lax.iota(_INT32, size + count)
+    before = search_halving(ends, every, "right")
+    last = lax.max(lax.sub(before, 1), 0)
+    at, number = [take(v, last, 0, mode="promise_in_bounds") for v in (ends, order)]
+    is_new = lax.bitwise_and(lax.eq(at, every), lax.gt(before, 0))
+    return lax.select(is_new, lax.add(number, size), lax.sub(every, before))
 
 
 _merge_order_staged = StagedFunction(_merge_order, "insert")
 
 
-def _merge(x: Value, values: Value, order: Any, axis: int, count: int, is_scalar: bool) -> Any:
+def _rows_of(x: Value, values: Value, axis: int, count: int, is_scalar: bool) -> Any:
+    """The new rows, as many as ``count`` says."""
     shape = x.aval.shape
     values = lax.convert_dtype(values, x.aval.dtype, x.aval.weak_type)
     n = values.aval.ndim
@@ -229,8 +278,12 @@ def _merge(x: Value, values: Value, order: Any, axis: int, count: int, is_scalar
         axes = list(range(1, len(shape)))
         axes.insert(axis, 0)
         values = lax.transpose(values, tuple(axes))
-    new = (*shape[:axis], count, *shape[axis + 1 :])
-    joined = lax.concatenate([x, broadcast_to(values, new)], axis)
+    return broadcast_to(values, (*shape[:axis], count, *shape[axis + 1 :]))
+
+
+def _merge(x: Value, values: Value, order: Any, axis: int, count: int, is_scalar: bool) -> Any:
+    shape = x.aval.shape
+    joined = lax.concatenate([x, _rows_of(x, values, axis, count, is_scalar)], axis)
     numbers = lax.GatherDimensionNumbers(
         offset_dims=tuple([i for i in range(len(shape)) if i != axis]),
         collapsed_slice_dims=(axis,),
@@ -284,16 +337,13 @@ def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None)
         rank = new.aval.ndim - x.aval.ndim
         axis_of_rows = (0 if is_scalar else where) + rank
         count = new.aval.shape[axis_of_rows] if axis_of_rows >= 0 else 1
-        places = _spread_staged((places,), (count,))
-    else:
-        places = _flat_staged((places,))
-    order = _merge_order_staged((places,), (size,))
+        place = _scalar_staged((places,))
+        return _put_in_staged((x, new, place), (where, is_scalar, count))
+    order = _merge_order_staged((_flat_staged((places,)),), (size,))
     return _merge_staged((x, new, order), (where, count, is_scalar))
 
 
-_spread_staged = StagedFunction(
-    lambda p, n: lax.broadcast_in_dim(lax.reshape(p, ()), (n,), ()), "insert"
-)
+_scalar_staged = StagedFunction(lambda p: lax.reshape(p, ()), "insert")
 
 
 # resize, trim_zeros ------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from tracebridge.core.ir.aval import ShapedArray, stored
 from tracebridge.core.lax.elementwise import complex_corrections, cpu_exponentials, cpu_lowerings
 from tracebridge.core.lax.families import InexactUnary, is_narrow
 from tracebridge.core.lax.reduce import cpu_sums, exp_sums, positions
-from tracebridge.core.lax.shape.roll import emit_written, has_blocks
+from tracebridge.core.lax.shape.roll import emit_written, is_joined
 from tracebridge.core.lax.special import cpu_erf, cpu_gamma, cpu_special
 from tracebridge.core.lax.stored import emit_stored
 from tracebridge.core.lowering.compositions import composed
@@ -158,9 +158,9 @@ def lower_stored(ctx: LoweringContext, x: Any, **params: Any) -> Any:
 
 
 def lower_roll(ctx: LoweringContext, x: Any, **params: Any) -> Any:
-    """By writing into memory, except for a few elements or two large blocks."""
+    """By writing into memory, except for vectors, a few elements and two large blocks."""
     plain = (
-        is_small(ctx.aval_out) or not is_static(ctx.aval_out) or has_blocks(ctx.aval_out, **params)
+        is_small(ctx.aval_out) or not is_static(ctx.aval_out) or is_joined(ctx.aval_out, **params)
     )
     return (lax.roll_p.lower if plain else emit_written)(ctx, x, **params)
 

@@ -193,26 +193,32 @@ def _logsumexp(
 ) -> Any:
     values = promote_inexact(a, *more[:1]) if has_b else promote_inexact(a)
     a = values[0]
-    sign: Any = tnp.ones_like(a)
-    log = a
+    log, sign = a, None
     if has_b:
         b = values[1]
         log = a + tnp.log(tnp.where(b == 0, 1, tnp.abs(b)))
         log = tnp.where(b == 0, -math.inf, log)
-        sign = tnp.sign(b) * tnp.ones_like(log)
+        sign = tnp.sign(b)
     if has_where:
         log = tnp.where(more[-1], log, -math.inf)
-        sign = sign * tnp.ones_like(log)
+        sign = None if sign is None else tnp.where(more[-1], sign, 0)
     axes = normalize_axes(axis, log.aval.ndim, "logsumexp")
     most = tnp.max(lax.stop_gradient(log), axis=axes, keepdims=True, initial=-math.inf)
-    # Where all are -inf there is nothing to scale by; where one is inf, only such ones count.
-    shift = tnp.where(tnp.isnan(most) | (most == -math.inf), 0, most)
-    empty, top = log == -math.inf, log == math.inf
-    inside = tnp.where(empty | top, 0, log - shift)
-    parts = tnp.where(empty, 0, sign * tnp.exp(tnp.where(top, _level(log), inside)))
+    if sign is None:
+        # Nothing between difference, exponential and sum: XLA's library does them at once.
+        parts, shift = _raised(log, most), _finite(most)
+    else:
+        # Where all are -inf there is nothing to scale by; where one is inf, only such ones count.
+        shift = tnp.where(tnp.isnan(most) | (most == -math.inf), 0, most)
+        parts = sign * tnp.exp(_below(log, shift))
     total = tnp.sum(parts, axis=axes, keepdims=True)
     none = total == 0
-    out = tnp.log(tnp.where(none, 1, tnp.abs(total))) + shift
+    size = tnp.where(none, 1, tnp.abs(total))
+    if sign is None:
+        tops = tnp.sum(log == math.inf, axis=axes, keepdims=True, dtype=log.aval.dtype)
+        out = _log_of_sum(size, most, tops) + shift
+    else:
+        out = tnp.log(size) + shift
     out = tnp.where(none, tnp.where(most == math.inf, math.nan, -math.inf), out)
     result_sign = tnp.sign(total)
     if not signed and has_b:
@@ -222,8 +228,27 @@ def _logsumexp(
     return [out, result_sign] if signed else out
 
 
-# Number 0 with the slope 1: infinities less themselves.
-_level = with_slopes(lambda x: tnp.zeros_like(x), lambda _, x: tnp.ones_like(x))
+def _finite(most: Array) -> Any:
+    return tnp.where(tnp.isfinite(most), most, 0)
+
+
+# Exponentials, less the largest one, and the logarithm of their sum. Where that is infinite,
+# infinite numbers share the slope.
+_raised = with_slopes(
+    lambda x, most: tnp.exp(x - _finite(most)),
+    lambda ans, x, most: tnp.where(most == math.inf, tnp.astype(x == math.inf, ans.dtype), ans),
+    None,
+)
+_log_of_sum = with_slopes(
+    lambda total, most, tops: tnp.log(total),
+    lambda _, total, most, tops: 1 / tnp.where(most == math.inf, tops, total),
+    None,
+    None,
+)
+# The difference, with the slope 1 everywhere: infinities less themselves are 0.
+_below = with_slopes(
+    lambda x, top: tnp.where(x == top, 0, x - top), lambda _, x, top: tnp.ones_like(x), None
+)
 
 
 def _logsumexp_of(*args: Any) -> Any:

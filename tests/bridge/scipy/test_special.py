@@ -305,6 +305,7 @@ def test_logsumexp() -> None:
     )
     assert 1 == float(ours.logsumexp(one, where=mask))
     assert [0, 1, 0] == tb.grad(lambda a: ours.logsumexp(a, where=mask))(one).tolist()
+    assert 1 == float(ours.logsumexp(one, b=np.float32([np.nan, 1, INF]), where=mask))
 
 
 def test_normal_tails_keep_their_digits() -> None:
@@ -388,6 +389,9 @@ def test_slopes_of_logsumexp_at_infinity() -> None:
         ((-inf, -inf), (0, 0)), ((-inf, 3.0), (0, 1)),
     ):  # fmt: skip
         np.testing.assert_array_equal(tb.grad(ours.logsumexp)(np.float32(x)), expected)
+    top = np.float32((inf, 800.0, inf))  # the exponential of the other one overflows, too
+    np.testing.assert_array_equal(tb.grad(ours.logsumexp)(top), [0.5, 0, 0.5])
+    np.testing.assert_array_equal(tb.hessian(ours.logsumexp)(top), np.zeros((3, 3)))
     np.testing.assert_array_equal(tb.grad(tb.nn.logsumexp)(np.float32([-inf, -inf])), [0, 0])
 
 

@@ -336,3 +336,18 @@ def test_rolls_of_large_arrays(shift: int, axis: int) -> None:
 
     assert np.array_equal(alone, np.roll(x, shift, axis))
     assert np.array_equal(fused, np.roll(x, shift, axis) * x)
+
+
+@pytest.mark.parametrize(("size", "shift"), [(20000, 1), (20000, 2000), (300000, 1), (8, 3)])
+def test_rolls_of_vectors(size: int, shift: int) -> None:
+    """Alone, minus the vector, and as rows of a matrix."""
+    x = np.random.default_rng(0).standard_normal(size).astype(np.float32)
+
+    def rolled(x: tb.Array) -> tuple[tb.Array, ...]:
+        found = lax.roll(x, shift, 0)
+        return found, found - x, lax.roll(x, shift, 0).reshape(-1, 4) * 2.0
+
+    expected = np.roll(x, shift)
+    wanted = expected, expected - x, expected.reshape(-1, 4) * 2
+    for want, got in zip(wanted, tb.jit(rolled)(x), strict=True):
+        assert np.array_equal(want, got)
