@@ -4,9 +4,9 @@ XLA knows them as custom calls, ``__onednn$convolution`` and others, whose ``bac
 JSON form of a message of XLA (``xla/service/cpu/onednn_config.proto``). Operands and results lie
 row by row, in float32 here. XLA itself does not write these calls.
 
-Each call looks the kernel up by shapes, which takes 20 to 40 us. Convolutions gain by it, and sums
-over the leading axes of two matrices. Batches of products do not, nor does layer norm; softmax
-writes over its operand.
+Each call looks the kernel up by shapes, which takes 20 to 40 us. Convolutions gain by it, sums
+over the leading axes of two matrices, and on some processors other large products. Batches of
+products do not, nor does layer norm; softmax writes over its operand.
 """
 
 from __future__ import annotations
@@ -55,6 +55,12 @@ def emit_call(
     return ctx.op("stablehlo.custom_call", operands, [out], attributes).results[0]
 
 
+def matmul_config(*, transpose_a: bool, transpose_b: bool) -> dict[str, Any]:
+    """What is said of a product: which of the matrices lie the other way round in memory."""
+    sides = {"transpose_a": transpose_a, "transpose_b": transpose_b}
+    return {"onednn_matmul_config": {side: True for side, turned in sides.items() if turned}}
+
+
 def _json(config: Mapping[str, Any]) -> str:
     # Most programs call no library, and the import of the package takes a millisecond less.
     return str(importlib.import_module("json").dumps(config))
@@ -87,7 +93,7 @@ def with_calls(costs: dict[str, float], text: str) -> dict[str, float]:
             [int(n) for n in call[name].split(",")] for name in ("left", "right", "out")
         ]
         if call["target"] == MATMUL:
-            terms = left[0]  # sums over leading axes are all that is called
+            terms = left[0 if "transpose_a" in call["config"] else 1]
         else:
             found = _OUTPUTS.search(call["config"])
             # Protocol buffers leave zeros out.

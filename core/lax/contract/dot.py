@@ -134,7 +134,7 @@ class DotGeneral(Primitive):
             return emit_tiny_dot(ctx, x, y, ctx.avals_in, numbers)
         if way is suits_library:
             x, y = operands
-            return emit_by_library(ctx, x, y, out, len(numbers[0][0]))
+            return emit_by_library(ctx, x, y, out, numbers)
         if way is contracts_leading_axes:
             x, y = operands
             return emit_smaller_first(ctx, x, y, out, precision, len(numbers[1][0]))

@@ -147,6 +147,25 @@ def test_digits_of_error_functions(
     np.testing.assert_array_equal(y[zeros], rounded[zeros])
 
 
+def test_erfc_of_a_number_is_the_same_beside_large_ones() -> None:
+    """Where vectors look for numbers whose complement is small; 1.6 ulp where none is."""
+    x = RNG.uniform(-12, 3.93, (256, 1024)).astype(np.float32)
+    beside = x.copy()
+    beside[:, ::7] = RNG.uniform(3.93, 12, beside[:, ::7].shape)
+    beside[0, ::7] = np.inf
+    beside[1, ::7] = np.nan
+
+    f = lambda x: lax.erfc(x) * 1.0
+    alone, among = [np.asarray(tb.jit(f)(v)) for v in (x, beside)]
+
+    assert kernels_in(f, x) == 1
+    others = np.arange(1024) % 7 != 0
+    np.testing.assert_array_equal(alone[:, others], among[:, others])
+    np.testing.assert_allclose(among[2:], special.erfc(beside[2:]), rtol=4e-7, atol=1e-37)
+    expected = special.erfc(x.astype(np.float64))
+    assert (np.abs(alone - expected) <= 1.6 * np.spacing(expected.astype(np.float32))).all()
+
+
 def test_exact_gelu_far_out() -> None:
     """The values and slopes of SciPy's functions, infinities and NaN."""
     x = np.linspace(-12, 12, 1 << 17).astype(np.float32).reshape(256, 512)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 
@@ -14,6 +16,22 @@ from tracebridge.core.mlir.onednn import IS_BUILT_IN, MATMUL
 from tracebridge.experimental import serialize_executable as saving
 
 pytestmark = pytest.mark.skipif(not IS_BUILT_IN, reason="jaxlib has oneDNN on Linux, x86-64")
+
+
+@pytest.fixture(autouse=True)
+def _sums_over_leading_axes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Which other products are calls depends on the processor: here tests say which."""
+    monkeypatch.setattr(by_library, "_wins_from_ynnpack", lambda: False)
+    tb.clear_caches()
+    yield
+    tb.clear_caches()
+
+
+@pytest.fixture
+def every_product(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on processors on which the library was measured to be faster."""
+    monkeypatch.setattr(by_library, "_wins_from_ynnpack", lambda: True)
+    tb.clear_caches()
 
 
 def normal(*shape: int, seed: int = 0) -> np.ndarray:
@@ -52,6 +70,48 @@ def test_values(x_shape: tuple[int, ...], y_shape: tuple[int, ...], n: int) -> N
     )
     twice = tb.jit(lambda x, y: lax.map(lambda s: leading(x * s, y, n), tnp.arange(2.0)))(x, y)
     np.testing.assert_allclose(twice[1], expected, 1e-4, tolerance)
+
+
+@pytest.mark.usefixtures("every_product")
+@pytest.mark.parametrize("x_summed", [(0, 1), (2, 3), (1,)])
+@pytest.mark.parametrize("y_summed", [(0, 1), (1, 2), (0,)])
+def test_products_of_all_kinds(
+    x_summed: tuple[int, ...], y_summed: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sums over leading or trailing axes of either operand; axes between are XLA's."""
+    monkeypatch.setattr(by_library, "_LEAST_WORK", 1)
+    n = min(len(x_summed), len(y_summed))
+    x_summed, y_summed = x_summed[:n], y_summed[:n]
+    x_sizes, y_sizes = [40, 30, 20, 10], [50, 60, 70]
+    for i, j, size in zip(x_summed, y_summed, (16, 18), strict=False):
+        x_sizes[i] = y_sizes[j] = size
+    x, y = normal(*x_sizes), normal(*y_sizes, seed=1)
+    numbers = (x_summed, y_summed), ((), ())
+    expected = np.tensordot(x.astype(np.float64), y, (x_summed, y_summed))
+    f = lambda x, y: lax.dot_general(x, y, numbers)
+
+    ends = [s[0] == 0 or s[-1] == a.ndim - 1 for s, a in ((x_summed, x), (y_summed, y))]
+    assert text(f, x, y).count(MATMUL) == int(all(ends))
+    np.testing.assert_allclose(tb.jit(f)(x, y), expected, 1e-4, 1e-3)
+    # The sides exchanged: a product of the library in the other order.
+    order = (*range(x.ndim - n, expected.ndim), *range(x.ndim - n))
+    turned = tb.jit(lambda x, y: f(x, y).transpose(order))(x, y)
+    np.testing.assert_allclose(turned, expected.transpose(order), 1e-4, 1e-3)
+
+
+@pytest.mark.usefixtures("every_product")
+def test_costs_of_products_of_all_kinds() -> None:
+    """However the operands lie, and with one that is transposed, which XLA reads through."""
+    x, y = normal(512, 384), normal(384, 256, seed=1)
+
+    def flops(f, *args) -> float:
+        return tb.jit(f).lower(*args).compile().cost_analysis()["flops"]
+
+    assert MATMUL in text(lambda x, y: x @ y, x, y)
+    assert flops(lambda x, y: x @ y, x, y) == 2 * 512 * 384 * 256
+    by_rows = lambda x, y: lax.dot_general(x, y, (((1,), (1,)), ((), ())))
+    assert flops(by_rows, x, y.T.copy()) == 2 * 512 * 384 * 256
+    assert MATMUL not in text(lambda x, y: x @ y.T, x, y.T.copy())
 
 
 def test_numbers_that_are_not_finite() -> None:
