@@ -12,12 +12,14 @@ import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_extended, real_of
 from tracebridge.core.errors.shape_errors import BroadcastError
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.trace import is_eager
 from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.remembered import remembered
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
+from tracebridge.core.util.caching import register_table
 from tracebridge.numpy._promote import (
     as_strong,
     broadcast_operands,
@@ -51,6 +53,23 @@ def _isclose(a: Value, b: Value, rtol: Any, atol: Any, equal_nan: bool) -> Any:
 
 
 _isclose_staged = StagedFunction(_isclose, "isclose")
+# Constants of a program save 2 us of a call, and cost a compilation for each pair of them: who goes
+# through many tolerances gets one program that they are given to.
+_MOST_CONSTANTS = 4
+_CONSTANTS: dict[tuple[float, float], None] = register_table("tolerances of programs", {})
+
+
+def _are_constants(rtol: Any, atol: Any) -> bool:
+    """Whether the tolerances are numbers that belong to the program."""
+    if not (type(rtol) is float and type(atol) is float):
+        return False
+    # A trace has a program of its own in any case.
+    if (rtol, atol) in _CONSTANTS or not is_eager():
+        return True
+    if len(_CONSTANTS) < _MOST_CONSTANTS:
+        _CONSTANTS[rtol, atol] = None
+        return True
+    return False
 
 
 @remembered
@@ -74,7 +93,7 @@ def isclose(
     >>> tnp.isclose(tnp.array([1.0, 2.0]), tnp.array([1.000001, 2.1])).tolist()
     [True, False]
     """
-    if type(rtol) is float and type(atol) is float:
+    if _are_constants(rtol, atol):
         return _isclose_staged((a, b), (rtol, atol, bool(equal_nan)))
     return _isclose_staged((a, b, rtol, atol), (bool(equal_nan),))
 
@@ -101,7 +120,7 @@ def allclose(
     >>> bool(tnp.allclose(tnp.array([1.0, 2.0]), tnp.array([1.000001, 2.0])))
     True
     """
-    if type(rtol) is float and type(atol) is float:
+    if _are_constants(rtol, atol):
         return _allclose_staged((a, b), (rtol, atol, bool(equal_nan)))
     return _allclose_staged((a, b, rtol, atol), (bool(equal_nan),))
 
