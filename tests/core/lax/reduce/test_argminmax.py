@@ -33,7 +33,22 @@ DTYPES = [
     "float64",
 ]
 # Short axes are reduced in one pass over pairs, long ones in two passes.
-LENGTHS = [1, 2, 15, 16, 100]
+LENGTHS = [1, 2, 15, 16, 36, 100]
+
+
+@pytest.mark.parametrize("length", [33, 100, 128])
+@pytest.mark.parametrize("name", PAIRS)
+def test_short_vectors_are_one_loop(name: str, length: int) -> None:
+    """No parts of a vector that is short are reduced by themselves: that compiles for long."""
+    ours, numpys = PAIRS[name]
+    x = np.random.default_rng(length).integers(0, 5, (4, length)).astype(np.float32)
+    x[1, [7, 40 % length]] = np.nan
+    x[2] = np.inf if name == "argmin" else -np.inf
+    x[3] = np.nan
+    compiled = tb.jit(ours, static_argnums=(1, 2)).lower(x[0], 0, np.int32).compile()
+
+    assert [numpys(row) for row in x] == [int(compiled(row)) for row in x]
+    assert "reduce-window" not in compiled.as_text()
 
 
 @pytest.mark.parametrize("length", LENGTHS)
