@@ -57,7 +57,7 @@ _isclose_staged = StagedFunction(_isclose, "isclose")
 def _are_constants(rtol: Any, atol: Any) -> bool:
     """Whether the tolerances belong to the program: other ones are given to one for all of them.
 
-    As constants they save 2 us of a call, and cost a compilation; a trace has a program in any case.
+    As constants they save 2 us of a call, and cost a compilation. A trace compiles in any case.
     """
     if not (type(rtol) is type(atol) is float):
         return False

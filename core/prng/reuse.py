@@ -257,9 +257,9 @@ def _joined(join: Callable[..., Keys], axis: int, by: str, arrays: Sequence[Keys
     for keys in arrays:
         spent = {key: _Identity(f"{by}, which got it twice") for key in met & set(keys.flat)}
         met.update(keys.flat)
-        own = np.empty(keys.shape, object)
-        own.flat = [spent.get(key, key) for key in keys.flat]
-        distinct.append(own)
+        own = np.empty(keys.size, object)
+        own[:] = [spent.get(key, key) for key in keys.flat]
+        distinct.append(own.reshape(keys.shape))
     return join(distinct, axis)
 
 

@@ -10,6 +10,7 @@ import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
 from tracebridge.core.control.branches.switch import cond
 from tracebridge.core.dtypes.dtypes import is_complex
+from tracebridge.core.lax.roundings import lost_of_sum
 from tracebridge.core.lax.special.scaled_erfc import scaled_erfc
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.special.beta_factors import power_of
@@ -22,7 +23,6 @@ from tracebridge.scipy._special.elementwise import with_slopes
 from tracebridge.scipy._special.entropies import share_of
 from tracebridge.scipy._special.gamma_formulas import gamma_of_positive
 from tracebridge.scipy._special.normal_tails import TAIL, tail_fraction, tail_quantile
-from tracebridge.scipy._special.pairs import missing_of_sum
 from tracebridge.scipy._special.series import eps_of, exp_of_square
 
 LOG_ROOT_2_PI = 0.5 * math.log(2 * math.pi)
@@ -230,7 +230,7 @@ class _Boxed:
         self.lost: Any = tnp.zeros_like(self.base)
         if one_more and self.is_real:
             known = tnp.isfinite(self.base) & (self.base > 0)
-            lost = missing_of_sum(self.base, x, tnp.ones_like(x))
+            lost = lost_of_sum(self.base, x, tnp.ones_like(x))
             self.lost = tnp.where(known, lost / tnp.where(known, self.base, 1), 0)
 
     def grown(self, u: Any, least: float, otherwise: Any, less: float) -> Any:
@@ -261,7 +261,7 @@ class _Boxed:
         value = tnp.power(self.base, less)
         if not self.is_real:
             return value
-        off = missing_of_sum(less, self.power, tnp.full_like(self.power, -1.0))
+        off = lost_of_sum(less, self.power, tnp.full_like(self.power, -1.0))
         change = less * self.lost + off * self.log
         known = tnp.isfinite(change) & (self.base > 0) & (value < math.inf)
         return value * lax.stop_gradient(1 + tnp.where(known, change, 0))

@@ -197,7 +197,7 @@ def test_permutations_permute() -> None:
         (
             lambda k: random.categorical(k, np.zeros(3), shape=(4,), replace=False),
             ValueError,
-            "4 samples",
+            "without replacement, 4, exceeds the 3",
         ),
         (lambda k: random.gumbel(k, mode="loud"), ValueError, "'low' or 'high'"),
         (lambda k: random.bernoulli(k, 1), TypeError, "expected floating"),
