@@ -35,6 +35,7 @@ class Pad(Primitive):
     name = "pad"
     cost = Cost.MOVES_DATA
     makes_nan = False
+    moves_elements = True
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
         x, value = avals
@@ -125,7 +126,7 @@ class Pad(Primitive):
         if value_dim is None:
             return self.bind(x, value, padding_config=config), d
         # One padding value per element of the batch: mark what is padded, then choose.
-        zero = full_of(value.aval.update(shape=()), 0)
+        zero = zeros_of(value.aval.update(shape=()))
         padded = self.bind(x, zero, padding_config=config)
         inside = full_of(x.aval.update(dtype=bool, weak_type=False), True)
         outside = full_of(ShapedArray((), bool), False)

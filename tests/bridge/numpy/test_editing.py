@@ -86,3 +86,13 @@ def test_positions_compile_no_program_again() -> None:
     finally:
         monitoring.unregister_event_duration_listener(listen)
     assert [] == compiled
+
+
+def test_keys_are_put_in_like_numbers() -> None:
+    keys, key = tb.random.split(tb.random.key(0), 3), tb.random.key(9)
+    words, word = np.asarray(tb.random.key_data(keys)), np.asarray(tb.random.key_data(key))
+    for at in (1, -3, [2], [0, 2]):
+        for run in (tnp.insert, tb.jit(lambda x, _, v, at=at: tnp.insert(x, at, v))):
+            made = run(keys, at, key)
+            expected = np.insert(words, at, word, 0)
+            np.testing.assert_array_equal(expected, tb.random.key_data(made))

@@ -351,3 +351,18 @@ def test_rolls_of_vectors(size: int, shift: int) -> None:
     wanted = expected, expected - x, expected.reshape(-1, 4) * 2
     for want, got in zip(wanted, tb.jit(rolled)(x), strict=True):
         assert np.array_equal(want, got)
+
+
+@pytest.mark.parametrize("impl", ["threefry2x32", "rbg"])
+def test_padding_of_keys(impl: str) -> None:
+    """Around keys, between them and less of them, by one key or by one for each of a batch."""
+    keys = tb.random.split(tb.random.key(0, impl=impl), 3)
+    others = tb.random.split(tb.random.key(1, impl=impl), 2)
+    words, more = (np.asarray(tb.random.key_data(k)) for k in (keys, others))
+
+    def padded(value: Any) -> Any:
+        return lax.pad(keys, value, [(2, -1, 1)])
+
+    expected = [np.stack([w, w, words[0], w, words[1], w]) for w in more]
+    np.testing.assert_array_equal(expected[0], tb.random.key_data(padded(others[0])))
+    np.testing.assert_array_equal(expected, tb.random.key_data(tb.vmap(padded)(others)))
