@@ -8,5 +8,8 @@ True
 from __future__ import annotations
 
 from tracebridge.core._jaxlib.programs_of_plugins import ifrt_programs
+from tracebridge.core.util.listing import listing as _listing
 
 __all__ = ["ifrt_programs"]
+
+__dir__ = _listing(globals())

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 def upper_half(x: Value) -> Any:
     """``x`` rounded to half of its digits; what is left has no more of them.
 
-    Products of such halves are exact. By rounding, which no number is too large for: the
-    difference of two large multiples is infinite beside the end of the range, and no split where
-    a compiler takes a product into a sum as it is.
+    Products of such halves are exact. By rounding, for which only numbers are too large that are
+    infinite with half of their digits: the difference of two large multiples is infinite for more
+    of them, and no split where a compiler takes a product into a sum as it is.
     """
     info = finfo(x.aval.dtype)
     # One digit is not stored, so that those of float64 are cut into 26 and 26 and a sign.

@@ -79,6 +79,12 @@ def test_completion_offers_what_a_module_is_for(module: str) -> None:
         assert alias or isinstance(value, types.ModuleType), name
 
 
+@pytest.mark.parametrize("module", ["experimental.pjit", "extend.ifrt_programs"])
+def test_completion_of_modules_of_one_name(module: str) -> None:
+    """They are older or longer paths to it, which no list of modules has."""
+    assert [module.rsplit(".", 1)[1]] == dir(importlib.import_module(f"tracebridge.{module}"))
+
+
 def test_completion_offers_the_peer_names_of_errors() -> None:
     """Names that stand for other classes are names."""
     assert {"JAXTypeError", "JaxRuntimeError", "BroadcastError"} <= set(dir(tb.errors))
