@@ -14,10 +14,11 @@ import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import default_int
-from tracebridge.core.errors.argument_errors import ArgumentValueError, IntegerRangeError, index_of
+from tracebridge.core.errors.argument_errors import ArgumentValueError, IntegerRangeError, size_of
 from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.lax.reduce.positions import true_positions
+from tracebridge.core.runtime.arrays.argument_types import DimLike
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.arrays.transfer import put_canonical, put_numpy
@@ -75,7 +76,7 @@ def union1d(
     ar1: ArrayLike | None,
     ar2: ArrayLike | None,
     *,
-    size: int | None = None,
+    size: DimLike | None = None,
     fill_value: object = None,
 ) -> Array:
     """The distinct elements of both arrays, sorted; ``size`` and ``fill_value`` as of ``unique``.
@@ -145,7 +146,7 @@ def intersect1d(
     assume_unique: bool = False,
     return_indices: Literal[False] = False,
     *,
-    size: int | None = None,
+    size: DimLike | None = None,
     fill_value: ArrayLike | None = None,
 ) -> Array: ...
 
@@ -157,7 +158,7 @@ def intersect1d(
     assume_unique: bool = False,
     *,
     return_indices: Literal[True],
-    size: int | None = None,
+    size: DimLike | None = None,
     fill_value: ArrayLike | None = None,
 ) -> tuple[Array, Array, Array]: ...
 
@@ -169,7 +170,7 @@ def intersect1d(
     assume_unique: bool = False,
     return_indices: bool = False,
     *,
-    size: int | None = None,
+    size: DimLike | None = None,
     fill_value: ArrayLike | None = None,
 ) -> Array | tuple[Array, Array, Array]: ...
 def intersect1d(
@@ -178,7 +179,7 @@ def intersect1d(
     assume_unique: bool = False,
     return_indices: bool = False,
     *,
-    size: int | None = None,
+    size: DimLike | None = None,
     fill_value: ArrayLike | None = None,
 ) -> Any:
     """The distinct elements that both arrays have, sorted.
@@ -206,14 +207,14 @@ def intersect1d(
         shared = pair[0][first] if is_traced(pair[0]) else put_numpy(values, weak_type=weak)
         results = [shared, put_canonical(first), put_canonical(second)]
     elif a.aval.size == 0 or b.aval.size == 0:
-        length = index_of(size, "intersect1d", "size")
+        length = size_of(size, "intersect1d", "size")
         nothing = _filled((a, b), fill_value, length)
         # As where fewer elements are found: positions behind the last.
         ends = [np.full((length,), v.aval.size, default_int()) for v in (a, b)]
         results = [nothing, *map(put_numpy, ends)]
     else:
         xs = (a, b) if fill_value is None else (a, b, fill_value)
-        results = _intersect_staged(xs, (index_of(size, "intersect1d", "size"),))
+        results = _intersect_staged(xs, (size_of(size, "intersect1d", "size"),))
     return tuple(results) if return_indices else results[0]
 
 
@@ -241,7 +242,7 @@ def setdiff1d(
     ar2: ArrayLike,
     assume_unique: bool = False,
     *,
-    size: int | None = None,
+    size: DimLike | None = None,
     fill_value: ArrayLike | None = None,
 ) -> Array:
     """The distinct elements of ``ar1`` that ``ar2`` does not have, sorted.
@@ -268,10 +269,10 @@ def setdiff1d(
         difference = np.setdiff1d(*host, assume_unique=assume_unique)
         return put_numpy(difference.astype(a.aval.dtype), weak_type=a.aval.weak_type)
     if a.aval.size == 0:
-        nothing = _filled((a, b), fill_value, index_of(size, "setdiff1d", "size"))
+        nothing = _filled((a, b), fill_value, size_of(size, "setdiff1d", "size"))
         return nothing.astype(_pair_staged((a, b))[0].dtype)
     xs = (a, b) if fill_value is None else (a, b, fill_value)
-    return _difference_staged(xs, (index_of(size, "setdiff1d", "size"), bool(assume_unique)))
+    return _difference_staged(xs, (size_of(size, "setdiff1d", "size"), bool(assume_unique)))
 
 
 def _exclusive(*args: Any) -> Any:
@@ -295,7 +296,7 @@ def setxor1d(
     ar2: ArrayLike,
     assume_unique: bool = False,
     *,
-    size: int | None = None,
+    size: DimLike | None = None,
     fill_value: ArrayLike | None = None,
 ) -> Array:
     """The distinct elements that exactly one of the arrays has, sorted.
@@ -322,9 +323,9 @@ def setxor1d(
         found = np.setxor1d(*host, assume_unique=assume_unique)
         return put_numpy(found, weak_type=pair[0].aval.weak_type)
     if a.aval.size == 0 and b.aval.size == 0:
-        return _filled((a, b), fill_value, index_of(size, "setxor1d", "size"))
+        return _filled((a, b), fill_value, size_of(size, "setxor1d", "size"))
     xs = (a, b) if fill_value is None else (a, b, fill_value)
-    return _exclusive_staged(xs, (index_of(size, "setxor1d", "size"),))
+    return _exclusive_staged(xs, (size_of(size, "setxor1d", "size"),))
 
 
 # membership --------------------------------------------------------------------------------------

@@ -194,7 +194,9 @@ class ufunc(metaclass=_UfuncType):
         x = _converted(self, name, a, dtype)
         if self._reduce is None:
             return _general().fold(self, name, x, axis, keepdims, initial, where)
-        options = {"initial": initial, "where": where}
+        # Sums and products would widen small integers.
+        kept = x.aval.dtype if dtype is not None and self._reduce in _WIDENING else None
+        options = {"initial": initial, "where": where, "dtype": kept}
         options_in_use = {k: v for k, v in options.items() if v is not None}
         return self._reduce(x, axis, keepdims=keepdims, **options_in_use)
 
@@ -430,5 +432,6 @@ def _running(function: Function) -> Function:
     return run
 
 
+_WIDENING = (reductions.sum, reductions.prod)
 METHODS = ("reduce", "accumulate", "at", "outer", "reduceat")
 _attach()

@@ -15,11 +15,11 @@ import numpy as np
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import default_int
 from tracebridge.core.dtypes.dtypes import is_inexact
-from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
+from tracebridge.core.errors.argument_errors import ArgumentValueError, size_of
 from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.lax.reduce.positions import true_positions
-from tracebridge.core.runtime.arrays.argument_types import Axis
+from tracebridge.core.runtime.arrays.argument_types import Axis, DimLike
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.arrays.transfer import put_numpy
@@ -164,7 +164,7 @@ def _unique_of_nothing(
 
 
 def _unique(
-    x: Any, axis: Axis, equal_nan: bool, size: int | None, fill_value: object
+    x: Any, axis: Axis, equal_nan: bool, size: DimLike | None, fill_value: object
 ) -> tuple[Any, Any, Any, Any]:
     """Values, first positions, inverse (flat) and counts."""
     x = value_of(x)
@@ -192,7 +192,7 @@ def _unique(
             return taken, integers[0], integers[1], integers[2]
         weak = x.aval.weak_type
         return put_numpy(values, weak_type=weak), integers[0], integers[1], integers[2]
-    count = index_of(size, "unique", "size")
+    count = size_of(size, "unique", "size")
     if x.aval.size == 0:
         return _unique_of_nothing(x, where, count, fill_value)
     xs = (x,) if fill_value is None else (x, fill_value)
@@ -209,7 +209,7 @@ def unique(
     axis: int | None = None,
     *,
     equal_nan: bool = True,
-    size: int | None = None,
+    size: DimLike | None = None,
     fill_value: object = None,
     sorted: bool = True,
 ) -> Array: ...
@@ -224,7 +224,7 @@ def unique(
     axis: int | None = None,
     *,
     equal_nan: bool = True,
-    size: int | None = None,
+    size: DimLike | None = None,
     fill_value: object = None,
     sorted: bool = True,
 ) -> Any: ...
@@ -236,7 +236,7 @@ def unique(
     axis: int | None = None,
     *,
     equal_nan: bool = True,
-    size: int | None = None,
+    size: DimLike | None = None,
     fill_value: object = None,
     sorted: bool = True,
 ) -> Any:
@@ -301,7 +301,7 @@ class UniqueInverse(NamedTuple):
     inverse_indices: Array
 
 
-def unique_all(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> UniqueAll:
+def unique_all(x: Any, /, *, size: DimLike | None = None, fill_value: Any = None) -> UniqueAll:
     """Distinct elements with positions, inverse and counts; NaNs are all distinct.
 
     >>> import tracebridge.numpy as tnp
@@ -313,7 +313,9 @@ def unique_all(x: Any, /, *, size: int | None = None, fill_value: Any = None) ->
     )
 
 
-def unique_counts(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> UniqueCounts:
+def unique_counts(
+    x: Any, /, *, size: DimLike | None = None, fill_value: Any = None
+) -> UniqueCounts:
     """Distinct elements with counts; NaNs are all distinct.
 
     >>> import tracebridge.numpy as tnp
@@ -325,7 +327,9 @@ def unique_counts(x: Any, /, *, size: int | None = None, fill_value: Any = None)
     )
 
 
-def unique_inverse(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> UniqueInverse:
+def unique_inverse(
+    x: Any, /, *, size: DimLike | None = None, fill_value: Any = None
+) -> UniqueInverse:
     """Distinct elements with the inverse; NaNs are all distinct.
 
     >>> import tracebridge.numpy as tnp
@@ -337,7 +341,7 @@ def unique_inverse(x: Any, /, *, size: int | None = None, fill_value: Any = None
     )
 
 
-def unique_values(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> Array:
+def unique_values(x: Any, /, *, size: DimLike | None = None, fill_value: Any = None) -> Array:
     """Distinct elements; NaNs are all distinct.
 
     >>> import tracebridge.numpy as tnp

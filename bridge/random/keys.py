@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.config.values import option
-from tracebridge.core.dtypes.dtypes import is_bool, is_integer, uint32
+from tracebridge.core.dtypes.dtypes import is_bool, is_float, is_integer, uint32
 from tracebridge.core.errors.argument_errors import (
     ArgumentTypeError,
     ArgumentValueError,
@@ -45,6 +46,7 @@ from tracebridge.random._streams import (
 )
 
 _WORD = 2**32
+_UINT32 = np.dtype(np.uint32)
 _BUILT_IN = (threefry, rbg, unsafe_rbg)
 
 
@@ -287,11 +289,12 @@ def fold_in(key: ArrayLike, data: ArrayLike) -> Array:
 
     Args:
         key: one key.
-        data: an integer scalar; 32 bits of it count, and a Python integer has no others.
+        data: an integer scalar; 32 bits of it count, and a Python integer has no others. Of a
+            float its whole part.
 
     Raises:
-        ArgumentTypeError: ``key`` is no key, or ``data`` no integer.
-        IntegerRangeError: ``data`` is a Python integer below 0, or of more than 32 bits.
+        ArgumentTypeError: ``key`` is no key, or ``data`` no real number.
+        IntegerRangeError: ``data`` is a Python number below 0, of more than 32 bits, or no number.
         ShapeMismatchError: ``key`` is an array of keys, or ``data`` has axes.
 
     >>> import tracebridge as tb
@@ -300,7 +303,20 @@ def fold_in(key: ArrayLike, data: ArrayLike) -> Array:
     [928981903, 3453687069]
     """
     check_typed("fold_in", key)
-    return _fold_in_staged((key, _integer("fold_in", "data", data)))
+    return _fold_in_staged((key, _integer("fold_in", "data", _whole_part(data))))
+
+
+def _whole_part(number: Any) -> Any:
+    """A real number without its fraction; anything else as it is."""
+    if isinstance(number, float | np.floating):
+        if math.isfinite(number):
+            return int(number)
+        msg = f"fold_in: data is {number}, expected an integer in [0, {_WORD})"
+        raise IntegerRangeError(msg)
+    if type(number) is int:
+        return number
+    value = as_value(number, "fold_in")
+    return lax.convert_dtype(value, _UINT32) if is_float(value.aval.dtype) else value
 
 
 def clone(key: ArrayLike) -> Array:

@@ -10,9 +10,8 @@ import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import canonicalize_explicit, default_int
-from tracebridge.core.dtypes.dtypes import is_inexact, is_integer, is_unsigned
+from tracebridge.core.dtypes.dtypes import is_bool, is_inexact, is_integer, is_unsigned
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, kind_of
-from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.value import Value
@@ -40,6 +39,7 @@ from tracebridge.random.transforms import gumbel_mode, gumbels, signs
 from tracebridge.random.uniform import randint
 
 Sizes = tuple[int, ...]
+_INT32 = np.dtype(np.int32)
 
 
 def _axis(call: str, axis: Any, ndim: int) -> int:
@@ -127,7 +127,9 @@ def _categorical(
 
 
 def _rademacher(key: Value, shape: Sizes, dtype: DType) -> Any:
-    return signs(stream_of("rademacher", key), shape, dtype)
+    wraps = is_unsigned(dtype) or is_bool(dtype)
+    found = signs(stream_of("rademacher", key), shape, _INT32 if wraps else dtype)
+    return lax.convert_dtype(found, dtype) if wraps else found
 
 
 _permutation_staged = StagedFunction(_permutation, "permutation")
@@ -310,16 +312,12 @@ def rademacher(
 ) -> Array:
     """-1 or 1.
 
-    Raises:
-        UnsupportedDtypeError: ``dtype`` has no -1: booleans and unsigned integers.
+    As an unsigned integer -1 is the largest one, and of booleans both are True.
 
     >>> import tracebridge as tb
     >>> abs(tb.random.rademacher(tb.random.key(0), (3,))).tolist()
     [1, 1, 1]
     """
     kind = default_int() if dtype is None else canonicalize_explicit(dtype, "rademacher")
-    if is_unsigned(kind) or kind == np.bool_:
-        msg = f"rademacher: got dtype {kind.name}, which has no -1"
-        raise UnsupportedDtypeError(msg)
     statics = sizes_of("rademacher", shape), kind
     return sample(_rademacher_staged, key, (), statics, out_sharding)

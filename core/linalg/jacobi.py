@@ -24,6 +24,7 @@ from tracebridge.core.linalg.matrices import (
     eye,
     from_diagonal,
     joined,
+    least,
     matmul,
     most,
     nan_unless_finite,
@@ -41,6 +42,7 @@ from tracebridge.core.linalg.matrices import (
 )
 from tracebridge.core.linalg.qr import qr_p
 from tracebridge.core.linalg.reflectors import absolute_squares
+from tracebridge.core.symbolic.compare import definitely_equal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,6 +108,9 @@ def svd_by_rotations(
     Or what else does: ``orthogonalized`` gives ``r V`` and V.
     """
     m, n = a.aval.shape[-2:]
+    k = least(m, n)
+    if not (definitely_equal(k, m) or definitely_equal(k, n)):
+        return _svd_of_any_shape(a, full_matrices, orthogonalized)
     if m < n:
         u, s, vh = svd_by_rotations(
             adjoint(a), full_matrices=full_matrices, orthogonalized=orthogonalized
@@ -127,10 +132,38 @@ def svd_by_rotations(
     phase = lax.select_n(none, lax.div(d, lax.select_n(none, size, ones)), ones)
     inner = scale_columns(inner, phase)
     u = matmul(part(q, (0, m), (0, n)), inner)
-    if q.aval.shape[-1] != n:
-        u = joined([u, part(q, (0, m), (n, q.aval.shape[-1]))], -1)
+    u = _with_rest(u, q)
     s = lax.mul(s, per_matrix(unit, s.aval.shape))
     return nan_unless_finite(u, a), nan_unless_finite(s, a), nan_unless_finite(adjoint(v), a)
+
+
+def _svd_of_any_shape(
+    a: Value, full_matrices: bool, orthogonalized: Callable[[Value], tuple[Any, Any]] | None
+) -> tuple[Any, Any, Any]:
+    """The same where the sizes are symbolic and either may be the smaller one.
+
+    ``a = q r`` and ``r^H = p t``, where t is square whichever that is.
+    """
+    qr = {"pivoting": False, "full_matrices": full_matrices, "use_magma": None}
+    k = least(*a.aval.shape[-2:])
+    q, r = qr_p.bind(a, **qr)
+    p, t = qr_p.bind(adjoint(part(r, (0, k), (0, r.aval.shape[-1]))), **qr)
+    u, s, vh = svd_by_rotations(
+        adjoint(part(t, (0, k), (0, k))), full_matrices=False, orthogonalized=orthogonalized
+    )
+    left, right = [
+        _with_rest(matmul(part(basis, (0, basis.aval.shape[-2]), (0, k)), inner), basis)
+        for basis, inner in ((q, u), (p, adjoint(vh)))
+    ]
+    return left, s, adjoint(right)
+
+
+def _with_rest(vectors: Value, basis: Value) -> Any:
+    """Vectors for the first columns of a basis, then its other columns."""
+    n, size = vectors.aval.shape[-1], basis.aval.shape[-1]
+    if definitely_equal(n, size):
+        return vectors
+    return joined([vectors, part(basis, (0, basis.aval.shape[-2]), (n, size))], -1)
 
 
 def _orthogonalized(r: Value) -> tuple[Any, Any]:

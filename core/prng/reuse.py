@@ -29,6 +29,7 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.source_info import describe_line
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.elementwise.select import select_n_p
 from tracebridge.core.lax.indexing.slice import slice_p
 from tracebridge.core.lax.shape.broadcast import broadcast_in_dim_p
 from tracebridge.core.lax.shape.concatenate import concatenate_p
@@ -50,12 +51,13 @@ _STEPS = 256
 
 @final
 class _Identity:
-    """One key: where it was used, "" before."""
+    """One key: where it was used, "" before; ``among``: the keys of which it is one."""
 
-    __slots__ = ("used",)
+    __slots__ = ("among", "used")
 
-    def __init__(self, used: str = "") -> None:
+    def __init__(self, used: str = "", among: Sequence[_Identity] = ()) -> None:
         self.used = used
+        self.among = among
 
 
 def _new(aval: ShapedArray, used: str = "") -> Keys:
@@ -79,8 +81,9 @@ class _Marks:
         self.used: dict[_Identity, str] = {} if used is None else used
 
     def of(self, key: _Identity) -> str:
-        """Where a key was used."""
-        return self.used.get(key) or key.used
+        """Where a key was used, or one of those that it may be."""
+        own = self.used.get(key) or key.used
+        return own or next(filter(None, map(self.of, key.among)), "")
 
     def use(self, keys: np.ndarray[Any, Any], by: str, where: str) -> None:
         """Mark keys as used.
@@ -95,7 +98,12 @@ class _Marks:
                 msg = f"{by}: the key was used before, by {first}"
                 hint = "split it, and use each part once; clone says that a second use is meant"
                 raise KeyReuseError(msg, where=where, hint=hint)
-            self.used[key] = f"{by} at {where}" if where else by
+            self._mark(key, f"{by} at {where}" if where else by)
+
+    def _mark(self, key: _Identity, used: str) -> None:
+        self.used[key] = used
+        for other in key.among:
+            self._mark(other, used)
 
     def first_use(self, keys: np.ndarray[Any, Any]) -> str:
         """Where keys were used, if all were."""
@@ -236,6 +244,16 @@ def _broadcast(params: Any, x: Keys) -> Keys:
     return np.broadcast_to(wide, shape)
 
 
+def _chosen(params: Any, which: None, *cases: Keys) -> Keys:
+    """Keys that are one of several each, nobody knows which: a use of them may be one of any."""
+    del params, which
+    out = np.empty(cases[0].shape, object)
+    for place in np.ndindex(out.shape):
+        among = {case[place]: None for case in cases}
+        out[place] = next(iter(among)) if len(among) == 1 else _Identity(among=tuple(among))
+    return out
+
+
 def _row(x: Keys, i: int) -> Keys:
     """``x[i]``, an array also where it has one element."""
     return None if x is None else x[i : i + 1].reshape(x.shape[1:])
@@ -279,6 +297,7 @@ _MOVES: dict[Any, Callable[..., Any]] = {
     unstack_p: _rows,
     split_p: _pieces,
     tile_p: lambda params, x: np.tile(x, params["reps"]),
+    select_n_p: _chosen,
 }
 
 
@@ -345,10 +364,10 @@ class _ReuseCheck:
                 _KNOWN.put(out, keys)
 
 
-_CHECK = _ReuseCheck()
+# From the first import on: what is done with keys before their first use counts, too.
+KEY_WATCH.observer = _ReuseCheck()
 
 
 def marked(key: Value, use: str, by: str) -> Any:
-    """A key that the function ``by`` uses; from now on keys are followed."""
-    KEY_WATCH.observer = _CHECK
+    """A key that the function ``by`` uses."""
     return key_use_p.bind(key, use=use, by=by)

@@ -58,7 +58,9 @@ def checked_operands(
     if not xs:
         msg = f"{call}: there are no operands, expected at least one"
         raise ArgumentSpecError(msg)
-    pairs = [operands(call, x, _whole(s, x, computation)) for x, s in zip(xs, starts, strict=True)]
+    pairs = [
+        operands(call, x, _whole(call, s, x, computation)) for x, s in zip(xs, starts, strict=True)
+    ]
     for x, start in pairs:
         if x.aval.shape != xs[0].aval.shape:
             msg = f"{call}: operands of shapes {xs[0].aval.shape} and {x.aval.shape}"
@@ -73,12 +75,17 @@ def checked_operands(
     return [x for x, _ in pairs], [start for _, start in pairs], tree
 
 
-def _whole(start: Value, x: Value, computation: object) -> Value:
+def _whole(call: str, start: Value, x: Value, computation: object) -> Value:
     """``start``; as an integer where a Python float is one and the operand holds integers.
 
-    So that ``0.0`` starts sums of any dtype, and ``-inf`` maxima.
+    So that ``0.0`` starts sums of any dtype, and ``-inf`` maxima; an array 0 of another dtype
+    starts sums over whole axes, too.
     """
     aval, dtype = start.aval, x.aval.dtype
+    neutral = 0 if computation is lax.add else 1 if computation is lax.mul else None
+    numbers = call == "reduce" and not (aval.weak_type or is_bool(dtype) or is_bool(aval.dtype))
+    if numbers and neutral is not None and _known(start) == neutral:
+        return Literal(neutral, aval.update(dtype=dtype))
     if type(start) is Literal and aval.weak_type and is_float(aval.dtype) and is_integer(dtype):
         number = float(start.value)
         if number.is_integer():
@@ -87,6 +94,13 @@ def _whole(start: Value, x: Value, computation: object) -> Value:
             end = largest(dtype) if number > 0 else smallest(dtype)
             return Literal(end, aval.update(dtype=dtype, weak_type=False))
     return start
+
+
+def _known(value: Value) -> Any:
+    """The number that a scalar is, None where that is not known yet."""
+    if type(value) is Literal:
+        return value.value
+    return np.asarray(value)[()] if value._trace is None and not value.aval.ndim else None
 
 
 def trace_computation(
@@ -208,13 +222,8 @@ def monoid_of(jaxpr: Jaxpr) -> str:
 
 def is_identity(monoid: str, init: Value) -> bool:
     """Whether the initial value is known now, and changes nothing."""
-    if type(init) is Literal:
-        value = init.value
-    elif init._trace is None:
-        value = np.asarray(init)[()]
-    else:
-        return False
-    return bool(value == identity_of(monoid, init.aval.dtype))
+    value = _known(init)
+    return value is not None and bool(value == identity_of(monoid, init.aval.dtype))
 
 
 def identity_of(monoid: str, dtype: DTypeLike) -> Any:

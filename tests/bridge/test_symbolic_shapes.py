@@ -146,6 +146,8 @@ def test_specs_of_trees():
     ]
     assert parts[0].shape[1] == parts[1]["w"].shape[0]
     assert parts[0].shape[0] >= 2
+    wide = symbolic_args_specs((np.ones(2), np.ones(2, np.int64)), "n")
+    assert ["float32", "int32"] == [w.dtype.name for w in wide]
     assert (2, 3) == symbolic_args_specs(X, None).shape
     scope = SymbolicScope()
     assert symbolic_args_specs(X, "b, c", scope=scope).shape[0].scope is scope

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tracebridge.core.dtypes.canonicalize import canonicalize
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.ir.shape_struct import ShapeDtypeStruct
 from tracebridge.core.ir.typeof import as_value
@@ -81,4 +82,4 @@ def _struct(leaf: Any, spec: object, scope: SymbolicScope, where: str) -> ShapeD
     else:
         value = as_value(np.asarray(leaf) if isinstance(leaf, list) else leaf)
         shape, dtype = value.aval.shape, value.aval.dtype
-    return ShapeDtypeStruct(symbolic_shape(spec, like=shape, scope=scope), dtype)
+    return ShapeDtypeStruct(symbolic_shape(spec, like=shape, scope=scope), canonicalize(dtype))

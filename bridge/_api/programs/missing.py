@@ -12,6 +12,10 @@ _RESTART = (
     "tracebridge.experimental.multihost_utils.reached_preemption_sync_point, and a start of all "
     f"processes from what {_FOLDERS}.pytree_serialization saved: when one fails, the others end"
 )
+_TREE_FUNCTIONS = (
+    *("all", "broadcast", "flatten", "flatten_with_path", "leaves", "leaves_with_path", "map"),
+    *("map_with_path", "reduce", "structure", "transpose", "unflatten"),
+)
 _PRIMITIVES = "a primitive of your own, see tracebridge.extend.core"
 
 # Module -> (names, what to use). A name that ends with a star is the beginning of names.
@@ -23,6 +27,8 @@ _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
         ("jax2tf_associative_scan_reductions", "tracebridge.tf.save: it needs no such option"),
         ("softmax_custom_jvp", "tracebridge.nn.softmax: it has that derivative"),
         ("thread_guard", "tracebridge.distributed.initialize: all compute in one order"),
+        *[(f"tree_{name}", f"tracebridge.tree.{name}") for name in _TREE_FUNCTIONS],
+        ("tree_multimap", "tracebridge.tree.map"),
     ),
     "tracebridge.lax": (
         ("ragged_all_to_all_p", "tracebridge.lax.ragged_all_to_all"),

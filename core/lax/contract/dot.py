@@ -224,16 +224,24 @@ def _check_numbers(x: ShapedArray, y: ShapedArray, numbers: Any) -> None:
                 raise ShapeMismatchError(msg, where=where)
 
 
-def _check_preferred(x: ShapedArray, y: ShapedArray, preferred: Any) -> None:
+def _is_lossy(x: ShapedArray, y: ShapedArray, preferred: Any) -> bool:
     """Real results of complex operands, and integer results of floating ones, lose information."""
-    for aval in (x, y):
-        lossy = is_complex(aval.dtype) and not is_complex(preferred)
-        if lossy or (is_inexact(aval.dtype) and not is_inexact(preferred)):
-            msg = (
-                f"dot_general: preferred_element_type {preferred.name} cannot hold products of "
-                f"{x.str_short()} and {y.str_short()}"
-            )
-            raise DtypeMismatchError(msg, hint="convert the result with convert_element_type")
+    return any(
+        [
+            (is_complex(aval.dtype) and not is_complex(preferred))
+            or (is_inexact(aval.dtype) and not is_inexact(preferred))
+            for aval in (x, y)
+        ]
+    )
+
+
+def _check_preferred(x: ShapedArray, y: ShapedArray, preferred: Any) -> None:
+    if _is_lossy(x, y, preferred):
+        msg = (
+            f"dot_general: preferred_element_type {preferred.name} cannot hold products of "
+            f"{x.str_short()} and {y.str_short()}"
+        )
+        raise DtypeMismatchError(msg, hint="convert the result with convert_element_type")
 
 
 def _way_on_cpu(x: ShapedArray, y: ShapedArray, out: Any, numbers: Any, *, calls: bool) -> Any:
@@ -345,7 +353,8 @@ def dot_general(
         dimension_numbers: ``((lhs contracting, rhs contracting), (lhs batch, rhs batch))``, each
             a sequence of axes. Sizes of corresponding axes agree.
         precision: see ``Precision``; default: the option ``default_matmul_precision``.
-        preferred_element_type: dtype of the sums and of the result.
+        preferred_element_type: dtype of the sums and of the result. If it holds no such numbers,
+            as integers no fractions, sums of the promoted dtype are converted.
         out_sharding: how to split the result over a mesh with axes of the type Explicit.
 
     Returns:
@@ -369,6 +378,9 @@ def dot_general(
     elif x.aval.dtype != y.aval.dtype:
         # Decided here, since what 64 bits become is an option.
         preferred = dtype_of_product(x.aval.dtype, y.aval.dtype)
+    kind: Any = None
+    if preferred is not None and _is_lossy(x.aval, y.aval, preferred):
+        kind, preferred = preferred, dtype_of_product(x.aval.dtype, y.aval.dtype)
     out = dot_general_p.bind(
         x,
         y,
@@ -376,6 +388,8 @@ def dot_general(
         precision=canonical_precision(precision, "dot_general"),
         preferred_element_type=preferred,
     )
+    if kind is not None:
+        out = lax.convert_dtype(out, kind)
     return out if out_sharding is None else constrained_result("dot_general", out, out_sharding)
 
 

@@ -58,6 +58,20 @@ def test_positions_as_many_as_elements() -> None:
     compare(positions, "b", (2,), (6,))
 
 
+def test_distinct_elements_as_many_as_elements() -> None:
+    """The number of distinct elements may be a symbolic size."""
+
+    def distinct(x: Any) -> Any:
+        n, x = x.shape[0], tnp.round(x)
+        return (
+            *tnp.unique(x, True, True, True, size=n),
+            tnp.unique(x, size=n + 1, fill_value=7.0),
+            tnp.union1d(x, x + 1, size=2 * n),
+        )
+
+    compare(distinct, "n", (2,), (6,))
+
+
 def test_slices_of_symbolic_steps() -> None:
     """Every b-th row, forwards and backwards, with any bounds."""
 

@@ -263,3 +263,14 @@ def test_operands_have_no_names() -> None:
             f(**dict.fromkeys(operands, 1.0))
     assert str(inspect.signature(tnp.cos)).startswith("(x")
     assert inspect.signature(tnp.cos).parameters["x"].kind is inspect.Parameter.POSITIONAL_ONLY
+
+
+@pytest.mark.parametrize("name", ["add", "multiply", "maximum", "bitwise_or"])
+def test_reductions_keep_a_dtype_that_was_asked_for(name: str) -> None:
+    """Small integers too, which sums otherwise widen."""
+    numbers = np.asarray([[1, 2, 3], [3, 2, 4]], np.int32)
+    function = getattr(tnp, name)
+    expected = getattr(np, name).reduce(numbers, axis=1, dtype=np.int16)
+
+    found = function.reduce(numbers, axis=1, dtype=np.int16)
+    assert ("int16", expected.tolist()) == (found.dtype.name, found.tolist())

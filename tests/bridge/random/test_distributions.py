@@ -202,7 +202,6 @@ def test_permutations_permute() -> None:
         (lambda k: random.gumbel(k, mode="loud"), ValueError, "'low' or 'high'"),
         (lambda k: random.bernoulli(k, 1), TypeError, "expected floating"),
         (lambda k: random.bernoulli(k, 0.5, mode="x"), ValueError, "argument mode"),
-        (lambda k: random.rademacher(k, (2,), "uint8"), TypeError, "no -1"),
         (lambda k: random.pareto(k, np.ones(3), (2,)), ValueError, "not broadcastable"),
         (lambda k: random.wald(k, 1.0, dtype="int32"), ValueError, "floating dtype"),
         (lambda k: random.geometric(k, 0.5, dtype="float32"), TypeError, "integer dtype"),
@@ -445,3 +444,14 @@ def test_complex_parameters_are_refused(name: str) -> None:
                 call(key, *parameters)
     with pytest.raises(errors.UnsupportedDtypeError, match="uniform"):
         random.uniform(key, minval=1j)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint4", "bool", "complex64"])
+def test_signs_of_dtypes_without_a_sign(dtype: str) -> None:
+    """They are those of int32, converted: -1 is the largest unsigned integer."""
+    signs = random.rademacher(random.key(0), (20,), "int32")
+    found = random.rademacher(random.key(0), (20,), dtype)
+
+    assert dtype == found.dtype.name
+    assert signs.astype(dtype).tolist() == found.tolist()
+    assert {-1, 1} == set(signs.tolist())

@@ -193,3 +193,28 @@ def test_the_option_for_all_threads() -> None:
         tb.config.update("debug_key_reuse", False)
     k = key()
     assert expected == (f(k), draw(k)) == (f(k), draw(k))
+
+
+@pytest.mark.parametrize("uses", ["chosen first", "first chosen", "chosen second", "second chosen"])
+@pytest.mark.parametrize("condition", [True, False])
+def test_a_chosen_key_may_be_any_of_those_it_was_chosen_from(uses: str, condition: bool) -> None:
+    """A use of it counts for all of them, and their uses count for it."""
+    keys = {"first": key(), "second": key()}
+    keys["chosen"] = tnp.where(condition, keys["first"], keys["second"])
+    first, second = uses.split()
+    draw(keys[first])
+
+    with pytest.raises(KeyReuseError):
+        draw(keys[second])
+
+
+def test_keys_that_another_one_was_chosen_from_are_free() -> None:
+    """As long as nobody uses it; one that was chosen from one key is that key."""
+    one, other = key(), key()
+    tnp.where(True, one, other)
+    same = tnp.where(True, one, one)
+    draw(one)
+    draw(other)
+
+    with pytest.raises(KeyReuseError):
+        draw(same)

@@ -175,7 +175,9 @@ def test_derivatives_pass_through_draws() -> None:
         (lambda k: random.key(1, impl="foo"), ValueError, "'threefry2x32'"),
         (lambda k: random.key(1, impl=3), TypeError, "'threefry2x32'"),
         (lambda k: random.key(1, impl="rbg", dtype=k.dtype), ValueError, "one of them"),
-        (lambda k: random.fold_in(k, 1.5), TypeError, "data is"),
+        (lambda k: random.fold_in(k, 1j), TypeError, "data is"),
+        (lambda k: random.fold_in(k, float("nan")), OverflowError, "data is nan"),
+        (lambda k: random.fold_in(k, -1.5), OverflowError, "data is -1"),
         (lambda k: random.fold_in(k, np.arange(3)), ValueError, "tracebridge.vmap"),
         (lambda k: random.fold_in(k, k), TypeError, "expected an integer"),
         (lambda k: random.split(k, -1), ValueError, "negative"),
@@ -196,6 +198,15 @@ def test_errors(call: Any, error: type[Exception], words: str) -> None:
     """What is refused, with the way out."""
     with pytest.raises(error, match=words):
         call(random.key(0))
+
+
+@pytest.mark.parametrize("data", [2.7, np.float32(2.7), np.asarray(2.7, np.float32)])
+def test_of_folded_floats_the_whole_part_counts(data: Any) -> None:
+    """Whatever kind of float it is, traced ones too."""
+    key = random.key(0)
+
+    assert bool(random.fold_in(key, 2) == random.fold_in(key, data))
+    assert bool(random.fold_in(key, 2) == tb.jit(random.fold_in)(key, data))
 
 
 def test_keys_are_compared_as_a_whole() -> None:

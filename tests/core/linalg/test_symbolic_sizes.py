@@ -77,3 +77,23 @@ def test_sizes_that_know_nothing_of_each_other() -> None:
     for shape in ((3, 5), (5, 3)):
         a = RNG.normal(size=shape).astype(np.float32)
         np.testing.assert_allclose(exported.call(a), lax.linalg.lu(a)[0], 1e-4, 1e-5)
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_singular_values_of_matrices_of_any_shape(full: bool) -> None:
+    """Whichever size is the smaller one; vectors are orthonormal for values 0, too."""
+    spec = tb.ShapeDtypeStruct(export.symbolic_shape("m, n"), np.float32)
+    exported = export.export(tb.jit(lambda a: tnp.linalg.svd(a, full_matrices=full)))(spec)
+    values = export.export(tb.jit(lambda a: tnp.linalg.svd(a, compute_uv=False)))(spec)
+
+    for shape in ((3, 5), (5, 3), (4, 4), (1, 2)):
+        k = min(shape)
+        a = RNG.normal(size=shape).astype(np.float32)
+        a[-1] = 0
+        u, s, vh = map(np.asarray, exported.call(a))
+        np.testing.assert_allclose((u[:, :k] * s) @ vh[:k], a, atol=1e-5)
+        np.testing.assert_allclose(u.T @ u, np.eye(u.shape[1]), atol=1e-5)
+        np.testing.assert_allclose(vh @ vh.T, np.eye(vh.shape[0]), atol=1e-5)
+        np.testing.assert_allclose(s, np.linalg.svd(a, compute_uv=False), atol=1e-5)
+        np.testing.assert_allclose(values.call(a), s, atol=1e-5)
+        assert (shape[0] if full else k, shape[1] if full else k) == (u.shape[1], vh.shape[0])

@@ -354,3 +354,19 @@ def test_infinities_start_extremes_of_integers(dtype: str) -> None:
     assert (1, dtype) == (int(low), str(low.dtype))
     with pytest.raises(DtypeMismatchError):
         lax.reduce_window(x, -tnp.inf, lax.add, (2,), (1,), "SAME")
+
+
+@pytest.mark.parametrize("zero", [np.int32(0), np.float16(0), tnp.zeros((), "int8")])
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+def test_a_neutral_start_may_have_any_dtype(zero: Any, dtype: str) -> None:
+    """0 of sums and 1 of products are converted, other numbers are refused."""
+    x = np.arange(1, 4).astype(dtype)
+
+    total = lax.reduce(x, zero, lax.add, (0,))
+    product = lax.reduce(x, zero + np.ones_like(zero), lax.mul, (0,))
+    assert (6, dtype, False) == (int(total), total.dtype.name, total.weak_type)
+    assert (6, dtype) == (int(product), product.dtype.name)
+    with pytest.raises(DtypeMismatchError):
+        lax.reduce(x, np.int8(2), lax.add, (0,))
+    with pytest.raises(DtypeMismatchError):
+        lax.reduce(x, np.int8(0), lax.max, (0,))

@@ -384,7 +384,13 @@ def test_errors_say_what_does_not_fit() -> None:
     with pytest.raises(RankError, match="batch_matmul: got f32\\[3,4\\] and f32\\[4\\]"):
         lax.batch_matmul(x, np.ones(4, np.float32))
     with pytest.raises(DtypeMismatchError, match="preferred_element_type int32 cannot hold"):
-        lax.dot(x, x.T, preferred_element_type=np.int32)
+        lax.dot_general_p.bind(
+            x,
+            x.T,
+            dimension_numbers=(((1,), (0,)), ((), ())),
+            precision=None,
+            preferred_element_type=np.dtype(np.int32),
+        )
 
 
 def test_one_axis_by_itself() -> None:
@@ -392,3 +398,17 @@ def test_one_axis_by_itself() -> None:
     x, y = sample(3, 4), sample(4, 5)
 
     assert_allclose(lax.dot_general(x, y, ((1, 0), ((), ()))), x @ y)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int8", "bool"])
+def test_sums_become_what_cannot_hold_their_terms(dtype: str) -> None:
+    """Fractions are added up before they are cut off; of complex sums the real parts are left."""
+    x = np.asarray([0.5, 1.5, 3.0], np.float32)
+    z = (x + 1j).astype(np.complex64)
+
+    found = lax.dot(x, x, preferred_element_type=dtype)
+    assert (dtype, int(np.asarray(11.5).astype(dtype))) == (found.dtype.name, int(found))
+    found = lax.dot(z, z, preferred_element_type="float32")
+    assert ("float32", 8.5) == (found.dtype.name, float(found))
+    slope = tb.grad(lambda v: lax.dot(v, x, preferred_element_type="int32").astype("float32"))(x)
+    assert [0.0, 0.0, 0.0] == slope.tolist()
