@@ -360,15 +360,7 @@ class Writer:
             return self.row.line(f"call reassoc {real} {function}({real} -0.0, {vector} {parts})")
         self.needs.add(f"declare {real} {function}({vector})")
         found = self.row.line(f"call nnan nsz {real} {function}({vector} {parts})")
-        return self._unless_nan(parts, found)
-
-    def _unless_nan(self, parts: str, found: str) -> str:
-        """NaN, if any part is one: a test of all is cheaper than to care in each step."""
-        flags, function = f"<{self.width} x i1>", f"@llvm.vector.reduce.or.v{self.width}i1"
-        self.needs.add(f"declare i1 {function}({flags})")
-        is_nan = self.row.line(f"fcmp uno <{self.width} x {self.real}> {parts}, {parts}")
-        any_nan = self.row.line(f"call i1 {function}({flags} {is_nan})")
-        return self.row.select(any_nan, self.row.constant(math.nan), found)
+        return _unless_nan(self, parts, found)
 
     def sum_of_part(self, i: int) -> str:
         """Memory for the sum of a value over a part of a row."""
@@ -381,6 +373,16 @@ class Writer:
     def label(self) -> str:
         self.names[0] += 1
         return f"l{self.names[0]}"
+
+
+def _unless_nan(writer: Writer, parts: str, found: str) -> str:
+    """NaN, if any part is one: a test of all is cheaper than to care in each step."""
+    width, to = writer.width, writer.row
+    flags, function = f"<{width} x i1>", f"@llvm.vector.reduce.or.v{width}i1"
+    writer.needs.add(f"declare i1 {function}({flags})")
+    is_nan = to.line(f"fcmp uno <{width} x {writer.real}> {parts}, {parts}")
+    any_nan = to.line(f"call i1 {function}({flags} {is_nan})")
+    return to.select(any_nan, to.constant(math.nan), found)
 
 
 def _fills_lines(writer: Writer, result: Result) -> bool:
