@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.primitive import Primitive
 
 _HANDLED: BoundedCache[bool] = BoundedCache("equations that kernels can have", 4096)
+_OF_DOUBLES: BoundedCache[bool] = BoundedCache("equations that kernels of float64 can have", 4096)
 
 REDUCTIONS: dict[Primitive, str] = {
     lax.reduce_sum_p: "sum",
@@ -23,20 +24,21 @@ REDUCTIONS: dict[Primitive, str] = {
 }
 
 
-def is_handled(app: Application) -> bool:
-    """Whether kernels can compute an elementwise equation."""
+def is_handled(app: Application, doubles: bool = False) -> bool:
+    """Whether kernels can compute an elementwise equation; ``doubles``: those of float64."""
     if not app.primitive.is_elementwise and app.primitive is not lax.stop_gradient_p:
         return False
-    known = _HANDLED.get(app)
+    handled = _OF_DOUBLES if doubles else _HANDLED
+    known = handled.get(app)
     if known is None:
-        known = _handles(app)
-        _HANDLED.set(app, known)
+        known = _handles(app, doubles)
+        handled.set(app, known)
     return known
 
 
-def _handles(app: Application) -> bool:
+def _handles(app: Application, doubles: bool) -> bool:
     dtypes = [a.dtype for a in app.avals]
-    return handles(app.primitive.name, app.params, dtypes, app.out.dtype)
+    return handles(app.primitive.name, app.params, dtypes, app.out.dtype, doubles)
 
 
 def exponent_of(jaxpr: Jaxpr, variable: int) -> float | None:

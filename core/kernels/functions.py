@@ -6,16 +6,20 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tracebridge.core.kernels import double_functions
 from tracebridge.core.kernels.error_functions import erf, erfc
 from tracebridge.core.kernels.exponentials import exp, expm1, log, log1p, logistic, tanh
-from tracebridge.core.kernels.text import NAMES, Text, type_of
+from tracebridge.core.kernels.text import NAMES, REALS, Text, type_of
 from tracebridge.core.kernels.waves import cos, sin
 
 _HALF = ("float16", "bfloat16")
+_OF_SINGLES = frozenset({"float32", "int32", "bool", *_HALF})
+_OF_DOUBLES = frozenset({"float64", "int32", "bool"})
 _CONVERSIONS = frozenset({
     ("bool", "float32"), ("bool", "int32"), ("int32", "float32"),
     ("float16", "float32"), ("bfloat16", "float32"),
     ("float32", "float16"), ("float32", "bfloat16"),
+    ("bool", "float64"), ("int32", "float64"),
 })  # fmt: skip
 _COMPARISONS = {
     "eq": ("oeq", "eq"), "ne": ("une", "ne"), "lt": ("olt", "slt"), "le": ("ole", "sle"),
@@ -50,7 +54,7 @@ def is_easy_power(y: float) -> bool:
 
 
 def _negated(to: Text, x: str) -> str:
-    return to.line(f"fneg {to.type('float')} {x}")
+    return to.line(f"fneg {to.type(to.real)} {x}")
 
 
 def _sign(to: Text, x: str) -> str:
@@ -86,6 +90,15 @@ _UNARY: Mapping[str, Callable[[Text, str], str]] = {
     "stop_gradient": lambda _, x: x,
     "is_finite": lambda to, x: to.compare("one", to.call("fabs", x), to.constant(math.inf)),
 }
+_OF_DOUBLE: Mapping[str, Callable[[Text, str], str]] = {
+    "exp": double_functions.exp,
+    "log": double_functions.log,
+}
+"""Functions that are written otherwise in kernels of float64."""
+_ONLY_OF_SINGLES = frozenset({
+    "logistic", "tanh", "expm1", "log1p", "sin", "cos", "erf", "erfc",
+})  # fmt: skip
+"""Functions that those have not."""
 # Not contracted: LLVM would round a product in one pass and not in another, so that the largest
 # element of a row would not be equal to its maximum.
 _FLOAT_OPS = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
@@ -101,12 +114,18 @@ TRANSCENDENTAL = frozenset({
 EXPENSIVE = TRANSCENDENTAL | {"div"}
 
 
-def handles(name: str, params: Mapping[str, Any], dtypes: Sequence[Any], out: Any) -> bool:
-    """Whether ``elementwise`` can write a primitive with such parameters, operands and result."""
+def handles(
+    name: str, params: Mapping[str, Any], dtypes: Sequence[Any], out: Any, doubles: bool = False
+) -> bool:
+    """Whether ``elementwise`` can write a primitive with such parameters, operands and result.
+
+    ``doubles``: in a kernel of float64.
+    """
     kinds, result = [NAMES.get(d) for d in dtypes], NAMES.get(out)
-    if result is None or None in kinds:
+    there = _OF_DOUBLES if doubles else _OF_SINGLES
+    if not there.issuperset((*kinds, result)) or (doubles and name in _ONLY_OF_SINGLES):
         return False
-    floats = kinds[0] == "float32"
+    floats = kinds[0] == ("float64" if doubles else "float32")
     if name == "integer_pow":
         return floats and 1 <= abs(params["y"]) <= MOST_POWER
     if name == "convert_element_type":
@@ -130,6 +149,8 @@ def elementwise(
 ) -> str:
     """The text of a primitive; the name of its result."""
     scalar = type_of(dtypes[0])
+    if scalar == "double" and name in _OF_DOUBLE:
+        return _OF_DOUBLE[name](to, args[0])
     if name in _UNARY:
         return _UNARY[name](to, args[0])
     if name == "clamp":
@@ -138,7 +159,7 @@ def elementwise(
     if name in ("max", "min"):
         return to.call(f"{name}imum", *args, flags="nsz ")
     if name in _COMPARISONS:
-        return to.compare(_COMPARISONS[name][scalar != "float"], args[0], args[1], scalar)
+        return to.compare(_COMPARISONS[name][scalar not in REALS], args[0], args[1], scalar)
     if name == "integer_pow":
         return power(to, args[0], params["y"])
     if name == "round":
@@ -151,7 +172,7 @@ def elementwise(
         return to.select(args[0], args[2], args[1], type_of(out))
     if name == "not":
         return to.op("xor", args[0], to.constant(True, "i1"), "i1")
-    ops = _FLOAT_OPS if scalar == "float" else _LOGICAL_OPS if scalar == "i1" else _INTEGER_OPS
+    ops = _FLOAT_OPS if scalar in REALS else _LOGICAL_OPS if scalar == "i1" else _INTEGER_OPS
     return to.op(ops[name], args[0], args[1], scalar)
 
 
@@ -167,7 +188,7 @@ def _converted(to: Text, x: str, old: str, new: str) -> str:
         return to.of_bits(to.op("shl", to.widened("zext", x, old, "i32"), shift, "i32"))
     if new == "i16":
         return _rounded_to_bfloat16(to, x)
-    if new == "float":
+    if new in REALS:
         return to.widened("uitofp" if old == "i1" else "sitofp", x, old, new)
     return to.widened("zext", x, old, new)
 

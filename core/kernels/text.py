@@ -12,11 +12,15 @@ import numpy as np
 from tracebridge.core.dtypes.dtypes import bfloat16
 from tracebridge.core.ir.open_numbers import Place
 
-# Numbers of 16 bits are read and written; everything is computed in float32.
+# Numbers of 16 bits are read and written; they are computed in float32.
 TYPES = {
     "float32": "float", "bool": "i1", "int32": "i32", "float16": "half", "bfloat16": "i16",
+    "float64": "double",
 }  # fmt: skip
 
+
+REALS = frozenset({"float", "double"})
+"""LLVM's types of what is computed; a kernel has one of them."""
 
 NAMES = {np.dtype(name): name for name in TYPES if name != "bfloat16"} | {bfloat16: "bfloat16"}
 """Of the dtypes that kernels read and write: to ask a dtype for its name takes a microsecond."""
@@ -38,6 +42,11 @@ def float_text(value: Any) -> str:
     return f"0x{struct.unpack('<Q', struct.pack('<d', rounded))[0]:016X}"
 
 
+def double_text(value: Any) -> str:
+    """A float64 as LLVM writes it."""
+    return f"0x{struct.unpack('<Q', struct.pack('<d', float(value)))[0]:016X}"
+
+
 def _whole_text(value: Any) -> str:
     return str(int(value))
 
@@ -53,6 +62,7 @@ def _bfloat16_text(value: Any) -> str:
 
 _CONSTANTS: dict[str, Callable[[Any], str]] = {
     "float": float_text,
+    "double": double_text,
     "half": _half_text,
     "i16": _bfloat16_text,
     "i1": lambda value: "true" if value else "false",
@@ -74,10 +84,14 @@ def type_of(dtype: Any) -> str:
 
 @final
 class Text:
-    """Lines of LLVM's text, whose names are numbered; ``width``: of vectors, 0 for numbers."""
+    """Lines of LLVM's text, whose names are numbered.
 
-    def __init__(self, names: list[int], width: int) -> None:
+    ``width``: of vectors, 0 for numbers. ``real``: the type of what has no other one.
+    """
+
+    def __init__(self, names: list[int], width: int, real: str = "float") -> None:
         self.lines: list[str] = []
+        self.real = real
         self.width, self._names = width, names
         self._types: dict[str, str] = {}
         self._functions: dict[tuple[str, int], str] = {}
@@ -103,20 +117,23 @@ class Text:
             kind = self._types[scalar] = f"<{self.width} x {scalar}>"
         return kind
 
-    def suffix(self, scalar: str = "f32") -> str:
+    def suffix(self, scalar: str = "") -> str:
+        """Of the name of a function of LLVM."""
+        scalar = scalar or ("f32" if self.real == "float" else "f64")
         return f"v{self.width}{scalar}" if self.width else scalar
 
-    def constant(self, value: Any, scalar: str = "float") -> str:
+    def constant(self, value: Any, scalar: str = "") -> str:
         """The text of a constant at every place."""
+        scalar = scalar or self.real
         text = constant_text(value, scalar)
         return f"<{', '.join([f'{scalar} {text}'] * self.width)}>" if self.width else text
 
-    def op(self, name: str, x: str, y: str, scalar: str = "float") -> str:
-        return self.line(f"{name} {self.type(scalar)} {x}, {y}")
+    def op(self, name: str, x: str, y: str, scalar: str = "") -> str:
+        return self.line(f"{name} {self.type(scalar or self.real)} {x}, {y}")
 
     def call(self, function: str, *args: str, flags: str = "") -> str:
         """An intrinsic function of floats."""
-        kind, key = self.type("float"), (function, len(args))
+        kind, key = self.type(self.real), (function, len(args))
         name = self._functions.get(key)
         if name is None:
             name = self._functions[key] = f"@llvm.{function}.{self.suffix()}"
@@ -133,18 +150,24 @@ class Text:
             total = self.fma(total, x, self.constant(c))
         return total
 
+    @property
+    def whole(self) -> str:
+        """The type of whole numbers of as many bits as the real ones have."""
+        return "i32" if self.real == "float" else "i64"
+
     def bits(self, x: str) -> str:
-        return self.line(f"bitcast {self.type('float')} {x} to {self.type('i32')}")
+        return self.line(f"bitcast {self.type(self.real)} {x} to {self.type(self.whole)}")
 
     def of_bits(self, x: str) -> str:
-        return self.line(f"bitcast {self.type('i32')} {x} to {self.type('float')}")
+        return self.line(f"bitcast {self.type(self.whole)} {x} to {self.type(self.real)}")
 
-    def compare(self, how: str, x: str, y: str, scalar: str = "float") -> str:
-        what = "fcmp" if scalar == "float" else "icmp"
+    def compare(self, how: str, x: str, y: str, scalar: str = "") -> str:
+        scalar = scalar or self.real
+        what = "fcmp" if scalar in REALS else "icmp"
         return self.line(f"{what} {how} {self.type(scalar)} {x}, {y}")
 
-    def select(self, flag: str, yes: str, no: str, scalar: str = "float") -> str:
-        kind = self.type(scalar)
+    def select(self, flag: str, yes: str, no: str, scalar: str = "") -> str:
+        kind = self.type(scalar or self.real)
         return self.line(f"select {self.type('i1')} {flag}, {kind} {yes}, {kind} {no}")
 
     def splat(self, x: str, scalar: str) -> str:

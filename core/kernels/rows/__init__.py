@@ -5,5 +5,5 @@ makes a pass over the whole array of each; a kernel does all passes over one row
 nearest cache. Which equations become a kernel says ``core/lowering/rewrites/rows.py``; here is said
 what a row is (``frame.py``); such a program is looked at (``program.py``), written as LLVM's text
 (``emitter.py``, ``passes.py``), given the interface of XLA's FFI (``handler.py``) and called
-(``row_kernel.py``).
+(``row_kernel.py``). A kernel computes in float32 or in float64.
 """

@@ -38,11 +38,12 @@ class Across(Writer):
 
     def __init__(self, program: RowProgram, lanes: int) -> None:
         super().__init__(program, lanes)
+        lanes, size = self.lanes, SIZES[self.real]
         self.width = _MOST_VECTORS * lanes
-        while self.width > lanes and 4 * self.width * self.length > _MOST_KEPT:
+        while self.width > lanes and size * self.width * self.length > _MOST_KEPT:
             self.width //= 2
         self.width = min(self.width, 1 << (self.inner.bit_length() - 1))
-        self.row = Text(self.names, self.width)
+        self.row = self.new_text(self.width)
         self.parts = []
         frame = program.frame
         self.outer_sizes = [frame.sizes[i] for i in program.outer]
@@ -133,7 +134,7 @@ class Across(Writer):
     def combined(self, kind: str, total: str) -> str:
         """The reductions of the rows."""
         del kind
-        return self.row.line(f"load {self.row.type('float')}, ptr {total}")
+        return self.row.line(f"load {self.row.type(self.real)}, ptr {total}")
 
 
 @final

@@ -8,6 +8,7 @@ operands.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -16,16 +17,17 @@ from tracebridge.core.kernels.rows.counter import Counter
 from tracebridge.core.kernels.rows.handler import LINE
 from tracebridge.core.kernels.rows.passes import SIZES, Pass, as_flag, stored
 from tracebridge.core.kernels.rows.program import Node, Place, Result, RowProgram
-from tracebridge.core.kernels.text import Text, float_text, type_of
+from tracebridge.core.kernels.text import Text, constant_text, type_of
 
 _CHEAP = 8  # operations and loads that are repeated rather than kept
 _FIRST = {"sum": 0.0, "max": float("-inf"), "min": float("inf")}
 _COMBINED = {"sum": "fadd", "max": "fmax", "min": "fmin"}
+_SUFFIXES = {"float": "f32", "double": "f64"}
 _SLOWEST = frozenset({"erf", "erfc"})
 _ALIGNED = 64  # bytes, of rows in memory of our own
 _MOST_ON_STACK = 1 << 14  # bytes
 # An inverse of a number between these is a number with all its digits.
-_LEAST_DIVISOR, _MOST_DIVISOR = 2.0**-100, 2.0**100
+_DIVISORS = {"float": (2.0**-100, 2.0**100), "double": (2.0**-1000, 2.0**1000)}
 
 
 class Kept(NamedTuple):
@@ -38,7 +40,7 @@ class Kept(NamedTuple):
 class Writer:
     """One kernel while it is written: vectors along rows.
 
-    ``lanes``: float32 in a vector of the processor.
+    ``lanes``: of float32 in a vector of the processor; of float64 there are half as many.
     """
 
     keeps: frozenset[str] = EXPENSIVE
@@ -48,11 +50,14 @@ class Writer:
 
     def __init__(self, program: RowProgram, lanes: int) -> None:
         self.program, self.nodes = program, program.nodes
+        self.real = program.frame.real
+        """The type of numbers that are computed."""
+        self.lanes = lanes * SIZES["float"] // SIZES[self.real]
         self.length, self.inner = program.length, program.inner
         # Two vectors at a time: sums in a row are latencies otherwise.
-        self.width = min(2 * lanes, 1 << (self.inner.bit_length() - 1))
+        self.width = min(2 * self.lanes, 1 << (self.inner.bit_length() - 1))
         self.names = [0]
-        self.row = Text(self.names, 0)
+        self.row = self.new_text(0)
         """What is done once for each row, with its loops."""
         self.parts = [program.frame.sizes[i] for i in program.outer]
         """How many parts of a row there are along each axis that counts them."""
@@ -63,6 +68,10 @@ class Writer:
         self.passes = max([level for _, level in self._ends()], default=0) + 1
         self.kept = self._kept()
         self.on_heap = False
+
+    def new_text(self, width: int) -> Text:
+        """Lines for vectors of ``width``, 0 for numbers."""
+        return Text(self.names, width, self.real)
 
     # what is computed where
 
@@ -314,19 +323,20 @@ class Writer:
 
     def _total(self, i: int) -> str:
         """Memory for the parts of a sum, which LLVM keeps in registers."""
-        name, kind = f"%total{i}", f"<{self.width} x float>"
+        name, kind = f"%total{i}", f"<{self.width} x {self.real}>"
         self.entry.append(f"{name} = alloca {kind}, align {_ALIGNED}")
-        first = ", ".join([f"float {float_text(_FIRST[self.nodes[i].params])}"] * self.width)
+        number = constant_text(_FIRST[self.nodes[i].params], self.real)
+        first = ", ".join([f"{self.real} {number}"] * self.width)
         self.row.lines.append(f"store {kind} <{first}>, ptr {name}")
         return name
 
     def _two_ways(self, fast: Pass, exact: Pass) -> None:
         """Products with inverses where all divisors have one, quotients elsewhere."""
-        good = ""
+        good, (lowest, highest) = "", _DIVISORS[self.real]
         for i in fast.divisors:
             size = self.row.call("fabs", self.scalar(i))
-            least = self.row.compare("oge", size, self.row.constant(_LEAST_DIVISOR))
-            most = self.row.compare("ole", size, self.row.constant(_MOST_DIVISOR))
+            least = self.row.compare("oge", size, self.row.constant(lowest))
+            most = self.row.compare("ole", size, self.row.constant(highest))
             both = self.row.op("and", least, most, "i1")
             good = self.row.op("and", good, both, "i1") if good else both
         good = self.in_all(good)
@@ -342,28 +352,20 @@ class Writer:
 
     def combined(self, kind: str, total: str) -> str:
         """The reduction of the row, from its parts."""
-        vector = f"<{self.width} x float>"
+        real, vector = self.real, f"<{self.width} x {self.real}>"
         parts = self.row.line(f"load {vector}, ptr {total}")
-        function = f"@llvm.vector.reduce.{_COMBINED[kind]}.v{self.width}f32"
+        function = f"@llvm.vector.reduce.{_COMBINED[kind]}.v{self.width}{_SUFFIXES[real]}"
         if kind == "sum":
-            self.needs.add(f"declare float {function}(float, {vector})")
-            return self.row.line(f"call reassoc float {function}(float -0.0, {vector} {parts})")
-        self.needs.add(f"declare float {function}({vector})")
-        found = self.row.line(f"call nnan nsz float {function}({vector} {parts})")
-        return self._unless_nan(parts, found)
-
-    def _unless_nan(self, parts: str, found: str) -> str:
-        """NaN, if any part is one: a test of all is cheaper than to care in each step."""
-        flags, function = f"<{self.width} x i1>", f"@llvm.vector.reduce.or.v{self.width}i1"
-        self.needs.add(f"declare i1 {function}({flags})")
-        is_nan = self.row.line(f"fcmp uno <{self.width} x float> {parts}, {parts}")
-        any_nan = self.row.line(f"call i1 {function}({flags} {is_nan})")
-        return self.row.select(any_nan, float_text(float("nan")), found)
+            self.needs.add(f"declare {real} {function}({real}, {vector})")
+            return self.row.line(f"call reassoc {real} {function}({real} -0.0, {vector} {parts})")
+        self.needs.add(f"declare {real} {function}({vector})")
+        found = self.row.line(f"call nnan nsz {real} {function}({vector} {parts})")
+        return _unless_nan(self, parts, found)
 
     def sum_of_part(self, i: int) -> str:
         """Memory for the sum of a value over a part of a row."""
         name = f"%part{i}"
-        line = f"{name} = alloca <{self.width} x float>, align {_ALIGNED}"
+        line = f"{name} = alloca <{self.width} x {self.real}>, align {_ALIGNED}"
         if line not in self.entry:
             self.entry.append(line)
         return name
@@ -373,10 +375,20 @@ class Writer:
         return f"l{self.names[0]}"
 
 
+def _unless_nan(writer: Writer, parts: str, found: str) -> str:
+    """NaN, if any part is one: a test of all is cheaper than to care in each step."""
+    width, to = writer.width, writer.row
+    flags, function = f"<{width} x i1>", f"@llvm.vector.reduce.or.v{width}i1"
+    writer.needs.add(f"declare i1 {function}({flags})")
+    is_nan = to.line(f"fcmp uno <{width} x {writer.real}> {parts}, {parts}")
+    any_nan = to.line(f"call i1 {function}({flags} {is_nan})")
+    return to.select(any_nan, to.constant(math.nan), found)
+
+
 def _fills_lines(writer: Writer, result: Result) -> bool:
     """Whether each vector of a result begins with a line of the cache, and fills lines."""
-    program, line = writer.program, LINE // SIZES["float"]
-    if writer.kind_of(result) != "float" or writer.width % line or writer.inner % line:
+    program, line = writer.program, LINE // SIZES[writer.real]
+    if writer.kind_of(result) != writer.real or writer.width % line or writer.inner % line:
         return False
     steps = [n for i, n in enumerate(result.place.steps) if i not in program.end]
     return all([n % line == 0 for n in (result.place.before, *steps)])

@@ -15,7 +15,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
+
+_SINGLE, _DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 
 Shape = tuple[int, ...]
 
@@ -23,12 +27,24 @@ Shape = tuple[int, ...]
 class Frame(NamedTuple):
     """Sizes of axes in the order of memory, none of them 1, and which of them are the row.
 
-    ``shapes``: those that arrays of the frame have.
+    ``shapes``: those that arrays of the frame have. ``doubles``: whether the kernel computes in
+    float64.
     """
 
     sizes: Shape
     along: tuple[bool, ...]
     shapes: frozenset[Shape]
+    doubles: bool = False
+
+    @property
+    def real(self) -> str:
+        """LLVM's type of the numbers."""
+        return "double" if self.doubles else "float"
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The same for NumPy."""
+        return _DOUBLE if self.doubles else _SINGLE
 
     @property
     def lead(self) -> list[int]:
@@ -154,7 +170,9 @@ class Frame(NamedTuple):
         return math.prod(shape) == self.n_rows
 
 
-def frame_over(shape: Shape, axes: Sequence[int], shapes: Iterable[Shape]) -> Frame:
+def frame_over(
+    shape: Shape, axes: Sequence[int], shapes: Iterable[Shape], doubles: bool = False
+) -> Frame:
     """The frame of these shapes, with rows that are some axes of one of them."""
     every = frozenset({shape, *shapes})
     borders = _borders(every)
@@ -162,7 +180,7 @@ def frame_over(shape: Shape, axes: Sequence[int], shapes: Iterable[Shape]) -> Fr
     frame = Frame(sizes, (False,) * len(sizes), every)
     row = frame.summed(shape, axes)
     along = tuple([i in row for i in range(len(sizes))])
-    return Frame(sizes, along, every | {sizes})
+    return Frame(sizes, along, every | {sizes}, doubles)
 
 
 def fit_together(shapes: Iterable[Shape]) -> bool:

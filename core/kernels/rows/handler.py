@@ -42,7 +42,8 @@ class Interface(NamedTuple):
     """What a kernel reads and writes: how many arrays, rows of which length.
 
     ``columns``: the arrays that are sums over all rows. ``streamed``: those that are written line
-    by line, past the caches if they are large; ``moved``: bytes of a row or unit of rows.
+    by line, past the caches if they are large; ``moved``: bytes of a row or unit of rows. ``real``:
+    LLVM's type of numbers, and ``itemsize`` its bytes.
     """
 
     n_in: int
@@ -51,18 +52,25 @@ class Interface(NamedTuple):
     columns: tuple[int, ...] = ()
     streamed: tuple[int, ...] = ()
     moved: int = 0
+    real: str = "float"
+    itemsize: int = 4
 
     @classmethod
     def of(cls, program: RowProgram, streamed: tuple[int, ...] = (), moved: int = 0) -> Interface:
         """Of a program over rows."""
         columns = tuple([r.place.operand for r in program.results if r.kind == "columns"])
         n_in = len(program.jaxpr.in_avals)
-        return cls(n_in, program.n_arrays, program.length, columns, streamed, moved)
+        frame = program.frame
+        return cls(
+            n_in, program.n_arrays, program.length, columns, streamed, moved,
+            frame.real, frame.dtype.itemsize,
+        )  # fmt: skip
 
     @property
     def bytes_of_sums(self) -> int:
         """Of the sums of a block: no two blocks write to the same cache lines."""
-        return -(-4 * len(self.columns) * self.length // _APART) * _APART
+        size = self.itemsize * len(self.columns) * self.length
+        return -(-size // _APART) * _APART
 
 
 def module_text(arrays: Interface, rows: str) -> str:
@@ -88,7 +96,7 @@ def shares(n_rows: int, length: int, n_columns: int) -> tuple[int, int, int]:
 
 def _block(arrays: Interface) -> str:
     """``@block``: the rows of one block, with its part of the sums of columns."""
-    size = 4 * len(arrays.columns) * arrays.length
+    size = arrays.itemsize * len(arrays.columns) * arrays.length
     lines = ["define internal void @block(ptr %state, i64 %b) {", "entry:"]
     found, names = arrays_of_block(arrays.n_in, arrays.n_in + arrays.n_out)
     lines += found
@@ -143,10 +151,11 @@ def _sums(arrays: Interface) -> str:
 
     The last vector of a row overlaps the one before, where the length is no multiple.
     """
-    length, step = arrays.length, arrays.bytes_of_sums // 4
+    length, step = arrays.length, arrays.bytes_of_sums // arrays.itemsize
     width = min(_SUMMED, 1 << (length.bit_length() - 1))
-    vector, last = f"<{width} x float>", length - width
-    zeros = f"<{', '.join(['float -0.0'] * width)}>"
+    real, size = arrays.real, arrays.itemsize
+    vector, last = f"<{width} x {real}>", length - width
+    zeros = f"<{', '.join([f'{real} -0.0'] * width)}>"
     lines = ["define internal void @sums(ptr %buffers, ptr %columns, i64 %blocks) {", "entry:"]
     for c, k in enumerate(arrays.columns):
         p = f"%c{c}"
@@ -161,14 +170,14 @@ def _sums(arrays: Interface) -> str:
             f"{p}.total = phi {vector} [{zeros}, {p}.column], [{p}.sum, {p}.block]",
             f"{p}.shift = mul nuw nsw i64 {p}.b, {step}",
             f"{p}.place = add nuw nsw i64 {p}.first, {p}.shift",
-            f"{p}.from = getelementptr float, ptr %columns, i64 {p}.place",
-            f"{p}.part = load {vector}, ptr {p}.from, align 4",
+            f"{p}.from = getelementptr {real}, ptr %columns, i64 {p}.place",
+            f"{p}.part = load {vector}, ptr {p}.from, align {size}",
             f"{p}.sum = fadd {vector} {p}.total, {p}.part",
             f"{p}.following = add nuw nsw i64 {p}.b, 1",
             f"{p}.more = icmp ult i64 {p}.following, %blocks",
             f"br i1 {p}.more, label {p}.block, label {p}.stored", f"c{c}.stored:",
-            f"{p}.to = getelementptr float, ptr {p}.out, i64 {p}.j",
-            f"store {vector} {p}.sum, ptr {p}.to, align 4",
+            f"{p}.to = getelementptr {real}, ptr {p}.out, i64 {p}.j",
+            f"store {vector} {p}.sum, ptr {p}.to, align {size}",
             f"{p}.after = add nuw nsw i64 {p}.j, {width}",
             f"{p}.is_last = icmp ugt i64 {p}.after, {last}",
             f"{p}.next = select i1 {p}.is_last, i64 {last}, i64 {p}.after",

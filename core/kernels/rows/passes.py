@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, final
 from tracebridge.core.kernels.functions import elementwise
 from tracebridge.core.kernels.rows.counter import Counter
 from tracebridge.core.kernels.rows.handler import LINE
-from tracebridge.core.kernels.text import Text, float_text, type_of
+from tracebridge.core.kernels.text import Text, constant_text, type_of
 
 if TYPE_CHECKING:
     from tracebridge.core.kernels.rows.emitter import Writer
     from tracebridge.core.kernels.rows.program import Node
 
-SIZES = {"i8": 1, "half": 2, "i16": 2, "i32": 4, "float": 4}  # bytes in memory
+SIZES = {"i8": 1, "half": 2, "i16": 2, "i32": 4, "float": 4, "double": 8}  # bytes in memory
 
 
 def stored(node: Node) -> str:
@@ -61,11 +61,11 @@ class Pass:
         self.streamed = writer.streamed
         self.sizes = writer.parts
         """How many parts there are along each axis that counts them."""
-        self.before = Text(writer.names, writer.width)
+        self.before = writer.new_text(writer.width)
         """What is done once, before the loops: numbers spread over vectors."""
-        self.part = Text(writer.names, writer.width) if self.sizes else self.before
+        self.part = writer.new_text(writer.width) if self.sizes else self.before
         """What is done before each part."""
-        self.after = Text(writer.names, writer.width)
+        self.after = writer.new_text(writer.width)
         """What is done after each part."""
         self.number = f"%{writer.label()}.part"
         results = writer.program.results
@@ -124,19 +124,19 @@ class Pass:
     def _body(self, j: str, new: int | None) -> list[str]:
         """One vector, at ``j``; ``new``: only so many of its last elements count in sums."""
         w = self.writer
-        to = Text(w.names, w.width)
+        to = w.new_text(w.width)
         at = _At(self, to, j)
         for i, total in self.totals.items():
             kind = w.nodes[i].params
             if self._is_of_parts(i):
                 continue
             x = self._counted(to, at.value(w.nodes[i].args[0]), kind, new)
-            old = to.line(f"load {to.type('float')}, ptr {total}")
+            old = to.line(f"load {to.type(to.real)}, ptr {total}")
             if kind == "sum":
                 made = to.op("fadd reassoc", old, x)
             else:
                 made = to.call(f"{kind}imum", old, x, flags="nsz ")
-            to.lines.append(f"store {to.type('float')} {made}, ptr {total}")
+            to.lines.append(f"store {to.type(to.real)} {made}, ptr {total}")
         for i in sorted(self.summed):
             self._add(to, w.sum_of_part(i), self._counted(to, at.value(i), "sum", new))
         for k in self.ends:
@@ -165,7 +165,7 @@ class Pass:
             else:
                 _store(to, node, x, there)
         else:
-            self._add(to, self._column(to, k, j), self._counted(to, x, "sum", new), ", align 4")
+            self._add(to, self._column(to, k, j), self._counted(to, x, "sum", new), SIZES[to.real])
 
     def _stream(self, to: Text, node: Node, x: str, at: str) -> None:
         """Write whole lines: past the caches, which would read them first, where it is asked."""
@@ -179,18 +179,19 @@ class Pass:
         _store(to, node, x, at)
         to.lines += [f"br label %{after}", f"{after}:"]
 
-    def _add(self, to: Text, place: str, x: str, align: str = "") -> None:
-        """Add a vector to one in memory."""
-        old = to.line(f"load {to.type('float')}, ptr {place}{align}")
+    def _add(self, to: Text, place: str, x: str, apart: int = 0) -> None:
+        """Add a vector to one in memory; ``apart``: bytes, of a place where no vector begins."""
+        align = f", align {apart}" if apart else ""
+        old = to.line(f"load {to.type(to.real)}, ptr {place}{align}")
         made = to.op("fadd", old, x)
-        to.lines.append(f"store {to.type('float')} {made}, ptr {place}{align}")
+        to.lines.append(f"store {to.type(to.real)} {made}, ptr {place}{align}")
 
     def _column(self, to: Text, k: int, j: str) -> str:
         """Where the sums of a column stand: all those of a block lie one after another."""
         w = self.writer
         before = len([r for r in w.program.results[:k] if r.kind == "columns"]) * w.length
-        first = self.in_row("%columns", "float", before)
-        return to.line(f"getelementptr float, ptr {first}, i64 {j}")
+        first = self.in_row("%columns", w.real, before)
+        return to.line(f"getelementptr {w.real}, ptr {first}, i64 {j}")
 
     # sums over parts that are results
 
@@ -200,14 +201,14 @@ class Pass:
         return node.params == "sum" and node.args[0] in self.summed
 
     def _begin_sums(self) -> None:
-        kind, zeros = self.part.type("float"), self.part.constant(0.0)
+        kind, zeros = self.part.type(self.part.real), self.part.constant(0.0)
         for i in sorted(self.summed):
             self.part.lines.append(f"store {kind} {zeros}, ptr {self.writer.sum_of_part(i)}")
 
     def _end_sums(self) -> None:
         w, to = self.writer, self.after
         found = {
-            i: to.line(f"load {to.type('float')}, ptr {w.sum_of_part(i)}")
+            i: to.line(f"load {to.type(to.real)}, ptr {w.sum_of_part(i)}")
             for i in sorted(self.summed)
         }
         for i, total in self.totals.items():
@@ -225,22 +226,23 @@ class Pass:
         return self.after.op("fmul", x, at.value(factor[0])) if factor else x
 
     def _store_sum(self, k: int, x: str) -> None:
-        w, to = self.writer, self.after
-        frame, vector = w.program.frame, to.type("float")
+        w, to, real = self.writer, self.after, self.writer.real
+        frame, vector = w.program.frame, to.type(w.real)
         summed = w.program.results[k].summed
         steps = frame.contiguous([i for i in range(len(frame.sizes)) if i not in summed])
-        place = self.at_part(w.target(w.program.results[k]), "float", steps)
-        function = f"@llvm.vector.reduce.fadd.v{w.width}f32"
-        to.needs.add(f"declare float {function}(float, {vector})")
-        total = to.line(f"call reassoc float {function}(float -0.0, {vector} {x})")
+        place = self.at_part(w.target(w.program.results[k]), real, steps)
+        function = f"@llvm.vector.reduce.fadd.{to.suffix()}"
+        to.needs.add(f"declare {real} {function}({real}, {vector})")
+        total = to.line(f"call reassoc {real} {function}({real} -0.0, {vector} {x})")
         several = math.prod([frame.sizes[i] for i in summed]) // w.inner
         if several > 1:  # the sum goes over so many parts
             nth = to.line(f"urem i64 {self.number}, {several}")
             is_first = to.line(f"icmp eq i64 {nth}, 0")
-            old = to.line(f"load float, ptr {place}")
-            old = to.line(f"select i1 {is_first}, float {float_text(0.0)}, float {old}")
-            total = to.line(f"fadd float {old}, {total}")
-        to.lines.append(f"store float {total}, ptr {place}")
+            old = to.line(f"load {real}, ptr {place}")
+            zero = constant_text(0.0, real)
+            old = to.line(f"select i1 {is_first}, {real} {zero}, {real} {old}")
+            total = to.line(f"fadd {real} {old}, {total}")
+        to.lines.append(f"store {real} {total}, ptr {place}")
 
     # places
 
@@ -342,8 +344,9 @@ class Pass:
 
         def make() -> str:
             self.divisors.append(i)
-            inverse = self.before.line(f"fdiv float {float_text(1.0)}, {self.writer.scalar(i)}")
-            return self.before.splat(inverse, "float")
+            real, number = self.writer.real, self.writer.scalar(i)
+            inverse = self.before.line(f"fdiv {real} {constant_text(1.0, real)}, {number}")
+            return self.before.splat(inverse, real)
 
         return self.once(("inverse", i), make)
 

@@ -15,8 +15,6 @@ import itertools
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
-import numpy as np
-
 from tracebridge.core import lax
 from tracebridge.core.ir.open_numbers import is_near_one
 from tracebridge.core.ir.values import Literal
@@ -348,7 +346,7 @@ class RowProgram:
 
     @property
     def _minus_one(self) -> int:
-        return self._add(Node("number", (), np.dtype(np.float32), False, 0, -1.0))
+        return self._add(Node("number", (), self.frame.dtype, False, 0, -1.0))
 
     def _product(self, factors: Sequence[int]) -> int:
         made = factors[0]
@@ -366,7 +364,7 @@ class RowProgram:
         frame = self.frame
         sizes = frame.sizes if frame.along[0] else (0, *frame.sizes[1:])
         nodes = [(*n[:2], NAMES[n.dtype], *n[3:5], _described(n)) for n in self.nodes]
-        return repr((sizes, frame.along, len(self.jaxpr.in_avals), nodes, self.results))
+        return repr((sizes, frame.along, frame.real, len(self.jaxpr.in_avals), nodes, self.results))
 
     def operations(self) -> tuple[int, int]:
         """How many a row takes: cheap ones, and exponentials and their like."""

@@ -106,10 +106,10 @@ def _made(given: _Given) -> _Target:
         return _Target(digest(rows.described()), partial(_text, rows), _units(rows))
     shapes = " ".join([shape_text(shape) for shape in sorted(frame.shapes)])
     whole = f"{frame.along} {views} {written.targets} {shapes} {avals_text(written.avals)}"
-    content = f"rows {shape_text(frame.sizes)} {whole} {text}"
+    content = f"rows {frame.real} {shape_text(frame.sizes)} {whole} {text}"
     if _counts_rows(frame):
         content = without_size(content, frame.sizes[0])
-    units = frame.n_rows, frame.length, _n_columns(program, frame)
+    units = frame.n_rows, _work(frame, frame.length), _n_columns(program, frame)
     return _Target(digest(content), lambda: _text(RowProgram(*given)), units)
 
 
@@ -135,9 +135,14 @@ def _text(rows: RowProgram) -> Text:
 def _units(rows: RowProgram) -> tuple[int, int, int]:
     """Those of rows that vectors go across: neighbours are done together."""
     if not rows.frame.is_across:
-        return rows.frame.n_rows, rows.length, len(Interface.of(rows).columns)
+        return rows.frame.n_rows, _work(rows.frame, rows.length), len(Interface.of(rows).columns)
     across = Across(rows, machine().lanes)
-    return across.n_units, rows.length * across.width, 0
+    return across.n_units, _work(rows.frame, rows.length * across.width), 0
+
+
+def _work(frame: Frame, elements: int) -> int:
+    """So many elements as float32 that take as much time and memory."""
+    return elements * frame.dtype.itemsize // 4
 
 
 def _n_columns(program: Jaxpr, frame: Frame) -> int:

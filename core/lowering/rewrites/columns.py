@@ -11,7 +11,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from tracebridge.core import lax
-from tracebridge.core.dtypes.dtypes import float32, int32
+from tracebridge.core.dtypes.dtypes import float32, float64, int32
 from tracebridge.core.ir.traverse import primitives_of
 from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.lowering.rewrites.one_pass import Pass
@@ -44,7 +44,9 @@ def _compared(here: Pass, app: Application, args: Sequence[int], source: object)
 def _is_column(app: Application) -> bool:
     """Whether a pad puts elements beside one column, along the last axis and no other."""
     shape, given = app.out.shape, app.avals[0].shape
-    if app.out.dtype != float32 or app.out.vma or not all([type(n) is int for n in shape]):
+    if app.out.dtype not in (float32, float64) or app.out.vma:
+        return False
+    if not all([type(n) is int for n in shape]):
         return False
     if math.prod(shape) < _LEAST or given[-1] != 1 or given[:-1] != shape[:-1]:
         return False

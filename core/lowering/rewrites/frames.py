@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.jaxpr import Jaxpr
 
-_LEAST = 1 << 15  # elements of the frame: less is done before a kernel is called
+_LEAST = 1 << 17  # bytes of the frame: less is done before a kernel is called
 SHORTEST = 16  # elements of a row that lie one after another
 _SHORTEST_PART = 32  # that lie one after another, of rows which do not as a whole
-_LONGEST = 1 << 17  # rows: half a megabyte, which the second cache has
+_LONGEST = 1 << 19  # bytes of rows, which the second cache has
 _LONGEST_ACROSS = 1 << 10  # rows of which a vector has one place each
 
 _LEAST_COSTLY = 1 << 16  # elements of which functions are computed
@@ -58,7 +58,7 @@ _REDUCING = frozenset({*REDUCTIONS, shifted_exp_sum_p})
 _RESHAPING = RESHAPES | {lax.broadcast_in_dim_p}
 _WITH_FRAMES = _COSTLY | _REDUCING | {lax.concatenate_p}
 _WITH_USES = _WITH_FRAMES | _RESHAPING
-_FLOAT = np.dtype(np.float32)
+_SINGLE, _DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 
 Rows = tuple[Shape, Shape]
 """A shape, and the axes of it that are a row."""
@@ -84,6 +84,7 @@ class _Use(NamedTuple):
     joining: bool
     rows: Rows | None
     reshaped: tuple[Shape, Shape] | None
+    doubles: bool = False
 
 
 _NOTHING = Large([], [], {}, [])
@@ -92,33 +93,35 @@ _FRAMES: BoundedCache[Frame] = BoundedCache("frames of rows", 256)
 _USES: BoundedCache[_Use] = BoundedCache("what equations do with large arrays", 4096)
 
 
-def large_in(jaxpr: Jaxpr) -> Large:
-    """What the program itself does, without what it calls."""
+def large_in(jaxpr: Jaxpr, doubles: bool = False) -> Large:
+    """What the program itself does, without what it calls; ``doubles``: with arrays of float64."""
     if primitives_of(jaxpr).isdisjoint(_WITH_FRAMES):
         return _NOTHING
     facts = facts_of(jaxpr)
-    found: Large | None = facts.get("large arrays")
-    if found is None:
-        found = Large([], [], {}, [])
+    both: tuple[Large, Large] | None = facts.get("large arrays")
+    if both is None:
+        both = Large([], [], {}, []), Large([], [], {}, [])
         for app in distinct_applications(jaxpr):
             if app.primitive in _WITH_USES:
                 use = _USES.get(app) or _use_of(app)
                 if use is not _NO_USE:
-                    _add_use(app, use, found)
-        facts["large arrays"] = found  # whole: other threads may ask
-    return found
+                    _add_use(app, use, both)
+        facts["large arrays"] = both  # whole: other threads may ask
+    return both[doubles]
 
 
 def _use_of(app: Application) -> _Use:
     pair = (app.avals[0].shape, app.out.shape) if _reshapes(app) else None
-    use = _Use(is_costly(app), is_large_join(app), _rows_of(app), pair)
-    if use == _NO_USE:
+    doubles = app.avals[0].dtype == _DOUBLE if app.avals else False
+    use = _Use(is_costly(app), is_large_join(app), _rows_of(app), pair, doubles)
+    if use[:4] == _NO_USE[:4]:
         use = _NO_USE
     _USES.set(app, use)
     return use
 
 
-def _add_use(app: Application, use: _Use, found: Large) -> None:
+def _add_use(app: Application, use: _Use, both: tuple[Large, Large]) -> None:
+    found = both[use.doubles]
     if use.costly:
         found.costly.append(app)
     if use.joining:
@@ -126,13 +129,14 @@ def _add_use(app: Application, use: _Use, found: Large) -> None:
     if use.rows is not None:
         found.rows[app] = use.rows
     if use.reshaped is not None:
-        found.reshaped.append(use.reshaped)
+        for large in both:  # of masks, too
+            large.reshaped.append(use.reshaped)
 
 
 def has_frames(jaxpr: Jaxpr) -> bool:
     """Whether large arrays may have frames, in called functions too."""
     large = large_in(jaxpr)
-    if large.costly or large.joining or large.rows:
+    if large.costly or large.joining or large.rows or large_in(jaxpr, doubles=True).rows:
         return True
     calls = {p for p in primitives_of(jaxpr) if is_call(p)}
     for app in distinct_applications(jaxpr) if calls else ():
@@ -175,20 +179,22 @@ def _rows_of(app: Application) -> Rows | None:
 
 
 def _are_rows(aval: ShapedArray, axes: Shape) -> bool:
-    shape = aval.shape
-    if aval.dtype != _FLOAT or not axes or not all([type(n) is int for n in shape]):
+    shape, itemsize = aval.shape, aval.dtype.itemsize
+    if aval.dtype not in (_SINGLE, _DOUBLE) or not axes:
         return False
-    if math.prod(shape) < _LEAST or math.prod(shape) == math.prod([shape[i] for i in axes]):
+    if not all([type(n) is int for n in shape]):
+        return False
+    length = math.prod([shape[i] for i in axes])
+    if math.prod(shape) * itemsize < _LEAST or math.prod(shape) == length:
         return False
     end = 1
     for i in reversed(range(aval.ndim)):
         if shape[i] != 1 and i not in axes:
             break
         end *= shape[i]
-    length = math.prod([shape[i] for i in axes])
     if end == 1:  # vectors go across rows
         return _after(shape, axes) >= SHORTEST and 1 < length <= _LONGEST_ACROSS
-    return end >= (SHORTEST if end == length else _SHORTEST_PART) and length <= _LONGEST
+    return end >= (SHORTEST if end == length else _SHORTEST_PART) and length * itemsize <= _LONGEST
 
 
 def _after(shape: Shape, axes: Shape) -> int:
@@ -198,9 +204,13 @@ def _after(shape: Shape, axes: Shape) -> int:
 
 @final
 class Frames:
-    """The frames of a program, in turns of those that can be there at the same time."""
+    """The frames of a program, in turns of those that can be there at the same time.
 
-    def __init__(self) -> None:
+    ``doubles``: those of arrays of float64; others are of float32.
+    """
+
+    def __init__(self, doubles: bool = False) -> None:
+        self.doubles = doubles
         self.tried: set[Rows] = set()
         self._used: set[Rows] | None = None
         """Rows whose reductions are used again, in the program as it was at first."""
@@ -212,13 +222,13 @@ class Frames:
             if rows not in self.tried and of_shape.setdefault(rows[0], rows) == rows:
                 self.tried.add(rows)
         shapes = {rows: [rows[0]] for rows in of_shape.values()}
-        _add_reshaped(jaxpr, of_shape, shapes)
+        _add_reshaped(large_in(jaxpr, self.doubles), of_shape, shapes)
         frames: dict[Shape, Frame] = {}
         for (shape, axes), every in shapes.items():
-            frame = _frame_over(shape, axes, tuple(every))
+            frame = _frame_over(shape, axes, tuple(every), self.doubles)
             for s in frame.shapes:
                 frames.setdefault(s, frame)
-        return frames or self._of_functions(jaxpr)
+        return frames if frames or self.doubles else self._of_functions(jaxpr)
 
     def _of_functions(self, jaxpr: Jaxpr) -> dict[Shape, Frame]:
         """The frames of arrays of which only functions of each element are computed."""
@@ -231,20 +241,20 @@ class Frames:
             if rows is None or (shape, ()) in self.tried or shape in frames:
                 continue
             self.tried.add((shape, ()))
-            frame = _frame_over(rows, (len(rows) - 1,), (shape,))
+            frame = _frame_over(rows, (len(rows) - 1,), (shape,), doubles=False)
             for s in frame.shapes:
                 frames.setdefault(s, frame)
         return frames
 
     def _found(self, jaxpr: Jaxpr) -> list[Rows]:
         """The rows that are reduced; if along several axes, only where they are used again."""
-        found = dict.fromkeys(large_in(jaxpr).rows.values())
+        found = dict.fromkeys(large_in(jaxpr, self.doubles).rows.values())
         several = {rows for rows in found if not _is_plain(rows)}
         if not several:
             self._used = self._used or set()
             return list(found)
         if self._used is None:
-            self._used = _used_again(jaxpr, several)
+            self._used = _used_again(jaxpr, several, self.doubles)
         used = self._used & several - self.tried
         across = {rows for rows in used if _is_across(rows)}
         first = [rows for rows in found if rows in used - across]
@@ -253,9 +263,10 @@ class Frames:
         return list(dict.fromkeys([*first, *plain, *last]))
 
 
-def _frame_over(shape: Shape, axes: Shape, shapes: tuple[Shape, ...]) -> Frame:
+def _frame_over(shape: Shape, axes: Shape, shapes: tuple[Shape, ...], doubles: bool) -> Frame:
     """As ``frame_over``, remembered: programs of one size have the same frames."""
-    return _FRAMES.get_or_make((shape, axes, shapes), lambda: frame_over(shape, axes, shapes))
+    key = shape, axes, shapes, doubles
+    return _FRAMES.get_or_make(key, lambda: frame_over(*key))
 
 
 def _any_rows(shape: Shape) -> Shape | None:
@@ -294,11 +305,11 @@ def _is_plain(rows: Rows) -> bool:
     return rows[1] == (len(rows[0]) - 1,)
 
 
-def _used_again(jaxpr: Jaxpr, candidates: set[Rows]) -> set[Rows]:
+def _used_again(jaxpr: Jaxpr, candidates: set[Rows], doubles: bool) -> set[Rows]:
     """Rows whose reductions are read by what has as many elements as the array again."""
     if not candidates:
         return set()
-    rows, bits = large_in(jaxpr).rows, {r: 1 << i for i, r in enumerate(candidates)}
+    rows, bits = large_in(jaxpr, doubles).rows, {r: 1 << i for i, r in enumerate(candidates)}
     n_elements = {r: math.prod(r[0]) for r in candidates}
     begin = {app: bits[r] for app, r in rows.items() if r in bits}
     of: dict[int, int] = {}
@@ -334,13 +345,13 @@ def _used_again(jaxpr: Jaxpr, candidates: set[Rows]) -> set[Rows]:
 
 
 def _add_reshaped(
-    jaxpr: Jaxpr, of_shape: dict[Shape, Rows], shapes: dict[Rows, list[Shape]]
+    large: Large, of_shape: dict[Shape, Rows], shapes: dict[Rows, list[Shape]]
 ) -> None:
     """Add the shapes that arrays of the frames are reshaped to or from."""
     if not of_shape:
         return
     near: dict[Shape, set[Shape]] = {}
-    for a, b in large_in(jaxpr).reshaped:
+    for a, b in large.reshaped:
         near.setdefault(a, set()).add(b)
         near.setdefault(b, set()).add(a)
     todo: Sequence[Shape] = list(of_shape)
@@ -361,6 +372,6 @@ def _reshapes(app: Application) -> bool:
     if app.primitive not in _RESHAPING:
         return False
     sizes = (*app.avals[0].shape, *app.out.shape)
-    if not all([type(n) is int for n in sizes]) or math.prod(app.out.shape) < _LEAST:
+    if not all([type(n) is int for n in sizes]) or math.prod(app.out.shape) < _LEAST // 8:
         return False
     return math.prod(app.avals[0].shape) == math.prod(app.out.shape)

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 BY_ROW = RESHAPES | {lax.broadcast_in_dim_p}
 """Equations that compute arrays of the frame or numbers of rows: what they read tells."""
 
-_FLOAT = np.dtype(np.float32)
 _REMEMBERED = frozenset({*REDUCTIONS, *BY_ROW, lax.iota_p})
 
 Answers = dict[tuple["Application", bool], tuple[bool, bool]]
@@ -74,17 +73,17 @@ def _joins(app: Application, frame: Frame, by_row: bool) -> tuple[bool, bool]:
         is_there = out.shape in frame.shapes and out.dtype == np.int32
         can_join = is_there and _can_count(app, frame)
     else:
-        can_join = is_handled(app) and _fits(app, frame, by_row)
+        can_join = is_handled(app, frame.doubles) and _fits(app, frame, by_row)
     return can_join, False
 
 
 def can_be_power(app: Application, frame: Frame, by_row: bool) -> bool:
     """Whether a power with an exponent that is known can be in a group."""
-    return app.out.dtype == _FLOAT and _fits(app, frame, by_row)
+    return app.out.dtype == frame.dtype and _fits(app, frame, by_row)
 
 
 def _can_reduce(app: Application, frame: Frame) -> bool:
-    if app.out.dtype != _FLOAT or len(app.params) > 1:
+    if app.out.dtype != frame.dtype or len(app.params) > 1:
         return False
     kind = kind_of_sum(app, frame)
     if kind != "parts":
@@ -95,7 +94,8 @@ def _can_reduce(app: Application, frame: Frame) -> bool:
 
 def _can_broadcast(app: Application, frame: Frame, is_rows: bool) -> bool:
     axes, (aval,), shape = app.params["broadcast_dimensions"], app.avals, app.out.shape
-    if not handles("select_n", {}, [np.dtype(bool), aval.dtype, aval.dtype], aval.dtype):
+    dtypes = [np.dtype(bool), aval.dtype, aval.dtype]
+    if not handles("select_n", {}, dtypes, aval.dtype, frame.doubles):
         return False
     if list(axes) != sorted(axes):
         return False

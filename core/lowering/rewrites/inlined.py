@@ -50,7 +50,9 @@ def _is_plain(called: Jaxpr) -> bool:
 
 
 def _is_plain_equation(app: Application) -> bool:
-    if app.primitive in MOVES or app.primitive in REDUCTIONS or is_handled(app):
+    if app.primitive in MOVES or app.primitive in REDUCTIONS:
+        return True
+    if is_handled(app) or is_handled(app, doubles=True):
         return True
     if app.primitive is lax.pow_p or app.primitive is shifted_exp_sum_p:
         return True

@@ -67,17 +67,19 @@ def with_row_kernels(jaxpr: Jaxpr) -> Jaxpr | None:
     if not has_frames(jaxpr) or not is_there():
         return None
     program = with_turned_sums(with_columns(flat(jaxpr, meaning)))
-    made, frames = None, Frames()
-    while found := frames.next_ones(program):
-        new = _Rows(program, found).result() if _may_pay(program, found) else None
-        if new is not None:
-            made = program = new
+    made = None
+    for frames in (Frames(), Frames(doubles=True)):
+        while found := frames.next_ones(program):
+            new = _Rows(program, found).result() if _may_pay(program, found) else None
+            if new is not None:
+                made = program = new
     return made
 
 
 def _may_pay(jaxpr: Jaxpr, frames: Mapping[Shape, Frame]) -> bool:
     """Whether a group of these frames may be worth a kernel, as ``_Rows`` says."""
-    large = large_in(jaxpr)
+    doubles = _are_of_doubles(frames)
+    large = large_in(jaxpr, doubles)
     if any([app.out.shape in frames for app in large.costly]):
         return True
     for app in distinct_applications(jaxpr):
@@ -85,7 +87,11 @@ def _may_pay(jaxpr: Jaxpr, frames: Mapping[Shape, Frame]) -> bool:
             frame = frames.get(app.avals[0].shape)
             if frame is not None and joins_by_shapes(app, frame, False) == (True, False):
                 return True
-    return bool(_joined(jaxpr))
+    return not doubles and bool(_joined(jaxpr))
+
+
+def _are_of_doubles(frames: Mapping[Shape, Frame]) -> bool:
+    return any([frame.doubles for frame in frames.values()])
 
 
 def _joined(jaxpr: Jaxpr) -> set[int]:
@@ -112,8 +118,9 @@ class _Rows(Groups):
         """Of groups."""
         self.programs: dict[object, Jaxpr] | None = None
         """Those of several kernels, by what they compute: layers of a network are alike."""
-        self._costly = set(large_in(jaxpr).costly)
-        self.joined = _joined(jaxpr)
+        doubles = _are_of_doubles(frames)
+        self._costly = set(large_in(jaxpr, doubles).costly)
+        self.joined = set[int]() if doubles else _joined(jaxpr)
         super().__init__(jaxpr)
         if len(self.keys) > 1:
             self._move_to_readers()
@@ -284,7 +291,7 @@ class _Rows(Groups):
         shape = app.out.shape
         fits = all([not a.ndim or a.shape == shape for a in app.avals])
         is_power = app.primitive is lax.pow_p
-        return fits and not is_power and is_handled(app) and frame.is_by_row(shape)
+        return fits and not is_power and is_handled(app, frame.doubles) and frame.is_by_row(shape)
 
     def _has_row_each(self, k: int, frame: Frame) -> bool:
         """Whether a member that reads one number for each row has these along the rows.
