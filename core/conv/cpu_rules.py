@@ -230,19 +230,8 @@ def lower(prim: Primitive, ctx: LoweringContext, *operands: IrValue, **params: A
     if form is by_library and _is_plain(g) and x.dtype == y.dtype == out.dtype == dtype:
         return onednn.emit(ctx, operands, g)
 
-    def wide(value: Value) -> Any:
-        # As the operation: to the dtype of the result, whose sums narrow floats do not hold.
-        for kind in (out.dtype, dtype):
-            value = value if value.aval.dtype == kind else lax.convert_dtype(value, kind)
-        return value
-
     def composed(form: Form) -> Callable[..., Any]:
-        def compose(*values: Value) -> Any:
-            left, right = map(wide, values)
-            total = form(prim, left, right, g)
-            return total if dtype == out.dtype else lax.convert_dtype(total, out.dtype)
-
-        return compose
+        return _composed(prim, form, g, out.dtype, dtype)
 
     def by_form(form: Form | None) -> Sequence[IrValue]:
         if form is None:
@@ -271,6 +260,25 @@ def lower(prim: Primitive, ctx: LoweringContext, *operands: IrValue, **params: A
     is_finite = ctx.lower_fun(toeplitz.all_finite, result, avals_in=[out])[0]
     exact = form_of(g, dtype, library, exact=True)
     return _chosen(ctx, is_finite, lambda: [result], lambda: by_form(exact))
+
+
+def _composed(
+    prim: Primitive, form: Form, g: Geometry, out_dtype: Any, dtype: Any
+) -> Callable[..., Any]:
+    """``form`` of both operands, with sums of elements of ``dtype``."""
+
+    def wide(value: Value) -> Any:
+        # As the operation: to the dtype of the result, whose sums narrow floats do not hold.
+        for kind in (out_dtype, dtype):
+            value = value if value.aval.dtype == kind else lax.convert_dtype(value, kind)
+        return value
+
+    def compose(*values: Value) -> Any:
+        left, right = map(wide, values)
+        total = form(prim, left, right, g)
+        return total if dtype == out_dtype else lax.convert_dtype(total, out_dtype)
+
+    return compose
 
 
 def _chosen(
