@@ -8,7 +8,7 @@ measured with one thread of a processor with AVX-512.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 import tracebridge.core.lax as lax
 from tracebridge.core.config.values import tracing_key
 from tracebridge.core.conv import cpu_forms as forms
+from tracebridge.core.conv import cpu_rows as rows
 from tracebridge.core.conv import cpu_toeplitz as toeplitz
 from tracebridge.core.conv import library_forms, onednn
 from tracebridge.core.conv.geometry import Geometry, geometry_of, padded
@@ -50,6 +51,7 @@ _MANY = 1 << 20
 _MANY_WITH_GAPS = 1 << 25  # products, most of them with zeros, that are worth several calls
 _LEAST_TERMS = 16  # of a result: fewer are added up as fast by a loop
 _MANY_TERMS = 1 << 23  # products of all results
+_FEW_ROWS = 9  # results that are sums over long rows: XLA makes more of them one slow loop
 _FEW_SUMS = 9  # results of a gradient that loops add up as fast,
 _LARGE = 1 << 21  # if caches hold so many elements
 _WIDE = 256  # features, of which fewer do not keep the threads of the library busy
@@ -66,16 +68,19 @@ _MANY_RESULTS = 25  # taps of a kernel, whose gradient the operation makes slowl
 _MANY_OF_TAPS = 1 << 25
 
 
-def form_of(g: Geometry, dtype: Any, library: bool) -> Form | None:
+def form_of(g: Geometry, dtype: Any, library: bool, exact: bool = False) -> Form | None:
     """The form that is faster than the operation for elements of ``dtype``, if there is one.
 
-    ``library`` is whether there is one for convolutions.
+    ``library`` is whether there is one for convolutions, ``exact`` whether numbers that are not
+    finite must stay where they are. Of other forms ``lower`` looks at the result.
     """
     if g.n_space == 0 or g.products < _FEW_PRODUCTS:
         return None
     few_results = _is_few_results(g)
     if math.prod(g.results) == 1 and g.groups == 1 and max(g.lhs_dilation) == 1:
-        return forms.pointwise_gradient
+        return rows.summed_matrices if rows.has_matrices(g, dtype) else forms.pointwise_gradient
+    if not exact and few_results and _is_sum_of_rows(g, dtype):
+        return rows.summed_rows
     gradient = _gradient_by_library(g, dtype) if library and few_results else None
     if gradient is not None:
         return gradient
@@ -101,6 +106,19 @@ def form_of(g: Geometry, dtype: Any, library: bool) -> Form | None:
     if 1 < g.groups <= _MAX_GROUPS:
         return forms.groups_apart
     return None
+
+
+def _is_sum_of_rows(g: Geometry, dtype: Any) -> bool:
+    """Whether it is the gradient of a depthwise kernel of few places, of images in one row."""
+    return (
+        dtype == np.float32
+        and g.batch_groups == g.lhs[g.numbers.lhs_spec[0]]
+        and g.outputs == 1
+        and 1 < math.prod(g.results) <= _FEW_ROWS
+        # Taking planes apart by both axes takes as long as all the rest.
+        and (g.n_space == 1 or g.rhs_dilation[-1] == 1)
+        and rows.has_rows(g)
+    )
 
 
 def _gradient_by_library(g: Geometry, dtype: Any) -> Form | None:
@@ -212,38 +230,68 @@ def lower(prim: Primitive, ctx: LoweringContext, *operands: IrValue, **params: A
     if form is by_library and _is_plain(g) and x.dtype == y.dtype == out.dtype == dtype:
         return onednn.emit(ctx, operands, g)
 
+    def composed(form: Form) -> Callable[..., Any]:
+        return _composed(prim, form, g, out.dtype, dtype)
+
+    def by_form(form: Form | None) -> Sequence[IrValue]:
+        if form is None:
+            return [prim.lower(ctx, *operands, **params)]
+        return ctx.lower_fun(composed(form), *operands, avals_in=[x, y])
+
+    if form in (toeplitz.by_blocks, toeplitz.by_block_products):
+        is_finite = ctx.lower_fun(lambda v, _: toeplitz.all_finite(v), *operands)[0]
+        return _chosen(ctx, is_finite, lambda: by_form(form), lambda: by_form(None))
+    many = form is forms.multiply_add and g.inputs * math.prod(g.kernel) >= _MANY_SHIFTS
+    if (many or form in (forms.summed_products, rows.summed_rows)) and not ctx.is_split:
+        # Each place of a kernel reads all of both: what makes them must not be done for each.
+        # Equal layers share what is compiled.
+        key = "convolution", form, g, out.dtype, tracing_key()
+        (result,) = ctx.call_fun(key, composed(form), operands, ctx.avals_in, "convolution")
+        leave_apart(result)
+    else:
+        left, right = operands
+        is_shifted = form is forms.multiply_add and not ctx.is_split
+        if is_shifted and _is_read_often(left, x, g):
+            left = emit_stored(ctx, left, x)
+        (result,) = ctx.lower_fun(composed(form), left, right)
+    if form is not rows.summed_rows:
+        return result
+    # Its zeros meet places that the kernel does not: an infinity, or a NaN, there shows.
+    is_finite = ctx.lower_fun(toeplitz.all_finite, result, avals_in=[out])[0]
+    exact = form_of(g, dtype, library, exact=True)
+    return _chosen(ctx, is_finite, lambda: [result], lambda: by_form(exact))
+
+
+def _composed(
+    prim: Primitive, form: Form, g: Geometry, out_dtype: Any, dtype: Any
+) -> Callable[..., Any]:
+    """``form`` of both operands, with sums of elements of ``dtype``."""
+
     def wide(value: Value) -> Any:
         # As the operation: to the dtype of the result, whose sums narrow floats do not hold.
-        for kind in (out.dtype, dtype):
+        for kind in (out_dtype, dtype):
             value = value if value.aval.dtype == kind else lax.convert_dtype(value, kind)
         return value
 
     def compose(*values: Value) -> Any:
         left, right = map(wide, values)
         total = form(prim, left, right, g)
-        return total if dtype == out.dtype else lax.convert_dtype(total, out.dtype)
+        return total if dtype == out_dtype else lax.convert_dtype(total, out_dtype)
 
-    many = form is forms.multiply_add and g.inputs * math.prod(g.kernel) >= _MANY_SHIFTS
-    if (many or form is forms.summed_products) and not ctx.is_split:
-        # Each place of a kernel reads all of both: what makes them must not be done for each.
-        # Equal layers share what is compiled.
-        key = "convolution", form, g, out.dtype, tracing_key()
-        (result,) = ctx.call_fun(key, compose, operands, ctx.avals_in, "convolution")
-        leave_apart(result)
-        return result
-    if form not in (toeplitz.by_blocks, toeplitz.by_block_products):
-        left, right = operands
-        is_shifted = form is forms.multiply_add and not ctx.is_split
-        if is_shifted and _is_read_often(left, x, g):
-            left = emit_stored(ctx, left, x)
-        return ctx.lower_fun(compose, left, right)[0]
-    is_finite = ctx.lower_fun(lambda v, _: toeplitz.all_finite(v), *operands)[0]
-    choice: Any = ctx.op("stablehlo.if", [is_finite], [out], regions=2)
-    avals = ctx.avals_in
-    with ctx.block(choice.regions[0], []):
-        ctx.finish(ctx.lower_fun(compose, *operands, avals_in=avals))
-    with ctx.block(choice.regions[1], []):
-        ctx.finish([prim.lower(ctx, *operands, **params)])
+    return compose
+
+
+def _chosen(
+    ctx: LoweringContext,
+    condition: IrValue,
+    first: Callable[[], Sequence[IrValue]],
+    second: Callable[[], Sequence[IrValue]],
+) -> Any:
+    """What the first way gives where the condition holds, else the second."""
+    choice: Any = ctx.op("stablehlo.if", [condition], [ctx.aval_out], regions=2)
+    for region, way in zip(choice.regions, (first, second), strict=True):
+        with ctx.block(region, []):
+            ctx.finish(way())
     return choice.results[0]
 
 

@@ -14,6 +14,7 @@ from tracebridge import lax
 from tracebridge.core.config.option_scopes import enable_x64
 from tracebridge.core.config.scopes import scope
 from tracebridge.core.conv import cpu_forms as forms
+from tracebridge.core.conv import cpu_rows as rows
 from tracebridge.core.conv import cpu_toeplitz as toeplitz
 from tracebridge.core.conv import library_forms, onednn
 from tracebridge.core.conv.cpu_rules import form_of
@@ -50,6 +51,17 @@ CASES: dict[str, tuple[Any, ...]] = {
                          [(2, 2), (2, 2)], (2, 2), (1, 1), None, 1, 1),
     "sums_by_group": (forms.summed_products, F32, (4, 6, 11, 10), (4, 6, 9, 8), (1, 1),
                       [(1, 0), (0, 1)], (1, 1), (1, 1), None, 1, 4),
+    "rows_by_group": (rows.summed_rows, F32, (4, 6, 11, 10), (4, 6, 10, 10), (1, 1),
+                      [(1, 0), (1, 1)], (1, 1), (1, 1), None, 1, 4),
+    "rows_with_holes": (rows.summed_rows, F32, (6, 4, 23, 13), (6, 4, 10, 12), (1, 2),
+                        [(-2, 0), (2, 2)], (1, 1), (2, 1), ("CNHW", "IOHW", "NCHW"), 1, 4),
+    "holes_of_one_axis": (rows.summed_rows, F32, (6, 4, 601), (6, 4, 300), (3,), [(2, 4)], (1,),
+                          (2,), ("CNH", "IOH", "CNH"), 1, 4),
+    "matrices": (rows.summed_matrices, F32, (3, 10, 12, 13), (3, 8, 12, 12), (1, 1),
+                 [(0, 0), (0, -1)], (1, 1), (1, 1), ("CNHW", "IOHW", "CNHW"), 1, 1),
+    "matrices_of_places_apart": (rows.summed_matrices, F64, (6, 6, 12, 11), (6, 16, 6, 6), (1, 1),
+                                 [(-1, 0), (0, 0)], (1, 1), (2, 2), ("CNHW", "IOHW", "NCHW"), 1,
+                                 1),
     "long": (toeplitz.by_blocks, F32, (2, 1, 9000), (1, 1, 200), (1,), [(3, 100)], (1,), (1,),
              None, 1, 1),
     "longer": (toeplitz.by_block_products, F32, (1, 2, 9000), (1, 2, 8900), (1,), [(30, 0)],
@@ -127,6 +139,28 @@ def test_numbers_that_are_not_finite_stay_where_they_are(name: str) -> None:
     result = np.asarray(tb.jit(f)(x, y))
     np.testing.assert_array_equal(np.isfinite(result), np.isfinite(expected))
     np.testing.assert_array_equal(np.isnan(result), np.isnan(expected))
+
+
+def test_numbers_that_are_not_finite_reach_the_places_of_a_kernel_that_meet_them() -> None:
+    """Zeros between lines do not meet them; the corner meets four places of nine."""
+    random = np.random.default_rng(0)
+    x, pull = random.normal(size=(2, 2, 4, 32, 16)).astype(np.float32)
+    x[1, 1, 0, 0], x[0, 2, -1, -1] = np.inf, np.nan
+
+    @tb.jit
+    def gradient(x: Any) -> Any:
+        def convolve(y: Any) -> Any:
+            return lax.conv_general_dilated(x, y, (1, 1), "SAME", feature_group_count=4)
+
+        return tb.vjp(convolve, tnp.zeros((4, 1, 3, 3)))[1](pull)[0]
+
+    wide = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    expected = np.zeros((4, 1, 3, 3))
+    for i, j in np.ndindex(3, 3):
+        expected[:, 0, i, j] = (wide[..., i : i + 32, j : j + 16] * pull).sum((0, 2, 3))
+    assert np.count_nonzero(~np.isfinite(expected)) == 8
+
+    np.testing.assert_allclose(gradient(x), expected, rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
