@@ -68,7 +68,7 @@ def _joined(
 
 
 def _has_rows(x: Any) -> bool:
-    return not _is_sequence(x) and hasattr(x, "shape") and len(x.shape) and x.shape[0] != 0
+    return not _is_sequence(x) and hasattr(x, "shape") and len(x.shape) > 0 and x.shape[0] != 0
 
 
 def _is_sequence(x: object) -> bool:
@@ -182,7 +182,7 @@ def concat(arrays: ArrayLike | Sequence[ArrayLike], /, *, axis: int | None = 0) 
     return concatenate(arrays, axis)
 
 
-def _stack(*args: Value) -> Any:
+def _stack(*args: Any) -> Any:
     *xs, name, axis, dtype = args
     first = xs[0].aval
     if any([x.aval.shape != first.shape for x in xs]):
