@@ -57,6 +57,20 @@ def array_sequence(name: str, arrays: Any) -> Sequence[Any]:
     return parts
 
 
+def _joined(
+    staged: StagedFunction, arrays: Any, name: str, axis: int | None, dtype: DTypeLike | None
+) -> Any:
+    """The arrays joined by ``staged``, or the rows of one array by moves of its axes."""
+    kind = static_dtype(name, dtype)
+    if not isinstance(arrays, list | tuple) and _has_rows(arrays):
+        return _join_rows_staged((arrays,), (name, axis, kind))
+    return staged(array_sequence(name, arrays), (name, axis, kind))
+
+
+def _has_rows(x: Any) -> bool:
+    return not _is_sequence(x) and hasattr(x, "shape") and len(x.shape) > 0 and x.shape[0] != 0
+
+
 def _is_sequence(x: object) -> bool:
     kind = type(x)
     steps = all([hasattr(kind, name) for name in ("__len__", "__getitem__")])
@@ -72,10 +86,7 @@ def _convert(xs: Sequence[Value], dtype: Any) -> list[Any]:
 def _join(name: str, xs: Sequence[Value], axis: int) -> Any:
     """Concatenate along ``axis`` of arrays of one rank and dtype."""
     first = xs[0].aval
-    if first.ndim == 0:
-        msg = f"{name}: got arrays without axes, expected at least one axis"
-        raise RankError(msg, hint="use stack, or give the numbers an axis with reshape(1)")
-    axis = normalize_axis(axis, first.ndim, name)
+    axis = _axis_within(name, axis, first.ndim)
     for x in xs:
         shape = x.aval.shape
         if len(shape) != first.ndim or any(
@@ -85,6 +96,43 @@ def _join(name: str, xs: Sequence[Value], axis: int) -> Any:
             msg = f"{name}: arrays must agree in all axes but axis {axis}, got {got}"
             raise ShapeMismatchError(msg)
     return xs[0] if len(xs) == 1 else lax.concatenate(xs, axis)
+
+
+def _axis_within(name: str, axis: int, ndim: int) -> int:
+    if ndim == 0:
+        msg = f"{name}: got arrays without axes, expected at least one axis"
+        raise RankError(msg, hint="use stack, or give the numbers an axis with reshape(1)")
+    return normalize_axis(axis, ndim, name)
+
+
+def _join_rows(x: Value, name: str, axis: int | None, dtype: Any) -> Any:
+    """The rows of one array joined: its first axis moves before ``axis``, and into it."""
+    (x,) = _convert([x], dtype)
+    n, *others = x.aval.shape
+    row = tuple(others)
+    if name == "stack":
+        return _first_axis_at(normalize_axis(axis or 0, len(row) + 1, name), x)
+    if name in _STACKS:
+        form, axis = _STACKS[name]
+        row = form(row)
+        axis = min(len(row) - 1, 1) if axis is None else axis
+    elif axis is None:
+        return lax.reshape(x, (x.aval.size,))
+    axis = _axis_within(name, axis, len(row))
+    x = _first_axis_at(axis, _reshaped(x, (n, *row)))
+    return lax.reshape(x, (*row[:axis], n * row[axis], *row[axis + 1 :]))
+
+
+_join_rows_staged = StagedFunction(_join_rows, "join_rows")
+
+
+def _first_axis_at(axis: int, x: Value) -> Any:
+    order = (*range(1, axis + 1), 0, *range(axis + 1, x.aval.ndim))
+    return lax.transpose(x, order) if axis else x
+
+
+def _reshaped(x: Value, shape: Any) -> Any:
+    return x if shape == x.aval.shape else lax.reshape(x, shape)
 
 
 def _concatenate(*args: Any) -> Any:
@@ -118,8 +166,7 @@ def concatenate(
     """
     try:
         where = None if axis is None else index_of(axis, "concatenate", "axis")
-        xs = array_sequence("concatenate", arrays)
-        return _concatenate_staged(xs, ("concatenate", where, static_dtype("concatenate", dtype)))
+        return _joined(_concatenate_staged, arrays, "concatenate", where, dtype)
     except Exception as error:
         hide_internal_frames(error, "concatenate")
         raise
@@ -135,16 +182,16 @@ def concat(arrays: ArrayLike | Sequence[ArrayLike], /, *, axis: int | None = 0) 
     return concatenate(arrays, axis)
 
 
-def _stack(*args: Value) -> Any:
-    *xs, axis, dtype = args
+def _stack(*args: Any) -> Any:
+    *xs, name, axis, dtype = args
     first = xs[0].aval
     if any([x.aval.shape != first.shape for x in xs]):
         got = ", ".join([x.aval.str_short() for x in xs[:8]])
-        msg = f"stack: arrays must have one shape, got {got}"
+        msg = f"{name}: arrays must have one shape, got {got}"
         raise ShapeMismatchError(msg)
-    axis = normalize_axis(axis, first.ndim + 1, "stack")
+    axis = normalize_axis(axis, first.ndim + 1, name)
     shape = (*first.shape[:axis], 1, *first.shape[axis:])
-    return _join("stack", [lax.reshape(x, shape) for x in _convert(xs, dtype)], axis)
+    return _join(name, [lax.reshape(x, shape) for x in _convert(xs, dtype)], axis)
 
 
 _stack_staged = StagedFunction(_stack, "stack")
@@ -173,8 +220,7 @@ def stack(
     """
     try:
         check_no_out("stack", out)
-        xs = array_sequence("stack", arrays)
-        return _stack_staged(xs, (index_of(axis, "stack", "axis"), static_dtype("stack", dtype)))
+        return _joined(_stack_staged, arrays, "stack", index_of(axis, "stack", "axis"), dtype)
     except Exception as error:
         hide_internal_frames(error, "stack")
         raise
@@ -182,31 +228,34 @@ def stack(
 
 def at_least(x: Value, n: int) -> Any:
     """``x`` with at least ``n`` axes, placed as ``atleast_1d``, ``2d`` and ``3d`` do."""
-    ndim, shape = x.aval.ndim, x.aval.shape
-    if ndim >= n:
-        return x
-    if n == 3 and ndim:
-        return lax.reshape(x, (1, *shape, 1) if ndim == 1 else (*shape, 1))
-    return lax.reshape(x, (*(1,) * (n - ndim), *shape))
+    return _reshaped(x, _shape_of_at_least(x.aval.shape, n))
 
 
-def _column(x: Value) -> Any:
-    return lax.reshape(x, (x.aval.size, 1)) if x.aval.ndim <= 1 else x
+def _shape_of_at_least(shape: Any, n: int) -> Any:
+    if len(shape) >= n:
+        return shape
+    if n == 3 and shape:
+        return (1, *shape, 1) if len(shape) == 1 else (*shape, 1)
+    return (*(1,) * (n - len(shape)), *shape)
 
 
-# Function -> what each array becomes first, and the axis (None: by the rank of the first array).
+def _shape_of_column(shape: Any) -> Any:
+    return shape if len(shape) > 1 else (shape[0] if shape else 1, 1)
+
+
+# Function -> the shape that each array gets first, and the axis (None: by the first array's rank).
 _STACKS: dict[str, tuple[Callable[[Any], Any], int | None]] = {
-    "vstack": (lambda x: at_least(x, 2), 0),
-    "hstack": (lambda x: at_least(x, 1), None),
-    "dstack": (lambda x: at_least(x, 3), 2),
-    "column_stack": (_column, 1),
+    "vstack": (lambda shape: _shape_of_at_least(shape, 2), 0),
+    "hstack": (lambda shape: _shape_of_at_least(shape, 1), None),
+    "dstack": (lambda shape: _shape_of_at_least(shape, 3), 2),
+    "column_stack": (_shape_of_column, 1),
 }
 
 
 def _stack_along(*args: Any) -> Any:
-    *xs, name, dtype = args
-    prepare, axis = _STACKS[name]
-    xs = [prepare(x) for x in _convert(xs, dtype)]
+    *xs, name, _, dtype = args
+    form, axis = _STACKS[name]
+    xs = [_reshaped(x, form(x.aval.shape)) for x in _convert(xs, dtype)]
     if axis is None:
         axis = 0 if xs[0].aval.ndim == 1 else 1
     return _join(name, xs, axis)
@@ -222,8 +271,7 @@ def vstack(tup: ArrayLike | Sequence[ArrayLike], dtype: DTypeLike | None = None)
     >>> tnp.vstack([tnp.array([1, 2]), tnp.array([3, 4])]).tolist()
     [[1, 2], [3, 4]]
     """
-    xs = array_sequence("vstack", tup)
-    return _stack_along_staged(xs, ("vstack", static_dtype("vstack", dtype)))
+    return _joined(_stack_along_staged, tup, "vstack", None, dtype)
 
 
 def hstack(tup: ArrayLike | Sequence[ArrayLike], dtype: DTypeLike | None = None) -> Array:
@@ -233,8 +281,7 @@ def hstack(tup: ArrayLike | Sequence[ArrayLike], dtype: DTypeLike | None = None)
     >>> tnp.hstack([tnp.array([1, 2]), tnp.array([3])]).tolist()
     [1, 2, 3]
     """
-    xs = array_sequence("hstack", tup)
-    return _stack_along_staged(xs, ("hstack", static_dtype("hstack", dtype)))
+    return _joined(_stack_along_staged, tup, "hstack", None, dtype)
 
 
 def dstack(tup: ArrayLike | Sequence[ArrayLike], dtype: DTypeLike | None = None) -> Array:
@@ -244,8 +291,7 @@ def dstack(tup: ArrayLike | Sequence[ArrayLike], dtype: DTypeLike | None = None)
     >>> tnp.dstack([tnp.array([1, 2]), tnp.array([3, 4])]).tolist()
     [[[1, 3], [2, 4]]]
     """
-    xs = array_sequence("dstack", tup)
-    return _stack_along_staged(xs, ("dstack", static_dtype("dstack", dtype)))
+    return _joined(_stack_along_staged, tup, "dstack", None, dtype)
 
 
 def column_stack(tup: ArrayLike | Sequence[ArrayLike]) -> Array:
@@ -255,7 +301,7 @@ def column_stack(tup: ArrayLike | Sequence[ArrayLike]) -> Array:
     >>> tnp.column_stack([tnp.array([1, 2]), tnp.array([3, 4])]).tolist()
     [[1, 3], [2, 4]]
     """
-    return _stack_along_staged(array_sequence("column_stack", tup), ("column_stack", None))
+    return _joined(_stack_along_staged, tup, "column_stack", None, None)
 
 
 @remembered

@@ -12,11 +12,15 @@ import dataclasses
 import math
 from typing import Any
 
+import numpy as np
+
 import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
 from tracebridge.core.lax.roundings import lost_of_sum
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.special.incomplete_beta import digamma_gap_p
+from tracebridge.core.special.lanczos import beta_in_float64, rising_in_float64
+from tracebridge.core.special.programs import Expression
 from tracebridge.scipy._special import pairs
 from tracebridge.scipy._special.elementwise import with_slopes
 from tracebridge.scipy._special.gamma_formulas import (
@@ -35,12 +39,13 @@ _ROOT_E_OVER_2_PI = (0.657744623479457, -3.2776576776307695e-17)
 
 
 def are_modest(a: Array, b: Array) -> Any:
-    """Whether the numbers are positive, and exact products of them neither overflow nor vanish."""
-    end = 2.0**900 if eps_of(a) < 1e-10 else 2.0**100
-    modest: Any = a + b < end
-    for x in (a, b):
-        modest = modest & (x > 2.0**-60)
-    return modest
+    """Whether the numbers are positive, and exact products of them neither overflow nor vanish.
+
+    Those of float32 are products of float64, which do not.
+    """
+    is_wide = eps_of(a) < 1e-10
+    end, least = (2.0**900, 2.0**-60) if is_wide else (math.inf, float(tnp.finfo(a.dtype).tiny))
+    return (a + b < end) & (a > least) & (b > least)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -104,9 +109,20 @@ def _digamma_nearly(x: Array) -> Any:
 
 
 def _beta(a: Array, b: Array) -> Any:
+    if a.aval.dtype == np.float32:
+        return lax.convert_dtype(beta_in_float64(*_in_float64(a, b)).value, a.aval.dtype)
     parts = _factors(a, b)
     root = exactly(parts.root)
     return parts.rest.times(root).times(root).value()
+
+
+def _in_float64(*xs: Array) -> list[Expression]:
+    return [Expression(lax.convert_dtype(x, np.dtype(np.float64))) for x in xs]
+
+
+def rising_of_float32(z: Array, m: Array) -> Any:
+    """``gamma(z + m) / gamma(z)`` of numbers of float32 where both arguments are positive."""
+    return lax.convert_dtype(rising_in_float64(*_in_float64(z, m)).value, z.aval.dtype)
 
 
 beta_of_modest = with_slopes(
@@ -152,6 +168,11 @@ def _comb(
 
     That is ``1 / ((first + second - 1) beta(first, second))``.
     """
+    if n.aval.dtype == np.float32:
+        all_of, some_of = _in_float64(n, k)
+        count = all_of + 1.0
+        inverse = count * beta_in_float64(count - some_of, some_of + 1.0)
+        return lax.convert_dtype((1.0 / inverse).value, n.aval.dtype)
     parts = _factors(first, second, -1)
     change = first_off * _growth(first, second) + second_off * _growth(second, first)
     scale = (first + second - 1.0) * parts.rest.value()

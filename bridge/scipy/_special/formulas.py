@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
 from tracebridge.core.control.branches.switch import cond
@@ -90,19 +92,31 @@ def log_beta(a: Array, b: Array) -> Any:
     first, second = tnp.where(turned, large, first), tnp.where(turned, 1 - total, second)
     second = tnp.where(below, 1 - large, second)
     log = log_beta_of_positive(first, second)
+    value = cond(
+        tnp.any(mixed | turned | below),
+        _reflected_log_beta,
+        lambda log, *_: log,
+        *(log, small, large, total, mixed, turned, below),
+    )
+    return tnp.where((small < 0) & (small > -math.inf) & (large == math.inf), math.inf, value)
+
+
+def _reflected_log_beta(
+    log: Array, small: Array, large: Array, total: Array, *regions: Array
+) -> Any:
+    mixed, turned, below = regions
     near = tnp.where(mixed | turned | below, small, 0.5)
     far = tnp.where(mixed | below, large, -0.5)
-    by_one = math.log(math.pi) - _log_of_wave(near)
     both = tnp.where(turned | below, total, 0.5)
+    waves = [_log_of_wave(x) for x in (near, far, both)]
+    by_one = math.log(math.pi) - waves[0]
     # Whole numbers leave the sine as it is, also where it is 0.
-    shift = _log_of_wave(both) - _log_of_wave(tnp.where(turned, near, 0.5))
-    shift = tnp.where(large == tnp.floor(large), 0, shift)
-    by_two = by_one - _log_of_wave(far) + _log_of_wave(both)
+    shift = tnp.where(large == tnp.floor(large), 0, waves[2] - tnp.where(turned, waves[0], 0))
+    by_two = by_one - waves[1] + waves[2]
     by_two = tnp.where(_is_pole(near) | _is_pole(far), math.inf, by_two)
     value = tnp.where(mixed, by_one - tnp.log(tnp.where(mixed, large, 1)) - log, log)
     value = tnp.where(turned, shift + log, value)
-    value = tnp.where(below, by_two - tnp.log(tnp.where(below, 1 - total, 1)) - log, value)
-    return tnp.where((small < 0) & (small > -math.inf) & (large == math.inf), math.inf, value)
+    return tnp.where(below, by_two - tnp.log(tnp.where(below, 1 - total, 1)) - log, value)
 
 
 def _log_of_wave(x: Array) -> Any:
@@ -313,6 +327,8 @@ logit = with_slopes(_logit, lambda _, p: 1 / (p * (1 - p)))
 
 
 def _rising_by_log(z: Array, m: Array) -> Any:
+    if z.aval.dtype == np.float32:
+        return beta_formulas.rising_of_float32(z, m)
     below, size = m < 0, tnp.abs(m)
     low = tnp.minimum(z, z + m)
     # The beta function has the digits that a difference of large logarithms loses.
@@ -384,6 +400,9 @@ _rising_of_modest = with_slopes(_rising_by_gammas, _rising_in_start, _rising_in_
 
 def poch(z: Array, m: Array) -> Any:
     """``gamma(z + m) / gamma(z)``, or its limit for this ``m`` where gamma has poles."""
+    if z.aval.dtype == np.float32:
+        known = (z > 0) & (z + m > 0) & (z + m < math.inf) & (m > -math.inf)
+        return _where_modest(known, _rising, _poch_anywhere, z, m)
     return _where_modest(_are_modest(z, z + m), _rising_of_modest, _poch_anywhere, z, m)
 
 
@@ -438,10 +457,12 @@ def comb(n: Array, k: Array) -> Any:
     n, k = tnp.where(finite, n, 1), tnp.where(finite, k, 1)
     first, second = n - k + 1, k + 1
     rounding = [beta_formulas.rounding_of_gap(n, k), beta_formulas.rounding_of_next(k)]
-    modest = beta_formulas.are_modest(first, second)
-    value = _where_modest(
-        modest, beta_formulas.comb_of_modest, _comb_anywhere, n, k, first, second, *rounding
-    )
+    numbers = (n, k, first, second, *rounding)
+    if n.aval.dtype == np.float32:
+        value = beta_formulas.comb_of_modest(*numbers)
+    else:
+        modest = beta_formulas.are_modest(first, second)
+        value = _where_modest(modest, beta_formulas.comb_of_modest, _comb_anywhere, *numbers)
     # Of fewer units in the last place than a half, the numbers being whole.
     exact = 2.0**48 if eps_of(value) < 1e-10 else 2.0**20
     whole = (n == tnp.floor(n)) & (k == tnp.floor(k)) & (value < exact)
