@@ -266,6 +266,14 @@ def _gamma_numbers(key: Any, a: Any) -> Any:
 def _special() -> Iterator[Program]:
     for name in ("igamma", "igammac", "igamma_grad_a", "random_gamma_grad"):
         yield Program(name, getattr(lax, name), (V, V))
+    wide = spec(8, dtype=np.float64)
+    for name in ("igamma", "random_gamma_grad"):
+        yield Program(f"{name} of float64", getattr(lax, name), (wide, wide))
+    yield Program(
+        "reduce_precision of float64",
+        lambda x: [lax.reduce_precision(x, 11, bits) for bits in (10, 25)],
+        (wide,),
+    )
     for name in ("igamma", "igammac"):
         yield Program(f"gradient of {name}", gradient(getattr(lax, name), 0, 1), (V, V))
     for name in ("bessel_i0e", "bessel_i1e"):
