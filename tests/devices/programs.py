@@ -277,7 +277,7 @@ def _special() -> Iterator[Program]:
     for name in ("igamma", "igammac"):
         yield Program(f"gradient of {name}", gradient(getattr(lax, name), 0, 1), (V, V))
     for name in ("bessel_i0e", "bessel_i1e"):
-        yield Program(name, gradient(getattr(lax, name)), (V,))
+        yield Program(f"gradient of {name}", gradient(getattr(lax, name)), (V,))
     yield Program("bessel_i0", lambda x: (tnp.i0(x), tb.grad(lambda y: tnp.i0(y).sum())(x)), (V,))
     yield Program("betainc", gradient(lax.betainc, 0, 1, 2), (V, V, V))
     yield Program("betaln", tb.scipy.special.betaln, (V, V))
