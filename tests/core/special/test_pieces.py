@@ -32,7 +32,8 @@ def test_wide_formulas_for_tpus_are_in_pieces(fun: Any, shapes: Any) -> None:
     """No stretch of operations between two barriers is long."""
     function = text(fun, np.float64, "tpu", shapes=shapes).split("func.func private")[1]
     outside = re.sub(r"\bcond \{.*?\n    \}\n", "", function, flags=re.DOTALL)
-    stretches = [part.count("stablehlo.") for part in outside.split(BARRIER)]
+    # Operations of float32, which rounding takes, stand for themselves.
+    stretches = [len(re.findall(r"stablehlo\..*f64>", part)) for part in outside.split(BARRIER)]
 
     assert len(stretches) > 5
     assert max(stretches) < 120
