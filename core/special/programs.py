@@ -23,6 +23,7 @@ from tracebridge.core.ir.jaxpr import eval_jaxpr
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.lax.families import Elementwise
+from tracebridge.core.special.pieces import in_pieces, wants_pieces
 from tracebridge.core.util.caching import BoundedCache
 
 if TYPE_CHECKING:
@@ -230,10 +231,13 @@ class ByProgram(Elementwise):
         if not any(are_numbers) or not aval.ndim or aval.split is not None:
             return super().lower(ctx, *xs, **params)
         jaxpr = self._program_of_numbers(aval, are_numbers)
+        jaxpr = in_pieces(jaxpr) if wants_pieces(ctx, aval) else jaxpr
         return ctx.call_jaxpr(jaxpr, xs, self.name)[0]
 
     def lower_full(self, ctx: LoweringContext, *xs: IrValue, **params: Any) -> Any:
-        jaxpr = self._program(ctx.aval_out.strong, len(xs))
+        aval = ctx.aval_out.strong
+        jaxpr = self._program(aval, len(xs))
+        jaxpr = in_pieces(jaxpr) if wants_pieces(ctx, aval) else jaxpr
         return ctx.call_jaxpr(jaxpr, xs, self.name)[0]
 
     def _program(self, aval: ShapedArray, count: int) -> Jaxpr:

@@ -161,11 +161,12 @@ def _generators() -> Iterator[Program]:
         (spec(4, dtype=np.uint32),),
     )
     yield Program("rng_uniform", lambda a, b: lax.rng_uniform(a, b, (7,)), (S, S))
-    yield Program("normal", lambda k: tb.random.normal(tb.random.wrap_key_data(k), (7,)), (key,))
+    yield Program("normal", lambda k: tb.random.normal(
+        tb.random.wrap_key_data(k), (7,), np.float32), (key,))  # fmt: skip
 
 
 def _linear_loop(a: Any, x: Any) -> Any:
-    return lax.scan(lambda c, t: (c * t[0] + t[1], c), tnp.zeros(8), (a, x))
+    return lax.scan(lambda c, t: (c * t[0] + t[1], c), tnp.zeros(8, a.dtype), (a, x))
 
 
 def _control() -> Iterator[Program]:
@@ -257,24 +258,33 @@ def _rules_of_users() -> Iterator[Program]:
     yield Program("named", lambda x: tb.ad_checkpoint.checkpoint_name(tnp.sin(x), "sine"), (V,))
 
 
+def _gamma_numbers(key: Any, a: Any) -> Any:
+    # With numbers of 64 bits the default would be float64.
+    return tb.random.gamma(tb.random.wrap_key_data(key), a, (7, 8), a.dtype)
+
+
 def _special() -> Iterator[Program]:
     for name in ("igamma", "igammac", "igamma_grad_a", "random_gamma_grad"):
         yield Program(name, getattr(lax, name), (V, V))
+    wide = spec(8, dtype=np.float64)
+    for name in ("igamma", "random_gamma_grad"):
+        yield Program(f"{name} of float64", getattr(lax, name), (wide, wide))
+    yield Program(
+        "reduce_precision of float64",
+        lambda x: [lax.reduce_precision(x, 11, bits) for bits in (10, 25)],
+        (wide,),
+    )
     for name in ("igamma", "igammac"):
         yield Program(f"gradient of {name}", gradient(getattr(lax, name), 0, 1), (V, V))
     for name in ("bessel_i0e", "bessel_i1e"):
-        yield Program(name, gradient(getattr(lax, name)), (V,))
+        yield Program(f"gradient of {name}", gradient(getattr(lax, name)), (V,))
     yield Program("bessel_i0", lambda x: (tnp.i0(x), tb.grad(lambda y: tnp.i0(y).sum())(x)), (V,))
     yield Program("betainc", gradient(lax.betainc, 0, 1, 2), (V, V, V))
     yield Program("betaln", tb.scipy.special.betaln, (V, V))
     slopes = gradient(tb.scipy.special.betaln, 0, 1)
     yield Program("gradient of betaln", slopes, (V, V))
     yield Program("second derivative of betaln", gradient(slopes, 0, 1), (V, V))
-    yield Program(
-        "gamma",
-        gradient(lambda k, a: tb.random.gamma(tb.random.wrap_key_data(k), a, (7, 8)), 1),
-        (spec(2, dtype=np.uint32), V),
-    )
+    yield Program("gamma", gradient(_gamma_numbers, 1), (spec(2, dtype=np.uint32), V))
     yield Program(
         "small numbers of events",
         lambda k, a: (

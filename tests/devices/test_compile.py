@@ -22,6 +22,8 @@ if not INSTALLED:
 
 # Otherwise libtpu asks the metadata server of a cloud machine, and waits.
 os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
+# A TPU serves one process, so a second one may not load libtpu; compilers may be many.
+os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
 
 
 @pytest.fixture(scope="module")

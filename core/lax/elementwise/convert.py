@@ -37,6 +37,7 @@ from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal, python_scalar
 from tracebridge.core.lax.accepted_dtypes import EXTENDED_HINT, check_ordinary, is_ordinary
 from tracebridge.core.lax.batch_util import move_batch_axis
+from tracebridge.core.lax.elementwise.pair_roundings import rounded_pair
 from tracebridge.core.lax.families import FloatUnary, UnaryElementwise
 from tracebridge.core.mlir.attrs import i32
 
@@ -153,11 +154,29 @@ class ReducePrecision(FloatUnary):
     def attributes(self, *avals: ShapedArray, **params: Any) -> dict[str, Any] | None:
         return {name: i32(params[name]) for name in ("exponent_bits", "mantissa_bits")}
 
+    def recipe(self, *avals: ShapedArray, **params: Any) -> tuple[str, Any] | None:
+        # Of float64 it depends on the platform.
+        return None if avals[0].dtype == np.float64 else super().recipe(*avals, **params)
+
+    def lower_full(self, ctx: LoweringContext, *xs: IrValue, **params: Any) -> Any:
+        ordinary = super().lower_full
+        if ctx.aval_out.dtype != np.float64:
+            return ordinary(ctx, *xs, **params)
+        platforms = ctx.platforms or (ctx.platform,)
+        rules = [_lower_pair if p == "tpu" else ordinary for p in platforms]
+        if len(set(rules)) == 1:
+            return rules[0](ctx, *xs, **params)
+        return ctx.by_rules(rules, xs, params, multiple=False)
+
     def tangent(self, t: Any, x: Value, ans: Value, **params: Any) -> Any:
         return self.bind(t, **params)
 
     def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         return [self.bind(ct, **params)]
+
+
+def _lower_pair(ctx: LoweringContext, x: IrValue, **params: Any) -> Any:
+    return ctx.lower_fun(rounded_pair, x, **params)[0]
 
 
 @final
