@@ -341,8 +341,8 @@ def selu(x: ArrayLike) -> Array:
     >>> round(float(tb.nn.selu(1.0)), 4)
     1.0507
     """
-    # As the alpha of elu, a number: of integers the result is weakly typed.
-    return _rounded_once(lambda x, alpha: _SELU_SCALE * _elu(x, alpha), x, _SELU_ALPHA)
+    # With a number beside them, as the alpha of elu, the result of integers is weakly typed.
+    return _rounded_once(lambda x, _: _SELU_SCALE * _elu(x, _SELU_ALPHA), x, _SELU_ALPHA)
 
 
 def gelu(x: ArrayLike, approximate: bool = True) -> Array:

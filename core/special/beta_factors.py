@@ -17,7 +17,6 @@ from tracebridge.core.dtypes.finfo import finfo
 from tracebridge.core.ir.values import literal
 from tracebridge.core.lax.roundings import upper_half
 from tracebridge.core.special.expansions import STIRLING_FROM, log1p_less, stirling_rest
-from tracebridge.core.special.lanczos import log_beta_in_float64
 from tracebridge.core.special.programs import Expression, divided, first_of, where
 
 if TYPE_CHECKING:
@@ -39,8 +38,6 @@ def log_beta(a: Expression, b: Expression, total: Expression) -> Expression:
 
     ``total`` is ``a + b``, which may be a number where ``a`` and ``b`` are arrays.
     """
-    if finfo(a.aval.dtype).bits == 32:
-        return log_beta_in_float64(a, b)
     small, large = a.of(lax.min, b), a.of(lax.max, b)
     # Both below the bound: the sum of three numbers of modest size.
     # Of each operand, not of the smaller and the larger one: one may be a number.

@@ -8,12 +8,17 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
+import numpy as np
+
 from tracebridge.core import lax
 from tracebridge.core.control.branches.switch import cond
 from tracebridge.core.control.loops.while_loop import while_loop
 from tracebridge.core.errors.transform_errors import MissingRuleError
 from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.lax.families import operands
+from tracebridge.core.lowering.compositions import composed
+from tracebridge.core.lowering.context import register_platform_lowering
+from tracebridge.core.mlir.types import is_static
 from tracebridge.core.special.beta_factors import factor_of_beta, log_beta, log_factor_of_beta
 from tracebridge.core.special.expansions import (
     STIRLING_FROM,
@@ -23,6 +28,7 @@ from tracebridge.core.special.expansions import (
     log_gamma_step,
 )
 from tracebridge.core.special.incomplete_gamma import share_of_power
+from tracebridge.core.special.lanczos import log_beta_in_float64
 from tracebridge.core.special.programs import (
     Expression,
     Smooth,
@@ -34,6 +40,10 @@ from tracebridge.core.special.programs import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.rule_contexts import LoweringContext
     from tracebridge.core.ir.value import Operand, Value
 
 _INF = math.inf
@@ -338,19 +348,39 @@ class LogBeta(Smooth):
     name = "log_beta"
 
     def formula(self, *xs: Expression) -> Expression:
-        a, b, *_ = xs
-        some_0 = a.is_equal(0.0) | b.is_equal(0.0)
-        some_inf = a.is_equal(_INF) | b.is_equal(_INF)
-        nowhere = ~((a >= 0.0) & (b >= 0.0)) | (some_0 & some_inf)
-        # Of numbers a choice by the arrays' edges would be an array.
-        first, second, total = [where((v > 0.0) & (v < _INF), v, 1.0) for v in xs]
-        inner = log_beta(first, second, total)
-        return first_of([(nowhere, math.nan), (some_0, _INF), (some_inf, -_INF)], inner)
+        return _with_ends(log_beta, *xs)
+
+    def lower_cpu(self, ctx: LoweringContext, *xs: IrValue, **params: Any) -> Any:
+        """In float64, if the numbers are of float32: one formula for all sizes."""
+        out = ctx.aval_out
+        if out.dtype != np.float32 or not is_static(out) or out.split is not None:
+            return self.lower(ctx, *xs, **params)
+        return composed(ctx, _log_beta_of_float32, xs)
 
     def slope(self, i: int, ans: Value, *xs: Value) -> Any:
         if i == 2:
             return full_of(ans.aval, 0.0)
         return lax.neg(digamma_gap_p.bind(xs[i], xs[1 - i]))
+
+
+def _log_beta_of_float32(*xs: Value) -> Any:
+    whole = max(xs, key=lambda x: x.aval.ndim)
+    full = [x if x.aval.ndim else lax.broadcast_like(x, whole) for x in xs]
+    return _with_ends(_by_float64, *[Expression(x) for x in full]).value
+
+
+def _by_float64(a: Expression, b: Expression, _: Expression) -> Expression:
+    return log_beta_in_float64(a, b)
+
+
+def _with_ends(inside: Callable[..., Expression], *xs: Expression) -> Expression:
+    a, b, *_ = xs
+    some_0 = a.is_equal(0.0) | b.is_equal(0.0)
+    some_inf = a.is_equal(_INF) | b.is_equal(_INF)
+    nowhere = ~((a >= 0.0) & (b >= 0.0)) | (some_0 & some_inf)
+    # Of numbers a choice by the arrays' edges would be an array.
+    inner = inside(*[where((v > 0.0) & (v < _INF), v, 1.0) for v in xs])
+    return first_of([(nowhere, math.nan), (some_0, _INF), (some_inf, -_INF)], inner)
 
 
 @final
@@ -407,6 +437,7 @@ class TrigammaGap(Smooth):
 
 
 log_beta_p = LogBeta()
+register_platform_lowering(log_beta_p, "cpu", log_beta_p.lower_cpu, optional=True)
 digamma_gap_p = DigammaGap()
 trigamma_gap_p = TrigammaGap()
 regularized_incomplete_beta_p = RegularizedIncompleteBeta()

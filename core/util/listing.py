@@ -32,5 +32,5 @@ def _modules_below(namespace: dict[str, Any]) -> list[str]:
         for name, value in namespace.items()
         if name[0] != "_"
         and isinstance(value, ModuleType)
-        and value.__name__ == f"{package}.{name}"
+        and f"{package}.{name}" == value.__name__
     ]

@@ -64,7 +64,7 @@ def system(name: str, a: Any, b: Any, *, vectors: bool = False) -> tuple[Any, An
 
     With ``vectors`` what may be one vector for each matrix is taken for that, with a warning.
     """
-    a, b = [as_strong(v) for v in promote_inexact(a, b)]
+    a, b = promote_inexact(a, b)
     is_vector = b.aval.ndim == 1
     if vectors and _one_vector_each(a, b):
         warn_user(

@@ -154,8 +154,15 @@ REFUSED = {
     "tf.BitwiseAnd": "nextafter bitwise_and",
     "vhlo.compare_v1": "eq_to lt_to le_to",
     "tf.BitwiseOr": "bitwise_or",
-    "tf.LeftShift": ("shift_left stored threefry2x32 split_of_keys normal small_numbers_of_events"),
-    "vhlo.reduce_precision_v1": "reduce_precision_to_bfloat16",
+    "tf.LeftShift": (
+        "shift_left stored threefry2x32 split_of_keys normal small_numbers_of_events betainc"
+    ),
+    "vhlo.reduce_precision_v1": (
+        "reduce_precision_to_bfloat16 reduce_precision_of_float64 igamma igammac igamma_grad_a "
+        "gradient_of_igamma gradient_of_igammac"
+    ),
+    "tfl.less": "igamma_of_float64",
+    "mhlo.log_plus_one": "random_gamma_grad_of_float64",
     "tfl.cast": "convert_to_complex128 gamma",
     "tfl.reduce_all": "reduce_and",
     "tfl.reduce_any": "reduce_or",
@@ -180,7 +187,7 @@ VALUES_ALONE = [
 NOT_RUN = {
     "Only one kernel": "cumlogsumexp",
     "Only update, Add": (
-        "top_k approx_min_k at[].add at[].multiply at[].min at[].max at[].subtract"
+        "top_k approx_min_k at[].add at[].multiply at[].min at[].max at[].subtract sparse_dot"
     ),
     "Invalid tensor size": "tokens",
 }
