@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from tracebridge.core.kernels.machine import machine
+from tracebridge.core.kernels.exponentials import has_registers, scaled
 from tracebridge.core.kernels.text import Text
 
 # exp(r) = 1 + r + r^2 P(r) for |r| <= log(2) / 2; relative error 4e-18.
@@ -28,8 +28,6 @@ _ONE_BITS = 1023 << _FRACTION
 _BOUND = 750.0  # exp of it is infinite, that of its negative 0
 _ROOT_HALF_BITS = 0x3FE6A09E667F3BCD
 _LEAST_NORMAL = 2.0**-1022
-_REGISTER = 8  # float64 in a vector of AVX-512
-_LANES_OF_AVX512 = 16  # float32
 
 
 def exp(to: Text, x: str) -> str:
@@ -43,8 +41,8 @@ def exp(to: Text, x: str) -> str:
     r = to.fma(n, to.constant(-_LOG2_LOW), r)
     part = to.fma(to.polynomial(r, _EXP), to.op("fmul", r, r), r)
     y = to.op("fadd", part, to.constant(1.0))
-    if to.width and to.width % _REGISTER == 0 and machine().lanes == _LANES_OF_AVX512:
-        return _scaled(to, y, n)
+    if has_registers(to):
+        return scaled(to, y, n)
     half = to.op("fsub", to.fma(n, to.constant(0.5), rounder), rounder)
     for power in (half, to.op("fsub", n, half)):
         whole = to.bits(to.op("fadd", power, rounder))
@@ -52,39 +50,6 @@ def exp(to: Text, x: str) -> str:
         biased = to.op("add", shifted, to.constant(_ONE_BITS, "i64"), "i64")
         y = to.op("fmul", y, to.of_bits(biased))
     return y
-
-
-def _scaled(to: Text, y: str, n: str) -> str:
-    """``y`` times two to the ``n``: one instruction for each register of AVX-512."""
-    kind = f"<{_REGISTER} x double>"
-    function = "@llvm.x86.avx512.mask.scalef.pd.512"
-    to.needs.add(f"declare {kind} {function}({kind}, {kind}, {kind}, i8, i32)")
-    parts = [
-        to.line(f"call {kind} {function}({kind} {a}, {kind} {b}, {kind} {a}, i8 -1, i32 4)")
-        for a, b in zip(_registers(to, y), _registers(to, n), strict=True)
-    ]
-    width = _REGISTER
-    while len(parts) > 1:
-        kind, taken = f"<{width} x double>", _places(range(2 * width))
-        parts = [
-            to.line(f"shufflevector {kind} {a}, {kind} {b}, {taken}")
-            for a, b in zip(parts[::2], parts[1::2], strict=True)
-        ]
-        width *= 2
-    return parts[0]
-
-
-def _registers(to: Text, x: str) -> list[str]:
-    """A vector in pieces of a register each."""
-    kind, starts = to.type("double"), range(0, to.width, _REGISTER)
-    return [
-        to.line(f"shufflevector {kind} {x}, {kind} poison, {_places(range(i, i + _REGISTER))}")
-        for i in starts
-    ]
-
-
-def _places(places: range) -> str:
-    return f"<{len(places)} x i32> <{', '.join([f'i32 {i}' for i in places])}>"
 
 
 def log(to: Text, x: str) -> str:

@@ -67,37 +67,44 @@ def times_power(to: Text, y: str, shifted: str) -> str:
 
 
 def has_registers(to: Text) -> bool:
-    """Whether the processor takes such vectors by whole registers of 16 float32."""
-    return to.width > 0 and to.width % AVX512 == 0 and machine().lanes == AVX512
+    """Whether the processor takes such vectors by whole registers of 16 float32 or 8 float64."""
+    return to.width > 0 and to.width % _places(to.real) == 0 and machine().lanes == AVX512
+
+
+def _places(scalar: str) -> int:
+    """How many numbers are in a register."""
+    return AVX512 // 2 if scalar in ("double", "i64") else AVX512
 
 
 def scaled(to: Text, y: str, n: str) -> str:
     """``y`` times two to the ``n``, rounded once as the product of two factors is."""
-    kind = f"<{AVX512} x float>"
-    function = "@llvm.x86.avx512.mask.scalef.ps.512"
-    to.needs.add(f"declare {kind} {function}({kind}, {kind}, {kind}, i16, i32)")
+    kind = f"<{_places(to.real)} x {to.real}>"
+    suffix, mask = ("pd", "i8") if to.real == "double" else ("ps", "i16")
+    function = f"@llvm.x86.avx512.mask.scalef.{suffix}.512"
+    to.needs.add(f"declare {kind} {function}({kind}, {kind}, {kind}, {mask}, i32)")
     parts = [
-        to.line(f"call {kind} {function}({kind} {a}, {kind} {b}, {kind} {a}, i16 -1, i32 4)")
-        for a, b in zip(registers(to, y), registers(to, n), strict=True)
+        to.line(f"call {kind} {function}({kind} {a}, {kind} {b}, {kind} {a}, {mask} -1, i32 4)")
+        for a, b in zip(registers(to, y, to.real), registers(to, n, to.real), strict=True)
     ]
     return joined(to, parts)
 
 
-def registers(to: Text, x: str, scalar: str = "float") -> list[str]:
+def registers(to: Text, x: str, scalar: str) -> list[str]:
     """A vector in pieces of a register each."""
     parts: list[str] = []
-    for start in range(0, to.width, AVX512):
-        places = ", ".join([f"i32 {start + i}" for i in range(AVX512)])
-        vector, taken = to.type(scalar), f"<{AVX512} x i32> <{places}>"
+    size = _places(scalar)
+    for start in range(0, to.width, size):
+        places = ", ".join([f"i32 {start + i}" for i in range(size)])
+        vector, taken = to.type(scalar), f"<{size} x i32> <{places}>"
         parts.append(to.line(f"shufflevector {vector} {x}, {vector} poison, {taken}"))
     return parts
 
 
 def joined(to: Text, parts: list[str]) -> str:
     """Vectors one after another, all at a time by twos."""
-    width = AVX512
+    width = _places(to.real)
     while len(parts) > 1:
-        kind, places = f"<{width} x float>", ", ".join([f"i32 {i}" for i in range(2 * width)])
+        kind, places = f"<{width} x {to.real}>", ", ".join([f"i32 {i}" for i in range(2 * width)])
         taken = f"<{2 * width} x i32> <{places}>"
         parts = [
             to.line(f"shufflevector {kind} {a}, {kind} {b}, {taken}")
