@@ -25,6 +25,7 @@ from tracebridge.numpy.indexing_functions import *
 from tracebridge.numpy.joining import *
 from tracebridge.numpy.linear_products import *
 from tracebridge.numpy.manipulation import *
+from tracebridge.numpy.positions import *
 from tracebridge.numpy.ranges import *
 from tracebridge.numpy.rearrangement import *
 from tracebridge.numpy.reductions import *

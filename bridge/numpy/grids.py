@@ -41,7 +41,7 @@ from tracebridge.numpy.conversion import asarray
 from tracebridge.numpy.creation import arange, canonical_shape
 from tracebridge.numpy.manipulation import reshape
 from tracebridge.numpy.matrices import lower_mask
-from tracebridge.numpy.searching import nonzero
+from tracebridge.numpy.positions import nonzero
 
 _INT32 = np.dtype(np.int32)
 
