@@ -312,9 +312,9 @@ def _is_for_library(g: Geometry, dtype: Any, form: Form | None) -> bool:
     """Whether the library for convolutions is faster than ``form``."""
     if form in (toeplitz.by_blocks, toeplitz.by_block_products):
         return False
-    if onednn.wants_features_last(g) and _is_fast_in_front(g, form):
-        return False
     if form is forms.multiply_add:
+        if g.n_space == 1 and onednn.wants_features_last(g):
+            return False  # turning rows round takes what it saves
         features_last = onednn.has_features_last(g)
         if g.groups > 1:
             is_wide = g.inputs >= 2 * onednn.LEAST_OF_GROUP
@@ -323,11 +323,6 @@ def _is_for_library(g: Geometry, dtype: Any, form: Form | None) -> bool:
         if not (features_last and terms >= _LEAST_TERMS and g.products >= _MANY_TERMS):
             return False
     return onednn.can_convolve(g, dtype)
-
-
-def _is_fast_in_front(g: Geometry, form: Form | None) -> bool:
-    """Whether turning arrays round for the library takes what it saves."""
-    return g.n_space == 1 and (g.groups == 1 or form is forms.multiply_add)
 
 
 def _is_plain(g: Geometry) -> bool:
