@@ -62,11 +62,11 @@ IN_FRONT: dict[str, tuple[Any, ...]] = {
 @pytest.mark.parametrize("case", IN_FRONT)
 def test_features_in_front_are_turned_round_without_avx512(case: str, processor: Processor) -> None:
     """The library would turn them round itself for AVX-512, and has no safe kernel otherwise."""
-    *shapes, layouts, groups = IN_FRONT[case]
+    x, y, layouts, groups = IN_FRONT[case]
     transposed = {}
     for flags in (AVX512, "fma avx2", "fma avx2 avx512f"):
         processor(flags)
-        text = lowered(*shapes, layouts, feature_group_count=groups)
+        text = lowered(x, y, layouts, feature_group_count=groups)
         assert text.count(CONVOLUTION) == 1
         transposed[flags] = text.count("stablehlo.transpose")
 
