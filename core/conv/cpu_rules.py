@@ -26,6 +26,7 @@ from tracebridge.core.lax.reduce.cpu_sums import parts_read_by
 from tracebridge.core.lax.reduce.reductions import accumulator_dtype
 from tracebridge.core.lax.stored import emit_stored
 from tracebridge.core.mlir.attrs import leave_apart
+from tracebridge.core.mlir.onednn import has_avx512
 
 if TYPE_CHECKING:
     from tracebridge.core._jaxlib.mlir import IrValue
@@ -43,6 +44,7 @@ _LEAST_STORED = 1 << 10  # elements of an array that is written for what would c
 _MAX_PLACES = 64  # results, or taps, that are written out one by one
 _MAX_PEELED = 8
 _MAX_GROUPS = 8
+_MANY_GROUPS = 9  # whose gradients the library makes faster than loops with AVX2 too
 _MAX_PAIRS = 9  # of a row and an output of a group, of which products of matrices are too small
 _MAX_PHASES = 16
 _MANY = 1 << 20
@@ -132,7 +134,7 @@ def _gradient_by_library(g: Geometry, dtype: Any) -> Form | None:
         wins = many and g.lhs[g.numbers.lhs_spec[1]] * g.groups >= _WIDE
     else:
         form, made = library_forms.grouped_gradient, library_forms.grouped_gradient_of
-        wins = True
+        wins = has_avx512() or (g.n_space > 1 and g.batch_groups >= _MANY_GROUPS)
     return form if wins and onednn.can_convolve(made(g), dtype) else None
 
 
@@ -228,7 +230,9 @@ def lower(prim: Primitive, ctx: LoweringContext, *operands: IrValue, **params: A
     if form is None:
         return prim.lower(ctx, *operands, **params)
     if form is by_library and _is_plain(g) and x.dtype == y.dtype == out.dtype == dtype:
-        return onednn.emit(ctx, operands, g)
+        if not onednn.wants_features_last(g):
+            return onednn.emit(ctx, operands, g)
+        form = library_forms.turned
 
     def composed(form: Form) -> Callable[..., Any]:
         return _composed(prim, form, g, out.dtype, dtype)
@@ -309,6 +313,8 @@ def _is_for_library(g: Geometry, dtype: Any, form: Form | None) -> bool:
     if form in (toeplitz.by_blocks, toeplitz.by_block_products):
         return False
     if form is forms.multiply_add:
+        if g.n_space == 1 and onednn.wants_features_last(g):
+            return False  # turning rows round takes what it saves
         features_last = onednn.has_features_last(g)
         if g.groups > 1:
             is_wide = g.inputs >= 2 * onednn.LEAST_OF_GROUP

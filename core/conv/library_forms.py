@@ -1,4 +1,4 @@
-"""Gradients of kernels written so that a library for convolutions has kernels for them.
+"""Convolutions written so that a library for them has kernels: with features last.
 
 The gradient of a kernel is a convolution whose examples are the features of the array, whose
 features are its examples, and whose kernel is as large as an image. oneDNN is fast at it where
@@ -47,6 +47,15 @@ def _with_sizes(
         feature_groups=groups,
         batch_groups=1,
     )
+
+
+def turned(prim: Primitive, x: Value, y: Value, g: Geometry) -> Any:
+    """The same convolution of an array with features in front, of a copy with features last."""
+    usual = _usual(g.n_space)
+    numbers = usual._replace(rhs_spec=g.numbers.rhs_spec)
+    x = in_order(x, g.numbers.lhs_spec, usual.lhs_spec)
+    total = prim.bind(x, y, **g.params(dimension_numbers=numbers))
+    return in_order(total, usual.out_spec, g.numbers.out_spec)
 
 
 def _rows_and_examples(g: Geometry) -> tuple[int, int]:

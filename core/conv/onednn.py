@@ -1,6 +1,11 @@
 """Convolutions by oneDNN, whose kernels on x86 are those that torch uses too.
 
 Axes may have any order, sums are in float32.
+
+Where the library has no kernel of its own it takes a product of matrices (``gemm:jit``), which
+divides its work among threads twice, one within the other. XLA's threads are not told so: the
+inner part waits for the outer one, and the program never ends. No such call is written: without
+AVX-512 features have to be last, and depthwise kernels have no holes.
 """
 
 from __future__ import annotations
@@ -10,7 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracebridge.core.mlir.onednn import CONVOLUTION, IS_BUILT_IN, emit_call
+from tracebridge.core.mlir.onednn import (
+    CONVOLUTION,
+    IS_BUILT_IN,
+    emit_call,
+    has_avx2,
+    has_avx512,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,9 +40,13 @@ LEAST_OF_GROUP = 4
 
 
 def has_kernels(g: Geometry, dtype: Any) -> bool:
-    """Whether the library is there and has fast kernels for such axes and elements."""
+    """Whether the library is there and has fast kernels for such axes and elements.
+
+    It may want features last (``wants_features_last``).
+    """
     return (
         IS_BUILT_IN
+        and has_avx2()
         and dtype == np.float32
         and 1 <= g.n_space <= 3
         and g.batch_groups == 1
@@ -44,10 +59,23 @@ def has_kernels(g: Geometry, dtype: Any) -> bool:
 
 def _has_kernels_for_groups(g: Geometry) -> bool:
     if g.inputs == g.outputs == 1:
-        return g.n_space > 1
+        return g.n_space > 1 and max(_holes(g)) == 1
     # Few inputs do where the kernel is as large as an image: a gradient.
     is_gradient = math.prod(g.results) < math.prod(g.kernel)
     return (is_gradient or g.inputs >= LEAST_OF_GROUP) and g.outputs >= LEAST_OF_GROUP
+
+
+def _holes(g: Geometry) -> list[int]:
+    """Steps between the places of a kernel. A single one has none."""
+    return [hole if n > 1 else 1 for hole, n in zip(g.rhs_dilation, g.kernel, strict=True)]
+
+
+def wants_features_last(g: Geometry) -> bool:
+    """Whether the library has kernels for the convolution with features last only.
+
+    For AVX-512 it turns arrays round by itself.
+    """
+    return not has_avx512() and not has_features_last(g)
 
 
 def can_convolve(g: Geometry, dtype: Any) -> bool:
@@ -109,7 +137,7 @@ def _config(g: Geometry) -> dict[str, Any]:
             "strides": list(g.strides),
             "pad_left": [low for low, _ in g.padding],
             "pad_right": [high for _, high in g.padding],
-            "window_dilations": list(g.rhs_dilation),
+            "window_dilations": _holes(g),
         },
         "feature_groups": g.feature_groups,
     }

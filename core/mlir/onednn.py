@@ -11,6 +11,7 @@ products do not, nor does layer norm; softmax writes over its operand.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import math
 import platform
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracebridge.core._jaxlib.ffi import ONEDNN
 from tracebridge.core.mlir.attrs import array, i32, index_tensor, string
+from tracebridge.core.util.processor import processor_lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,10 +32,30 @@ if TYPE_CHECKING:
 IS_BUILT_IN = sys.platform == "linux" and platform.machine() == "x86_64"
 """Whether jaxlib has the library: builds for Linux on x86 have it, others do not."""
 
+_AVX512 = frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl"})
+_AVX2 = frozenset({"avx2", "fma"})
+
 CONVOLUTION = f"{ONEDNN}convolution"
 MATMUL = f"{ONEDNN}matmul"
 
 _ORIGINAL_VERSION = 1  # of StableHLO's custom_call: ``backend_config`` is a text
+
+
+@functools.lru_cache(maxsize=1)
+def instructions() -> frozenset[str]:
+    """What the system says that the processor can do, and who made it."""
+    lines = processor_lines(of_all_cores=False) or []
+    return frozenset([word for line in lines for word in line.split()])
+
+
+def has_avx512() -> bool:
+    """Whether the library takes its kernels for AVX-512."""
+    return instructions() >= _AVX512
+
+
+def has_avx2() -> bool:
+    """Whether the library takes its kernels for AVX2, or for more."""
+    return instructions() >= _AVX2 or has_avx512()
 
 
 def emit_call(

@@ -59,7 +59,7 @@ OTHER_FUNCTIONS = {
     "core/kernels/machine.py:machine": "one fact of the installation",
     "core/kernels/machine.py:target": "one fact of the installation",
     "core/kernels/machine.py:is_there": "one fact of the installation",
-    "core/lax/contract/by_library.py:_wins_from_ynnpack": "one fact of the installation",
+    "core/mlir/onednn.py:instructions": "one fact of the installation",
     "core/runtime/backends/cuda_driver.py:_driver": "one fact of the installation",
     "core/runtime/backends/cuda_driver.py:gpu_of": "one per GPU of the machine",
     "core/runtime/programs/compilation_cache.py:_machine": "one fact of the installation",

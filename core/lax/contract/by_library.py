@@ -11,15 +11,19 @@ written to files, so whoever keeps what is compiled gets none.
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import TYPE_CHECKING, Any
 
 from tracebridge.core.config.values import option
 from tracebridge.core.dtypes.dtypes import float32
-from tracebridge.core.mlir.onednn import IS_BUILT_IN, MATMUL, emit_call, matmul_config
+from tracebridge.core.mlir.onednn import (
+    IS_BUILT_IN,
+    MATMUL,
+    emit_call,
+    instructions,
+    matmul_config,
+)
 from tracebridge.core.mlir.types import is_static
-from tracebridge.core.util.processor import processor_lines
 
 if TYPE_CHECKING:
     from tracebridge.core._jaxlib.mlir import IrValue
@@ -60,12 +64,9 @@ def _summed_in_front(x: ShapedArray, y: ShapedArray, numbers: Any) -> tuple[bool
     return in_front[0], in_front[1]
 
 
-@functools.lru_cache(maxsize=1)
 def _wins_from_ynnpack() -> bool:
     """Whether this is a processor on which the library was measured to be faster."""
-    lines = processor_lines(of_all_cores=False) or []
-    words = {word for line in lines for word in line.split()}
-    return {"GenuineIntel", "avx512f"} <= words
+    return instructions() >= {"GenuineIntel", "avx512f"}
 
 
 def may_call_library(ctx: LoweringContext, x: IrValue, y: IrValue) -> bool:
