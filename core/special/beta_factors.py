@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,16 +16,27 @@ import numpy as np
 from tracebridge.core import lax
 from tracebridge.core.dtypes.finfo import finfo
 from tracebridge.core.ir.values import literal
-from tracebridge.core.lax.roundings import upper_half
-from tracebridge.core.special.expansions import STIRLING_FROM, log1p_less, stirling_rest
-from tracebridge.core.special.programs import Expression, divided, first_of, where
+from tracebridge.core.lax.roundings import (
+    exact_product,
+    exact_sum,
+    lost_of_product,
+    upper_half,
+)
+from tracebridge.core.special.expansions import STIRLING_FROM, log1p_less, needed, stirling_rest
+from tracebridge.core.special.programs import Expression, divided, first_of, polynomial, where
 
 if TYPE_CHECKING:
     from tracebridge.core.dtypes.dtypes import DType
     from tracebridge.core.ir.value import Value
 
 _LOG_2 = math.log(2.0)
-
+# So short that products with whole numbers are exact, and what is left.
+_PARTS_OF_LOG_2 = {
+    np.dtype(np.float32): (0.693359375, -2.1219444005469057e-4),
+    np.dtype(np.float64): (0.693147182464599609375, -1.904654299957768e-9),
+}
+# Of larger parameters quotients and products have not enough digits for their powers.
+_LARGEST = {np.dtype(np.float32): 1e6, np.dtype(np.float64): 1e15}
 
 # The layout of float32: the digits, the bias of the exponent, the bits of the root of a half.
 _DIGITS, _BIAS, _ROOT_HALF = 23, 127, 0x3F3504F3
@@ -71,15 +83,20 @@ def factor_of_beta(
     """
     large, p, q = _both_large(a, b)
     log = log_large_factor_of_beta(p, q, x, y)
+    # Beside the maximum the logarithm is small, and of the largest parameters the powers cancel.
+    flat = large & ((log > -3.0) | (p.of(lax.max, q) > _LARGEST[x.aval.dtype]))
     small = [where(large, w, v) for v, w in ((a, 1.0), (b, 1.0), (x, 0.25), (y, 0.75))]
-    first, second, rest = _small_factors(*small)
-    parts = [first.parts(), second.parts()]
-    whole, rest = parts[0][0] + parts[1][0], parts[0][1] + parts[1][1] + rest
+    powers, rest = _small_factors(*small)
+    far, far_rest = _large_factors(p, q, x, y)
+    chosen = [_Power.where(large, v, w) for v, w in zip(far, powers, strict=True)]
+    parts = [power.parts() for power in chosen]
+    whole = parts[0][0] + parts[1][0]
+    rest = parts[0][1] + parts[1][1] + where(large, far_rest, rest)
     # So that nothing overflows, or vanishes, on the way.
     size = rest.of(lax.abs) + whole.of(lax.abs) * (0.5 * _LOG_2)
-    modest = ~large & (size < -0.9 * math.log(x.tiny()))
+    modest = ~flat & (size < -0.9 * math.log(x.tiny()))
     scales = _halves_of_power(where(modest, whole, 0.0))
-    log = where(large, log, whole * _LOG_2 + rest)
+    log = where(flat, log, whole * _LOG_2 + rest)
     if isinstance(divisor, Expression):
         log = log - divisor.of(lax.log)
         divisor = where(modest, divisor, 1.0)
@@ -126,38 +143,87 @@ def log_large_factor_of_beta(
 ) -> Expression:
     """``log_factor_of_beta`` of large parameters."""
     # At x = p / (p + q) the power has its maximum, around which it is expanded.
-    gap = where(p <= q, x * q - p * y, p * -y + q * x)
+    gap = -distance_from_mean(p, q, x, y)
     u, v = divided(gap, p), divided(-gap, q)
     whole = p + q
     power = p * log1p_less(u, whole * x / p) + q * log1p_less(v, whole * y / q)
+    return power + _rest_of_large(p, q)
+
+
+def _rest_of_large(p: Expression, q: Expression) -> Expression:
+    whole = p + q
     rests = stirling_rest(whole) - stirling_rest(p) - stirling_rest(q)
-    return power + rests + (p / whole * q * (0.5 / math.pi)).of(lax.log) * 0.5
+    return rests + (p / whole * q * (0.5 / math.pi)).of(lax.log) * 0.5
+
+
+def distance_from_mean(a: Expression, b: Expression, x: Expression, y: Expression) -> Expression:
+    """``a - (a + b) x`` to its last digit, far below that of ``a``; ``y`` is ``1 - x``."""
+    # Of the two numbers the smaller one is not rounded.
+    below = x <= y
+    own, share = where(below, a, b), where(below, x, y)
+    whole, missing = map(Expression, exact_sum(a.value, b.value))
+    product, lost = map(Expression, exact_product(whole.value, share.value))
+    distance = (own - product) - (lost + missing * share)
+    return where(below, distance, -distance)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Power:
-    """``base**exponent``; ``base`` is ``1 - distance`` where it is near 1, which has the digits."""
+    """``(base + lost)**exponent``, where ``lost`` is what rounding has taken off the base."""
 
     base: Expression
+    lost: Expression
     exponent: Expression
-    distance: Expression
-    near: Expression
+
+    @classmethod
+    def where(cls, which: Expression, yes: _Power, no: _Power) -> _Power:
+        """One of two, for each element."""
+        names = [field.name for field in dataclasses.fields(cls)]
+        return cls(*[where(which, getattr(yes, name), getattr(no, name)) for name in names])
 
     def parts(self) -> tuple[Expression, Expression]:
-        """It is ``2**whole * exp(rest)``."""
-        scale, mantissa = _scale_and_mantissa(where(self.near, 1.0, self.base))
-        # Of halves of the exponent's digits the products are exact.
+        """It is ``2**whole * exp(rest)``, where the rest is small.
+
+        Of halves of the digits the products are exact: of the exponent with the scale of the base,
+        and with half of the digits of the logarithm of what is left of the base.
+        """
+        scale, mantissa = _scale_and_mantissa(self.base)
         info = finfo(self.base.aval.dtype)
         exponent = self.exponent.of(lax.min, float(info.max) * 2.0**-40)
         head = exponent.of(upper_half)
-        high, low = head * scale, (exponent - head) * scale
-        whole = (high + low).of(lax.round, lax.RoundingMethod.TO_NEAREST_EVEN)
+        tail = exponent - head
+        high, low = head * scale, tail * scale
+        log, log_tail = _log_in_parts(mantissa)
+        main = head * log
+        more = tail * log + exponent * (log_tail + self.lost / self.base)
+        whole, turns = [
+            v.of(lax.round, lax.RoundingMethod.TO_NEAREST_EVEN)
+            for v in (high + low, (main + more) * (1.0 / _LOG_2))
+        ]
         rest = ((high - whole) + low) * _LOG_2
-        # What rounding has taken off a base near 1: as exact as log1p, and one logarithm less.
-        base = where(self.near, self.base, 1.0)
-        lost = (1.0 - base) - where(self.near, self.distance, 0.0)
-        log = where(self.near, self.base, mantissa).of(lax.log)
-        return whole, rest + self.exponent * (log + lost / base)
+        kept, left = _PARTS_OF_LOG_2[self.base.aval.dtype]
+        return whole + turns, rest + ((main - turns * kept) + (more - turns * left))
+
+
+def _log_in_parts(x: Expression) -> tuple[Expression, Expression]:
+    """``log(x)``, where ``x`` is around 1, as half of its digits, and the rest.
+
+    By ``2 atanh(r)`` with ``r = (x - 1) / (x + 1)``, of which only the first term counts.
+    """
+    above = x - 1.0
+    whole, missing = map(Expression, exact_sum(x.value, x.filled(1.0).value))
+    inverse = divided(1.0, whole)
+    r = above * inverse
+    head, part = r.of(upper_half), whole.of(upper_half)
+    tail = ((above - head * part) - head * ((whole - part) + missing)) * inverse
+    y = r * r
+    terms = [Fraction(2, 2 * k + 3) for k in range(16)]
+    series = r * y * polynomial(y, needed(terms, 0.0295, x))
+    if finfo(x.aval.dtype).bits == 32:
+        return head * 2.0, tail * 2.0 + series
+    # Beyond the size of float32 the scale is not all of it.
+    far = (x < 0.5) | (x > 2.0)
+    return where(far, 0.0, head * 2.0), where(far, x.of(lax.log), tail * 2.0 + series)
 
 
 def power_of(base: Expression, exponent: Expression) -> Expression:
@@ -165,7 +231,7 @@ def power_of(base: Expression, exponent: Expression) -> Expression:
 
     Of numbers beyond the size of float32 it has less digits.
     """
-    whole, rest = _Power(base, exponent, base, base.flags(False)).parts()
+    whole, rest = _Power(base, base.filled(0.0), exponent).parts()
     first_scale, last_scale = _halves_of_power(whole)
     return rest.of(lax.exp) * first_scale * last_scale
 
@@ -185,7 +251,7 @@ def _scale_and_mantissa(x: Expression) -> tuple[Expression, Expression]:
 
 def _small_factors(
     a: Expression, b: Expression, x: Expression, y: Expression
-) -> tuple[_Power, _Power, Expression]:
+) -> tuple[list[_Power], Expression]:
     """``factor_of_beta`` where not both parameters are large: two powers and a logarithm."""
     small, large = a.of(lax.min, b), a.of(lax.max, b)
     one_large = large >= STIRLING_FROM
@@ -199,7 +265,26 @@ def _small_factors(
     swapped = one_large & (a <= b)
     u, p, w = where(swapped, y, x), where(swapped, b, a), where(swapped, x, y)
     v, q = where(one_large, w * total, w), where(swapped, a, b)
-    return _Power(u, p, w, u > 0.5), _Power(v, q, u, ~one_large & (v > 0.5)), rest
+    # Beside 1 the distance to it has the digits.
+    lost = where(u > 0.5, (1.0 - u) - w, 0.0)
+    lost_of_other = where(~one_large & (v > 0.5), (1.0 - v) - u, 0.0)
+    return [_Power(u, lost, p), _Power(v, lost_of_other, q)], rest
+
+
+def _large_factors(
+    p: Expression, q: Expression, x: Expression, y: Expression
+) -> tuple[list[_Power], Expression]:
+    """The same of large parameters: powers of quotients that are 1 at the maximum."""
+    whole, missing = map(Expression, exact_sum(p.value, q.value))
+    powers: list[_Power] = []
+    for exponent, share, other in ((p, x, y), (q, y, x)):
+        lost = where(share > 0.5, (1.0 - share) - other, 0.0)
+        product, rest = map(Expression, exact_product(whole.value, share.value))
+        base = product / exponent
+        rest = rest + (missing * share + whole * lost)
+        left = product.of(lambda v, b, e: lax.neg(lost_of_product(v, b, e)), base, exponent)
+        powers.append(_Power(base, (left + rest) / exponent, exponent))
+    return powers, _rest_of_large(p, q)
 
 
 def _halves_of_power(whole: Expression) -> list[Expression]:

@@ -39,7 +39,7 @@ _EULER = 0.5772156649015329
 def stirling_rest(a: Expression) -> Expression:
     """``log(gamma(a)) - ((a - 1/2) log(a) - a + log(2 pi) / 2)`` for ``a >= STIRLING_FROM``."""
     inverse = divided(1.0, a)
-    return inverse * polynomial(inverse * inverse, _needed(_BERNOULLI, 0.01, a))
+    return inverse * polynomial(inverse * inverse, needed(_BERNOULLI, 0.01, a))
 
 
 def log_gamma_step(a: Expression, b: Expression) -> Expression:
@@ -56,7 +56,7 @@ def log_gamma_step(a: Expression, b: Expression) -> Expression:
     step = (top - 0.5) * ratio - b + b * (top + b).of(lax.log)
     power = divided(1.0, top)
     square = power * power
-    for k, c in enumerate(_needed(_BERNOULLI, 0.01, a)):
+    for k, c in enumerate(needed(_BERNOULLI, 0.01, a)):
         step = step + c * power * (ratio * -(2.0 * k + 1.0)).of(lax.expm1)
         power = power * square
     return step - grown.of(lax.log1p)
@@ -82,7 +82,7 @@ def digamma_gap(a: Expression, b: Expression) -> Expression:
     first, second = divided(1.0, top), divided(1.0, top + b)
     gap = (b * second) * first
     # The divided difference of the series, by Horner's rule.
-    terms = _needed([(2 * k + 1) * c for k, c in enumerate(_BERNOULLI)], 0.01, a)
+    terms = needed([(2 * k + 1) * c for k, c in enumerate(_BERNOULLI)], 0.01, a)
     value, change = a.filled(terms[-1]), a.filled(0.0)
     one, other = first * first, second * second
     for c in [*terms[-2::-1], 0.0]:
@@ -97,20 +97,24 @@ def digamma_rest(a: Expression) -> Expression:
     inverse = divided(1.0, a)
     square = inverse * inverse
     terms = [-(2 * k + 1) * b for k, b in enumerate(_BERNOULLI)]
-    return inverse * -0.5 + square * polynomial(square, _needed(terms, 0.01, a))
+    return inverse * -0.5 + square * polynomial(square, needed(terms, 0.01, a))
 
 
 def log1p_less(u: Expression, above: Expression) -> Expression:
-    """``log(1 + u) - u``, without cancellation near 0; ``above`` is ``1 + u`` to its last digit.
+    """``log(1 + u) - u``, without cancellation near 0; ``above`` is ``1 + u`` to its last digit."""
+    close = log1p_less_of_small(where(u.of(lax.abs) < 0.5, u, 0.0))
+    return where(u.of(lax.abs) < 0.5, close, above.of(lax.log) - u)
+
+
+def log1p_less_of_small(u: Expression) -> Expression:
+    """The same up to a half.
 
     In ``r = u / (2 + u)`` the logarithm is ``2 atanh(r)``, and ``u = 2 r / (1 - r)``.
     """
-    near = where(u.of(lax.abs) < 0.5, u, 0.0)
-    r = divided(near, near + 2.0)
+    r = divided(u, u + 2.0)
     y = r * r
     terms = [Fraction(1, 2 * k + 3) for k in range(16)]
-    close = r * (2.0 * y * polynomial(y, _needed(terms, 1 / 9, u)) - near)
-    return where(u.of(lax.abs) < 0.5, close, above.of(lax.log) - u)
+    return r * (2.0 * y * polynomial(y, needed(terms, 1 / 9, u)) - u)
 
 
 def log_gamma_1p(a: Expression) -> Expression:
@@ -119,7 +123,7 @@ def log_gamma_1p(a: Expression) -> Expression:
     b = where(high, a - 1.0, a)
     coefficients = [(-1) ** k * zeta_less_1(k) / k for k in range(2, _ZETA_LESS_1)]
     near = (
-        b * b * polynomial(b, _needed(coefficients, 0.5, a)) + b * (1.0 - _EULER) - b.of(lax.log1p)
+        b * b * polynomial(b, needed(coefficients, 0.5, a)) + b * (1.0 - _EULER) - b.of(lax.log1p)
     )
     return where(high, near + where(high, a, 1.0).of(lax.log), near)
 
@@ -134,7 +138,7 @@ def inverse_gamma_1p(a: Expression) -> Expression:
     below = a.filled(1.0)
     for k in range(1, int(STIRLING_FROM) + 1):
         below = below * where(steps >= float(k), rest + float(k), 1.0)
-    return polynomial(rest, _needed(_inverse_gamma_terms(), 0.5, a)) / below
+    return polynomial(rest, needed(_inverse_gamma_terms(), 0.5, a)) / below
 
 
 @cache
@@ -152,7 +156,7 @@ def remainder(x: Expression, quotient: Expression, divisor: Expression) -> Expre
     return -x.of(lost_of_product, quotient, divisor)
 
 
-def _needed(terms: Sequence[float | Fraction], radius: float, x: Expression) -> list[float]:
+def needed(terms: Sequence[float | Fraction], radius: float, x: Expression) -> list[float]:
     """The coefficients that matter in the dtype of ``x`` up to ``radius``."""
     kept = [float(c) for c in terms]
     least = abs(kept[0]) * x.eps() / 32.0
