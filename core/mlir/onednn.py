@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import importlib
 import math
+import os
 import platform
 import re
 import sys
@@ -34,6 +35,7 @@ IS_BUILT_IN = sys.platform == "linux" and platform.machine() == "x86_64"
 
 _AVX512 = frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl"})
 _AVX2 = frozenset({"avx2", "fma"})
+_LIMITS = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
 
 CONVOLUTION = f"{ONEDNN}convolution"
 MATMUL = f"{ONEDNN}matmul"
@@ -43,9 +45,19 @@ _ORIGINAL_VERSION = 1  # of StableHLO's custom_call: ``backend_config`` is a tex
 
 @functools.lru_cache(maxsize=1)
 def instructions() -> frozenset[str]:
-    """What the system says that the processor can do, and who made it."""
+    """What the system says that the processor can do, and who made it.
+
+    Without what the user forbids the library, by a variable that it reads itself.
+    """
     lines = processor_lines(of_all_cores=False) or []
-    return frozenset([word for line in lines for word in line.split()])
+    return frozenset([word for line in lines for word in line.split()]) - _forbidden()
+
+
+def _forbidden() -> frozenset[str]:
+    limit = next((os.environ[name] for name in _LIMITS if name in os.environ), "").upper()
+    if limit in ("SSE41", "AVX"):
+        return _AVX2 | _AVX512
+    return _AVX512 if limit.startswith("AVX2") else frozenset()
 
 
 def has_avx512() -> bool:

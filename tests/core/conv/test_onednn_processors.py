@@ -93,6 +93,25 @@ def test_other_processors_do_without_the_library(
     assert CONVOLUTION not in lowered(*shapes[layouts is LAST], layouts)
 
 
+@pytest.mark.parametrize(
+    ("limit", "calls_library", "turns"),
+    [("AVX2", True, True), ("avx", False, False), ("AVX512_CORE", True, False)],
+)
+def test_what_users_forbid_the_library(
+    limit: str,
+    calls_library: bool,
+    turns: bool,
+    processor: Processor,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", limit)
+    processor(AVX512)
+    text = lowered((4, 64, 56, 56), (64, 64, 3, 3), FRONT)
+
+    assert (CONVOLUTION in text) == calls_library
+    assert ("stablehlo.transpose" in text) == turns
+
+
 @pytest.mark.parametrize("flags", [AVX512, "fma avx2"])
 def test_depthwise_kernels_with_holes_are_not_for_the_library(
     flags: str, processor: Processor
