@@ -16,6 +16,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.dtypes.finfo import finfo
@@ -30,12 +32,20 @@ from tracebridge.numpy._promote import (
 )
 from tracebridge.numpy._staging import binary_function, unary_function
 
+# 1 / log(2) and 1 / log(10), each in two parts: log(10) of float64 is rounded, as is its inverse.
+_PER_LOG_2 = (1.4426950408889634, 2.0355273740931033e-17)
+_PER_LOG_10 = (0.4342944819032518, 1.0983196502167651e-17)
 
-def _scaled(x: Value, factor: float) -> Any:
+
+def _scaled(x: Value, factor: tuple[float, float]) -> Any:
     """A multiple; of complex numbers part by part, as a product makes NaN of infinities."""
-    if not is_complex(x.aval.dtype):
-        return lax.mul(x, factor)
-    return lax.complex(lax.mul(lax.real(x), factor), lax.mul(lax.imag(x), factor))
+    if is_complex(x.aval.dtype):
+        return lax.complex(_scaled(lax.real(x), factor), _scaled(lax.imag(x), factor))
+    whole, rest = factor
+    high = x.aval.dtype.type(whole)
+    if float(high) > whole:  # the parts have one sign: no infinity is taken from another
+        high = np.nextafter(high, np.zeros_like(high))
+    return lax.add(lax.mul(x, float(high)), lax.mul(x, whole - float(high) + rest))
 
 
 def _inexact(operation: Callable[[Value], Value]) -> Callable[[Any], Any]:
@@ -244,7 +254,7 @@ arctanh = unary_function(
 )
 atanh = arctanh
 log2 = unary_function(
-    strongly(_inexact(widened(lambda x: _scaled(lax.log(x), 1.0 / math.log(2.0))))),
+    strongly(_inexact(widened(lambda x: _scaled(lax.log(x), _PER_LOG_2)))),
     "log2",
     """Logarithm to base 2, elementwise; integers become floats.
 
@@ -254,7 +264,7 @@ log2 = unary_function(
     """,
 )
 log10 = unary_function(
-    strongly(_inexact(widened(lambda x: _scaled(lax.log(x), 1.0 / math.log(10.0))))),
+    strongly(_inexact(widened(lambda x: _scaled(lax.log(x), _PER_LOG_10)))),
     "log10",
     """Logarithm to base 10, elementwise; integers become floats.
 

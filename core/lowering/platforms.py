@@ -9,7 +9,12 @@ import numpy as np
 
 from tracebridge.core import lax
 from tracebridge.core.ir.aval import ShapedArray, stored
-from tracebridge.core.lax.elementwise import complex_corrections, cpu_exponentials, cpu_lowerings
+from tracebridge.core.lax.elementwise import (
+    complex_corrections,
+    cpu_exponentials,
+    cpu_hyperbolic,
+    cpu_lowerings,
+)
 from tracebridge.core.lax.families import InexactUnary, is_narrow
 from tracebridge.core.lax.reduce import cpu_sums, exp_sums, positions
 from tracebridge.core.lax.shape.roll import emit_written, is_joined
@@ -228,6 +233,7 @@ def _rules() -> dict[str, Callable[..., Any]]:
         (cpu_exponentials.CPU_RULES, False),
         (cpu_lowerings.CPU_EXACT_RULES, True),
         (cpu_exponentials.CPU_EXACT_RULES, True),
+        (cpu_hyperbolic.CPU_EXACT_RULES, True),
         (cpu_special.CPU_EXACT_RULES, True),
         (cpu_gamma.CPU_EXACT_RULES, True),
     ):

@@ -1,7 +1,7 @@
-"""Exponentials, hyperbolic functions, log1p and cube roots that are exact to two or three ulps.
+"""Exponentials, log1p and cube roots that are exact to two or three ulps.
 
-XLA's own forms lose digits: a power of two of a product with log 2, hyperbolic functions of a
-rounded sum, log1p of small negative numbers. ``core/lowering/platforms.py`` puts these in place on
+XLA's own forms lose digits: a power of two of a product with log 2, log1p of small negative
+numbers. ``core/lowering/platforms.py`` puts these in place on
 the CPU, where they are faster too. What ``cpu_lowerings.py`` says of XLA holds here.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.value import Value
 
 _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
-_BITS = {_F32: np.dtype(np.int32), _F64: np.dtype(np.int64)}
+_BITS: dict[Any, np.dtype[Any]] = {_F32: np.dtype(np.int32), _F64: np.dtype(np.int64)}
 _MANTISSA = {_F32: 23, _F64: 52}
 _BIAS = {_F32: 127, _F64: 1023}
 
@@ -37,20 +37,28 @@ _EXP2 = {
         0.24022650695910072, 0.6931471805599453,
     ),
 }  # fmt: skip
-# (exp(r) - 1 - r) / r**2, |r| <= log(2) / 2.
+# (exp(r) - 1 - r) / r**2 of r as below, from log(3/4) to log(3/2).
 _EXPM1 = {
-    _F32: (0.000198992828, 0.00139411164, 0.00833329847, 0.0416663528, 0.166666667, 0.500000005),
+    _F32: (
+        0.00020865638, 0.0013920515, 0.008332168, 0.041666564, 0.1666667, 0.5,
+    ),
     _F64: (
-        2.0918135766484712e-09, 2.5110046444457486e-08, 2.755726328441651e-07,
-        2.7557240894691074e-06, 2.480158733643726e-05, 0.00019841269890069431,
-        0.0013888888888879075, 0.008333333333319592, 0.04166666666666668, 0.1666666666666668, 0.5,
+        2.2016516617638676e-09, 2.5073995957431226e-08, 2.7554771399130994e-07,
+        2.7557317970394533e-06, 2.480158936943836e-05, 0.000198412698331423,
+        0.0013888888888184266, 0.008333333333336327, 0.04166666666666749, 0.16666666666666666,
+        0.5,
     ),
 }  # fmt: skip
 # (2 atanh(s) / s - 2) / s**2 for (1 + s) / (1 - s) in [sqrt(1/2), sqrt(2)].
-_LOG = (
-    0.1461703759429283, 0.1533167402581507, 0.1818289055685574, 0.22222211115141333,
-    0.2857142862609592, 0.3999999999989924, 0.666666666666667,
-)  # fmt: skip
+_LOG = {
+    _F32: (0.29871738, 0.39977542, 0.66666776),
+    _F64: (
+        0.1461703759429283, 0.1533167402581507, 0.1818289055685574, 0.22222211115141333,
+        0.2857142862609592, 0.3999999999989924, 0.666666666666667,
+    ),
+}  # fmt: skip
+# The root of a half, as bits.
+_ROOT_HALF = {_F32: 0x3F3504F3, _F64: 0x3FE6A09E667F3BCD}
 # log 2 as a sum: the product of the first part and an exponent is exact.
 _LOG_2 = {
     _F32: (0.693359375, -2.12194440e-4),
@@ -71,7 +79,7 @@ def _bitcast(x: Value, dtype: Any) -> Any:
     return lax.bitcast_convert_type_p.bind(x, new_dtype=dtype)
 
 
-def _power_of_two(n: Any) -> Any:
+def power_of_two(n: Any) -> Any:
     """``2**n`` for whole ``n`` that are exponents of normal floats."""
     dtype = n.aval.dtype
     bits = lax.add(lax.convert_dtype(n, _BITS[dtype]), _BIAS[dtype])
@@ -94,26 +102,30 @@ def exp2(x: Value) -> Any:
     return lax.select_n(lax.ne(x, x), value, x)
 
 
-def _expm1_parts(x: Value) -> tuple[Any, Any]:
+def expm1_parts(x: Value) -> tuple[Any, Any]:
     """``(n, e)`` with ``x = n log 2 + r`` and ``e = expm1(r)``."""
     dtype = x.aval.dtype
     high, low = _LOG_2[dtype]
-    n = _rounded(lax.mul(x, 1.0 / math.log(2.0)))
-    r = lax.sub(lax.sub(x, lax.mul(n, high)), lax.mul(n, low))
-    return n, lax.add(r, lax.mul(lax.mul(r, r), horner(r, _EXPM1[dtype])))
+    # So that n is 0 up to log(3/2): with n = 1 a result below 1/2 is a difference.
+    n = _rounded(lax.sub(lax.mul(x, 1.0 / math.log(2.0)), math.log2(9 / 8) / 2))
+    first, second = lax.sub(x, lax.mul(n, high)), lax.mul(n, low)
+    r = lax.sub(first, second)
+    more = lax.mul(lax.mul(r, r), horner(r, _EXPM1[dtype]))
+    # Not from r: its rounding would count beside that of the sum.
+    return n, lax.add(first, lax.sub(more, second))
 
 
-def _quarter_expm1(x: Value) -> Any:
+def quarter_expm1(x: Value) -> Any:
     """``expm1(x) / 4``, finite as long as the hyperbolic functions are."""
     dtype = x.aval.dtype
     low, high = _EXPM1_ENDS[dtype]
-    n, e = _expm1_parts(lax.clamp(literal(low, dtype), x, literal(high, dtype)))
-    scale = _power_of_two(lax.sub(n, 2.0))
+    n, e = expm1_parts(lax.clamp(literal(low, dtype), x, literal(high, dtype)))
+    scale = power_of_two(lax.sub(n, 2.0))
     value = lax.add(lax.mul(scale, e), lax.sub(scale, 0.25))
     return lax.select_n(lax.eq(n, 0.0), value, lax.mul(e, 0.25))
 
 
-def _keeps(size: Any) -> Any:
+def is_kept(size: Any) -> Any:
     """Where a function is its argument: also of numbers whose quarter would be flushed, and NaN."""
     is_tiny = lax.lt(size, float(np.finfo(size.aval.dtype).eps) / 4)
     return lax.bitwise_or(is_tiny, lax.ne(size, size))
@@ -121,46 +133,27 @@ def _keeps(size: Any) -> Any:
 
 def expm1(x: Value) -> Any:
     """``exp(x) - 1``."""
-    value = lax.mul(_quarter_expm1(x), 4.0)
-    return lax.select_n(_keeps(lax.abs(x)), value, x)
+    value = lax.mul(quarter_expm1(x), 4.0)
+    return lax.select_n(is_kept(lax.abs(x)), value, x)
 
 
-def sinh(x: Value) -> Any:
-    """Hyperbolic sine."""
-    size = lax.abs(x)
-    quarter = _quarter_expm1(size)
-    half = lax.mul(quarter, 2.0)
-    value = lax.add(half, lax.div(half, lax.add(lax.mul(quarter, 4.0), 1.0)))
-    # Above, the quotient is infinity by infinity.
-    value = lax.select_n(lax.gt(size, 40.0), value, half)
-    return with_sign_of(lax.select_n(_keeps(size), value, size), x)
-
-
-def cosh(x: Value) -> Any:
-    """Hyperbolic cosine."""
+def log_of_normal(x: Value, correction: Any = None, more: Any = None) -> Any:
+    """``log(x) + correction + more * log(2)`` of normal numbers above 0."""
     dtype = x.aval.dtype
-    size = lax.min(lax.abs(x), literal(_EXPM1_ENDS[dtype][1], dtype))
-    n, e = _expm1_parts(size)
-    quarter = lax.mul(lax.add(e, 1.0), _power_of_two(lax.sub(n, 2.0)))
-    value = lax.add(lax.mul(quarter, 2.0), lax.div(0.125, quarter))
-    return lax.select_n(lax.ne(x, x), value, x)
-
-
-def _log_of_normal(x: Value, correction: Any = None) -> Any:
-    """``log(x) + correction`` of normal float64 above 0."""
-    i64 = np.dtype(np.int64)
-    bits = _bitcast(x, i64)
-    shifted = lax.sub(bits, literal(0x3FE6A09E667F3BCD, i64))
-    k = lax.shift_right_arithmetic(shifted, literal(52, i64))
-    mantissa = lax.sub(bits, lax.shift_left(k, literal(52, i64)))
-    f = lax.sub(_bitcast(mantissa, _F64), 1.0)
+    integers, width = _BITS[dtype], _MANTISSA[dtype]
+    bits = _bitcast(x, integers)
+    shifted = lax.sub(bits, literal(_ROOT_HALF[dtype], integers))
+    k = lax.shift_right_arithmetic(shifted, literal(width, integers))
+    mantissa = lax.sub(bits, lax.shift_left(k, literal(width, integers)))
+    f = lax.sub(_bitcast(mantissa, dtype), 1.0)
     # 32 bits hold the exponent, and convert by vector instructions.
-    k = lax.convert_dtype(lax.convert_dtype(k, np.dtype(np.int32)), _F64)
+    k = lax.convert_dtype(lax.convert_dtype(k, np.dtype(np.int32)), dtype)
+    k = k if more is None else lax.add(k, more)
     s = lax.div(f, lax.add(f, 2.0))
     z = lax.mul(s, s)
-    series = lax.mul(z, horner(z, _LOG))
+    series = lax.mul(z, horner(z, _LOG[dtype]))
     half = lax.mul(lax.mul(f, f), 0.5)
-    high, low = _LOG_2[_F64]
+    high, low = _LOG_2[dtype]
     small = lax.mul(k, low)
     if correction is not None:
         small = lax.add(small, correction)
@@ -174,13 +167,13 @@ def _log1p_of_normal(x: Value) -> Any:
     one = lax.select_n(lax.ne(x, x), literal(1.0, _F64), literal(2.0, _F64))
     u = lax.add(one, x)
     lost = lax.select_n(lax.ge(x, 1.0), lax.sub(x, lax.sub(u, one)), lax.sub(one, lax.sub(u, x)))
-    return _log_of_normal(u, lax.div(lost, u))
+    return log_of_normal(u, lax.div(lost, u))
 
 
 def log(x: Value) -> Any:
     """The logarithm of float64; subnormal numbers count as 0, as in XLA's."""
     tiny = float(np.finfo(_F64).tiny)
-    value = lax.select_n(lax.eq(x, math.inf), _log_of_normal(x), x)
+    value = lax.select_n(lax.eq(x, math.inf), log_of_normal(x), x)
     value = lax.select_n(lax.lt(x, tiny), value, literal(-math.inf, _F64))
     return lax.select_n(lax.ge(x, 0.0), literal(math.nan, _F64), value)
 
@@ -194,19 +187,7 @@ def log1p(x: Value) -> Any:
     return lax.select_n(lax.ge(x, -1.0), literal(math.nan, _F64), value)
 
 
-def atanh(x: Value) -> Any:
-    """Inverse hyperbolic tangent of float64."""
-    size = lax.abs(x)
-    # 2a/(1 - a) of small a needs no digits of 1 - a.
-    argument = lax.div(lax.mul(size, 2.0), lax.sub(1.0, size))
-    value = lax.mul(_log1p_of_normal(argument), 0.5)
-    value = lax.select_n(lax.lt(size, 2.0**-54), value, size)
-    value = lax.select_n(lax.eq(size, 1.0), value, literal(math.inf, _F64))
-    value = lax.select_n(lax.le(size, 1.0), literal(math.nan, _F64), value)
-    return with_sign_of(value, x)
-
-
-def _divided(a: Value, b: Value) -> Any:
+def divided(a: Value, b: Value) -> Any:
     """``a / b``; XLA leaves the loop for a quotient of several uses, so this one is chosen."""
     return lax.select_n(lax.ne(b, b), lax.div(a, b), b)
 
@@ -215,7 +196,7 @@ def _halley(y: Value, a: Value) -> Any:
     """One step to the cube root of ``a``, as a quotient that does not underflow."""
     cube = lax.mul(lax.mul(y, y), y)
     above, below = lax.add(cube, lax.mul(a, 2.0)), lax.add(lax.mul(cube, 2.0), a)
-    return lax.mul(y, _divided(above, below))
+    return lax.mul(y, divided(above, below))
 
 
 def cbrt(x: Value) -> Any:
@@ -243,7 +224,7 @@ def cbrt(x: Value) -> Any:
         bits = _bitcast(y, i64)
         bits = lax.bitwise_and(lax.add(bits, literal(1 << 29, i64)), literal(-(1 << 30), i64))
         t = _bitcast(bits, _F64)
-        quotient = _divided(size, lax.mul(t, t))
+        quotient = divided(size, lax.mul(t, t))
         step = lax.div(lax.sub(quotient, t), lax.add(lax.mul(t, 2.0), quotient))
         y = lax.add(t, lax.mul(t, step))
         y = lax.mul(y, lax.select_n(is_large, literal(1.0, _F64), literal(2.0**100, _F64)))
@@ -257,9 +238,6 @@ CPU_RULES = {"log": (log, (_F64,))}
 CPU_EXACT_RULES = {
     "exp2": (exp2, BOTH),
     "expm1": (expm1, BOTH),
-    "sinh": (sinh, BOTH),
-    "cosh": (cosh, BOTH),
     "log1p": (log1p, (_F64,)),
-    "atanh": (atanh, (_F64,)),
     "cbrt": (cbrt, BOTH),
 }
