@@ -95,13 +95,16 @@ def _slope_in_exponent(x: Value, ans: Value) -> Any:
 
 
 def _slope_in_base(x: Value, y: Value) -> Any:
-    """``y * x**(y - 1)``, without ``0 * inf`` at ``0**0`` and ``0.5**inf``: 0 there."""
+    """``y * x**(y - 1)``, without ``0 * inf`` at ``0**0`` and ``0.5**inf``: 0 there.
+
+    Subnormal bases count as 0: their inverse overflows.
+    """
     lost, factor = None, y
     if not is_complex(y.aval.dtype):
         lost = _lost_below(y)
         limit = float(finfo(y.aval.dtype).max)
         y = lax.clamp(scalar_like(y, -limit), y, scalar_like(y, limit))
-    constant = lax.bitwise_and(lax.eq(x, 0.0), lax.eq(y, 0.0))
+    constant = lax.bitwise_and(lax.lt(lax.abs(x), _tiny(x)), lax.eq(y, 0.0))
     like = y if y.aval.ndim else x
     less = lax.sub(lax.select_n(constant, y, scalar_like(like, 1)), 1.0)
     power = lax.pow(x, less)
@@ -110,6 +113,10 @@ def _slope_in_base(x: Value, y: Value) -> Any:
         factor = lax.select_n(lax.eq(power, 0.0), factor, y)
     slope = lax.mul(factor, power)
     return slope if lost is None else lax.mul(slope, _power_of_lost(x, lost))
+
+
+def _tiny(x: Value) -> float:
+    return float(finfo(x.aval.dtype).smallest_normal)
 
 
 def _lost_below(y: Value) -> Any:
@@ -123,7 +130,8 @@ def _lost_below(y: Value) -> Any:
 def _power_of_lost(x: Value, lost: Value) -> Any:
     """``x**lost``, which is 1 but for the last digits."""
     size = lax.abs(x)
-    inside = lax.bitwise_and(lax.gt(size, 0.0), lax.lt(size, math.inf))
+    # Of subnormal numbers the logarithm of XLA's CPU compiler is infinite.
+    inside = lax.bitwise_and(lax.ge(size, _tiny(x)), lax.lt(size, math.inf))
     log = lax.log(lax.select_n(inside, scalar_like(x, 1), size))
     return lax.add(lax.mul(log, lost), 1.0)
 

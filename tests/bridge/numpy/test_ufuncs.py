@@ -222,7 +222,7 @@ def test_keywords_of_the_class_replace_methods():
         (lambda: ours(X, X, where=X), UnsupportedDtypeError, r"where=.*f32.*bool"),
         (lambda: tnp.add(X, X, out=X), UnsupportedArgumentError, "add: out="),
         (lambda: tnp.add(X, X, where=1), UnsupportedDtypeError, "add: where=.*i32.*bool"),
-        (lambda: tnp.add(X, X, where=X[:, :2] > 0), ValueError, "add.*cannot be broadcast"),
+        (lambda: tnp.add(X, X, where=X[:, :2] > 0), ValueError, "add got incompatible shapes"),
         (lambda: ours.reduce(X, (0, 1)), ValueError, r"axis=\(0, 1\), expected one axis"),
         (lambda: ours.reduce(X, 2), AxisError, "axis 2"),
         (lambda: ours.reduce(X[:0]), ValueError, "no identity"),

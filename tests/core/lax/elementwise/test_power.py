@@ -123,3 +123,15 @@ def test_slope_in_the_base_of_an_infinite_exponent() -> None:
     x, y, expected = np.array(cases, np.float32).T
 
     np.testing.assert_array_equal(tb.vmap(tb.grad(lax.pow))(x, y), expected)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["f32", "f64"])
+def test_slopes_of_subnormal_bases(dtype: type) -> None:
+    """Of the power 0 they are 0, as at the base 0, whose inverse is infinite, too."""
+    tiny = np.finfo(dtype).smallest_normal
+    bases = np.array([0.0, tiny / 2, -tiny / 2, tiny / 64], dtype)
+    with tb.enable_x64(True):
+        slope = tb.grad(lambda x: lax.reduce_sum(lax.pow(x, dtype(0)), (0,)))
+        slopes = [f(put_numpy(bases)) for f in (slope, tb.jit(slope))]
+
+    np.testing.assert_array_equal(slopes, np.zeros((2, 4)))
