@@ -56,7 +56,7 @@ class Writer:
         self.lanes = lanes * SIZES["float"] // SIZES[self.real]
         self.length, self.inner = program.length, program.inner
         # Several vectors at a time: sums in a row and long functions are latencies otherwise.
-        vectors = 4 if self._is_slow() and lanes < AVX512 else 2
+        vectors = 4 if _is_slow(self.nodes) and lanes < AVX512 else 2
         self.width = min(vectors * self.lanes, 1 << (self.inner.bit_length() - 1))
         self.names = [0]
         self.row = self.new_text(0)
@@ -76,10 +76,6 @@ class Writer:
         return Text(self.names, width, self.real)
 
     # what is computed where
-
-    def _is_slow(self) -> bool:
-        """Whether functions take longer than memory."""
-        return any([n.kind in _SLOWEST for n in self.nodes])
 
     def _reductions(self) -> list[int]:
         return [i for i, n in enumerate(self.nodes) if n.kind == "reduce"]
@@ -146,7 +142,7 @@ class Writer:
 
         None where functions take longer than memory: such stores do not wait for each other.
         """
-        if self._is_slow():
+        if _is_slow(self.nodes):
             return ()
         results = [r for r in self.program.results if r.kind == "frame"]
         others = {r.place.operand for r in results if not _fills_lines(self, r)}
@@ -379,6 +375,11 @@ class Writer:
     def label(self) -> str:
         self.names[0] += 1
         return f"l{self.names[0]}"
+
+
+def _is_slow(nodes: Sequence[Node]) -> bool:
+    """Whether functions take longer than memory."""
+    return any([n.kind in _SLOWEST for n in nodes])
 
 
 def _unless_nan(writer: Writer, parts: str, found: str) -> str:
