@@ -30,7 +30,9 @@ _TANH_BOUND = 0.625
 _LOG2_HIGH = 0.693145751953125
 _LOG2_LOW = math.log(2) - _LOG2_HIGH
 _ROUNDER = 12582912.0  # 1.5 * 2**23: a sum with it has the nearest integer in its last bits
-_ROUNDER_BITS = 0x4B400000
+_EVEN_BIASES = 254.0  # what the exponents of two float32 are more than those of their powers
+_BIASED_ROUNDER = _ROUNDER + _EVEN_BIASES
+_ROUNDER_BITS = 0x4B400000 + 254
 AVX512 = 16  # float32 in its vectors
 # exp(r) = 1 + r + r^2 P(r) for |r| <= log(2) / 32; relative error 2e-9.
 _EXP_OF_SIXTEENTH = (0.5000097749180301, 0.16666862164590476)
@@ -57,11 +59,10 @@ def exp(to: Text, x: str) -> str:
 def times_power(to: Text, y: str, shifted: str) -> str:
     """``y`` times two to the ``n`` of ``exp_parts``; the result may be subnormal or infinite."""
     if has_registers(to):
-        return scaled(to, y, to.op("fsub", shifted, to.constant(_ROUNDER)))
-    whole = to.op("sub", to.bits(shifted), to.constant(_ROUNDER_BITS, "i32"), "i32")
-    half = to.op("ashr", whole, to.constant(1, "i32"), "i32")
-    for power in (half, to.op("sub", whole, half, "i32")):
-        biased = to.op("add", power, to.constant(127, "i32"), "i32")
+        return scaled(to, y, to.op("fsub", shifted, to.constant(_BIASED_ROUNDER)))
+    biases = to.bits(shifted)  # of both powers, with other bits above: these do not stay
+    half = to.op("lshr", biases, to.constant(1, "i32"), "i32")
+    for biased in (half, to.op("sub", biases, half, "i32")):
         y = to.op("fmul", y, to.of_bits(to.op("shl", biased, to.constant(23, "i32"), "i32")))
     return y
 
@@ -199,7 +200,7 @@ def exp_parts(to: Text, x: str, less: str = "") -> tuple[str, str]:
 
     ``less``: a small number that is taken from ``r``, for a difference with more digits.
     """
-    rounder = to.constant(_ROUNDER)
+    rounder = to.constant(_BIASED_ROUNDER)
     shifted = to.fma(x, to.constant(1 / math.log(2)), rounder)
     n = to.line(f"fsub {to.type('float')} {shifted}, {rounder}")
     r = to.fma(n, to.constant(-_LOG2_HIGH), x)

@@ -21,7 +21,7 @@ from tracebridge.core.kernels.text import Text
 if TYPE_CHECKING:
     from tracebridge.core.kernels.rows.program import Node, RowProgram
 
-_MOST_VECTORS = 4  # at a time: what lies one after another comes from memory together
+_TOGETHER = 256  # bytes at a time: what lies one after another comes from memory together
 _MOST_KEPT = 1 << 18  # bytes of a value of a unit: what a core's second cache has room for
 
 
@@ -39,7 +39,7 @@ class Across(Writer):
     def __init__(self, program: RowProgram, lanes: int) -> None:
         super().__init__(program, lanes)
         lanes, size = self.lanes, SIZES[self.real]
-        self.width = _MOST_VECTORS * lanes
+        self.width = _TOGETHER // size
         while self.width > lanes and size * self.width * self.length > _MOST_KEPT:
             self.width //= 2
         self.width = min(self.width, 1 << (self.inner.bit_length() - 1))

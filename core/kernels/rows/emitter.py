@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from tracebridge.core.kernels.exponentials import AVX512
 from tracebridge.core.kernels.functions import EXPENSIVE, elementwise
 from tracebridge.core.kernels.rows.counter import Counter
 from tracebridge.core.kernels.rows.handler import LINE
@@ -54,8 +55,9 @@ class Writer:
         """The type of numbers that are computed."""
         self.lanes = lanes * SIZES["float"] // SIZES[self.real]
         self.length, self.inner = program.length, program.inner
-        # Two vectors at a time: sums in a row are latencies otherwise.
-        self.width = min(2 * self.lanes, 1 << (self.inner.bit_length() - 1))
+        # Several vectors at a time: sums in a row and long functions are latencies otherwise.
+        vectors = 4 if _is_slow(self.nodes) and lanes < AVX512 else 2
+        self.width = min(vectors * self.lanes, 1 << (self.inner.bit_length() - 1))
         self.names = [0]
         self.row = self.new_text(0)
         """What is done once for each row, with its loops."""
@@ -140,7 +142,7 @@ class Writer:
 
         None where functions take longer than memory: such stores do not wait for each other.
         """
-        if any([n.kind in _SLOWEST for n in self.nodes]):
+        if _is_slow(self.nodes):
             return ()
         results = [r for r in self.program.results if r.kind == "frame"]
         others = {r.place.operand for r in results if not _fills_lines(self, r)}
@@ -373,6 +375,11 @@ class Writer:
     def label(self) -> str:
         self.names[0] += 1
         return f"l{self.names[0]}"
+
+
+def _is_slow(nodes: Sequence[Node]) -> bool:
+    """Whether functions take longer than memory."""
+    return any([n.kind in _SLOWEST for n in nodes])
 
 
 def _unless_nan(writer: Writer, parts: str, found: str) -> str:
