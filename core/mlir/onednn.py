@@ -14,13 +14,13 @@ from __future__ import annotations
 import functools
 import importlib
 import math
-import os
 import platform
 import re
 import sys
 from typing import TYPE_CHECKING, Any
 
 from tracebridge.core._jaxlib.ffi import ONEDNN
+from tracebridge.core.config.env import get
 from tracebridge.core.mlir.attrs import array, i32, index_tensor, string
 from tracebridge.core.util.processor import processor_lines
 
@@ -35,7 +35,6 @@ IS_BUILT_IN = sys.platform == "linux" and platform.machine() == "x86_64"
 
 _AVX512 = frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl"})
 _AVX2 = frozenset({"avx2", "fma"})
-_LIMITS = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
 
 CONVOLUTION = f"{ONEDNN}convolution"
 MATMUL = f"{ONEDNN}matmul"
@@ -54,7 +53,7 @@ def instructions() -> frozenset[str]:
 
 
 def _forbidden() -> frozenset[str]:
-    limit = next((os.environ[name] for name in _LIMITS if name in os.environ), "").upper()
+    limit = (get("ONEDNN_MAX_CPU_ISA") or get("DNNL_MAX_CPU_ISA") or "").upper()
     if limit in ("SSE41", "AVX"):
         return _AVX2 | _AVX512
     return _AVX512 if limit.startswith("AVX2") else frozenset()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from decimal import Decimal, localcontext
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,9 +17,6 @@ from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.special.beta_factors import distance_from_mean
 from tracebridge.core.special.expansions import log1p_less_of_small
 from tracebridge.core.special.programs import Expression, divided, some, where, with_derivative
-
-if TYPE_CHECKING:
-    from tracebridge.core.dtypes.dtypes import DType
 
 TERMS = 20000
 # The fraction has about as many terms as the root of the parameters; of these ones more than the
@@ -108,7 +105,7 @@ def _quadrature(
 
 
 @cache
-def _rule(kind: DType, count: int) -> tuple[Any, Any]:
+def _rule(kind: Any, count: int) -> tuple[Any, Any]:
     """Nodes and weights of Gauss' rule from 0 to 1.
 
     With more digits than those of NumPy, whose weights lack two.
@@ -117,13 +114,17 @@ def _rule(kind: DType, count: int) -> tuple[Any, Any]:
     with localcontext() as context:
         context.prec = 40
         for i, guess in enumerate(np.polynomial.legendre.leggauss(count)[0]):
-            x = Decimal(float(guess))
-            for _ in range(2):
-                last, value = _legendre(x, count)
-                slope = count * (last - x * value) / (1 - x * x)
-                x -= value / slope
+            near, _ = _nearer_root(Decimal(float(guess)), count)
+            x, slope = _nearer_root(near, count)
             nodes[i], weights[i] = float((x + 1) / 2), float(1 / ((1 - x * x) * slope * slope))
     return nodes, weights
+
+
+def _nearer_root(x: Decimal, count: int) -> tuple[Decimal, Decimal]:
+    """A root of Legendre's polynomial by one step of Newton's from ``x``, and the slope there."""
+    last, value = _legendre(x, count)
+    slope = count * (last - x * value) / (1 - x * x)
+    return x - value / slope, slope
 
 
 def _legendre(x: Decimal, count: int) -> tuple[Decimal, Decimal]:
@@ -169,8 +170,9 @@ def _fraction(a: Expression, b: Expression, x: Expression, y: Expression) -> Exp
     # One gap for all: in a step of its own it would be rounded in another way, and the sum is over
     # it, however small it is.
     # Its value is that of the exact distance from the mean; the slopes are those in the parameters.
-    fixed = [v.of(lax.stop_gradient) for v in (a, b)]
-    gap = (distance_from_mean(*fixed, x, y) + 1.0) + ((a - fixed[0]) * y - (b - fixed[1]) * x)
+    fixed_a, fixed_b = a.of(lax.stop_gradient), b.of(lax.stop_gradient)
+    gap = distance_from_mean(fixed_a, fixed_b, x, y) + 1.0
+    gap = gap + ((a - fixed_a) * y - (b - fixed_b) * x)
     given = [v.value for v in (a, b, x, y, gap)]
     total = Expression(while_loop(goes_on, body, [zero, zero, *given, *given[:3]])[-1])
     return total * (a + 1.0) / gap
