@@ -1,6 +1,7 @@
 """What ``make test`` does to be short: parts of long tables of cases, and quick compilations.
 
 ``make test-all`` runs every case, compiled as users' programs are, and so does pytest by itself.
+What is left out here are some 12,400 cases, which take about 45 minutes of one core.
 """
 
 from __future__ import annotations

@@ -149,11 +149,13 @@ def _moderate(a: Value) -> list[Any]:
     low = 2.0 * float(info.tiny) ** 0.5 / float(info.eps)
     is_far = lax.bitwise_or(lax.lt(size, scalar(size, low)), lax.gt(size, scalar(size, 1.0 / low)))
     usable = lax.bitwise_and(lax.is_finite(size), lax.ge(size, scalar(size, float(info.tiny))))
-    # The exponent alone: a quotient by it is exact.
+    # The exponent alone: a quotient by it is exact. By the primitive: data that have 64 bits keep
+    # them, whatever the options say.
     kind = np.dtype(f"i{dtype.itemsize}")
     mask = int(np.array(math.inf, dtype).view(kind))
-    bits = lax.bitcast_convert_type(size, kind)
-    power = lax.bitcast_convert_type(lax.bitwise_and(bits, full_of(bits.aval, mask)), dtype)
+    bits = lax.bitcast_convert_type_p.bind(size, new_dtype=kind)
+    power = lax.bitwise_and(bits, full_of(bits.aval, mask))
+    power = lax.bitcast_convert_type_p.bind(power, new_dtype=dtype)
     unit = lax.select_n(lax.bitwise_and(is_far, usable), full_of(size.aval, 1), power)
     return [lax.div(a, as_dtype(per_matrix(unit, a.aval.shape), a.aval.dtype)), unit]
 
