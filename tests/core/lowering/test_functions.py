@@ -50,6 +50,7 @@ def test_copies_go_with_the_option_and_with_new_rules() -> None:
     for _ in range(3):
         before = _text(tnp.arctan)
     key = lax.abs_p, "cpu"
+    own = context._PLATFORM_RULES.get(key)
     try:
         context.register_platform_lowering(
             lax.abs_p, "cpu", lambda ctx, x: ctx.op1("stablehlo.negate", [x], ctx.aval_out)
@@ -57,6 +58,8 @@ def test_copies_go_with_the_option_and_with_new_rules() -> None:
         assert _text(tnp.arctan) != before
     finally:
         context._PLATFORM_RULES.pop(key, None)
+        if own is not None:
+            context._PLATFORM_RULES[key] = own
         context.forget_copies()
     assert _text(tnp.arctan) == before
 
