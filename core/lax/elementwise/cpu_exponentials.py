@@ -161,12 +161,19 @@ def log_of_normal(x: Value, correction: Any = None, more: Any = None) -> Any:
     return lax.sub(lax.mul(k, high), lax.sub(inner, f))
 
 
-def _log1p_of_normal(x: Value) -> Any:
-    """``log(1 + x)`` of finite float64 above -1."""
+def one_more(x: Value) -> tuple[Any, Any]:
+    """``1 + x`` of numbers above -1, and what its rounding has taken."""
+    dtype = x.aval.dtype
     # A one that XLA does not know: it would turn (1 + x) - 1 into x.
-    one = lax.select_n(lax.ne(x, x), literal(1.0, _F64), literal(2.0, _F64))
+    one = lax.select_n(lax.ne(x, x), literal(1.0, dtype), literal(2.0, dtype))
     u = lax.add(one, x)
     lost = lax.select_n(lax.ge(x, 1.0), lax.sub(x, lax.sub(u, one)), lax.sub(one, lax.sub(u, x)))
+    return u, lost
+
+
+def log1p_of_normal(x: Value) -> Any:
+    """``log(1 + x)`` of finite numbers above -1."""
+    u, lost = one_more(x)
     return log_of_normal(u, lax.div(lost, u))
 
 
@@ -180,7 +187,7 @@ def log(x: Value) -> Any:
 
 def log1p(x: Value) -> Any:
     """``log(1 + x)`` of float64."""
-    value = _log1p_of_normal(x)
+    value = log1p_of_normal(x)
     keeps = lax.bitwise_or(lax.lt(lax.abs(x), 2.0**-54), lax.eq(x, math.inf))
     value = lax.select_n(keeps, value, x)
     value = lax.select_n(lax.eq(x, -1.0), value, literal(-math.inf, _F64))

@@ -18,7 +18,9 @@ from tracebridge.core.lax.elementwise.cpu_exponentials import (
     divided,
     expm1_parts,
     is_kept,
+    log1p_of_normal,
     log_of_normal,
+    one_more,
     power_of_two,
     quarter_expm1,
 )
@@ -79,11 +81,7 @@ def asinh(x: Value) -> Any:
     near = lax.select_n(is_far, size, literal(1.0, dtype))
     square = lax.mul(near, near)
     more = divided(square, lax.add(lax.sqrt(lax.add(square, 1.0)), 1.0))
-    one = _hidden_one(x)
-    first = lax.add(one, near)
-    lost = lax.select_n(
-        lax.ge(near, 1.0), lax.sub(near, lax.sub(first, one)), lax.sub(one, lax.sub(first, near))
-    )
+    first, lost = one_more(near)
     total = lax.add(first, more)
     lost = lax.add(lost, lax.sub(more, lax.sub(total, first)))
     value = _log_with(total, lost, is_far, size)
@@ -109,24 +107,11 @@ def atanh(x: Value) -> Any:
     size = lax.abs(x)
     # 2a/(1 - a) of small a needs no digits of 1 - a.
     argument = lax.div(lax.mul(size, 2.0), lax.sub(1.0, size))
-    one = _hidden_one(x)
-    total = lax.add(one, argument)
-    lost = lax.select_n(
-        lax.ge(argument, 1.0),
-        lax.sub(argument, lax.sub(total, one)),
-        lax.sub(one, lax.sub(total, argument)),
-    )
-    value = lax.mul(log_of_normal(total, lax.div(lost, total)), 0.5)
+    value = lax.mul(log1p_of_normal(argument), 0.5)
     value = lax.select_n(is_kept(size), value, size)
     value = lax.select_n(lax.eq(size, 1.0), value, literal(math.inf, dtype))
     value = lax.select_n(lax.le(size, 1.0), literal(math.nan, dtype), value)
     return with_sign_of(value, x)
-
-
-def _hidden_one(x: Value) -> Any:
-    """A one that XLA does not know: it would turn (1 + x) - 1 into x."""
-    dtype = x.aval.dtype
-    return lax.select_n(lax.ne(x, x), literal(1.0, dtype), literal(2.0, dtype))
 
 
 BOTH = (_F32, _F64)

@@ -16,6 +16,7 @@ from tracebridge.core.lowering.context import forget_copies
 from tracebridge.core.mlir import onednn as calls
 from tracebridge.core.mlir.onednn import CONVOLUTION
 
+# Elsewhere no rule is there to be chosen: jaxlib has no such library, and convolutions are XLA's.
 pytestmark = pytest.mark.skipif(not onednn.IS_BUILT_IN, reason="jaxlib has oneDNN on Linux, x86-64")
 
 AVX512 = "fma avx2 avx512f avx512dq avx512cd avx512bw avx512vl"

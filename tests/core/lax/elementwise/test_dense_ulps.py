@@ -77,6 +77,7 @@ def ulps(got: Host, exact: Host) -> Host:
 @pytest.mark.parametrize("row", TABLE, ids=str)
 def test_errors_of_many_points(row: Dense, dtype: Any) -> None:
     """Every value is within the bound; one is named that is not."""
+    # NumPy has no other numbers with more digits; the table of hard points asks mpmath there, too.
     if dtype is np.float64 and not HAS_LONG:
         pytest.skip("the long double of this processor is a float64")
     wide = np.float64 if dtype is np.float32 else np.longdouble
