@@ -50,34 +50,35 @@ def with_slope(function: Callable[[Any], Any], slope: Callable[[Any], Any]) -> A
     return wrapped
 
 
-def _squareplus_parts(x: Any, b: Any) -> tuple[Any, Any, Any, Any]:
-    """Whether it is below 0, the size, the bounded one and the root."""
+def _squareplus_parts(x: Any, b: Any) -> tuple[Any, Any, Any]:
+    """The size, the bounded one and the root."""
     # A square overflows where b does not count any more.
     limit = float(tnp.finfo(x.dtype).max) ** 0.5 / 4
-    below = x < 0
-    size = tnp.where(below, -x, x)
+    size = tnp.abs(x)
     near = tnp.minimum(size, limit)
-    root = tnp.sqrt(tnp.square(near) + b)
-    return below, size, near, root
+    return size, near, tnp.sqrt(tnp.square(near) + b)
 
 
 @custom_jvp
 def squareplus_of_floats(x: Any, b: Any) -> Any:
     """``(x + sqrt(x**2 + b)) / 2``."""
-    below, size, near, root = _squareplus_parts(x, b)
-    # Below 0 the two terms cancel: their sum is b over their difference.
+    size, near, root = _squareplus_parts(x, b)
     mean = tnp.where(near < size, size, 0.5 * (near + root))
-    below = below & (mean > 0)
-    return tnp.where(below, 0.25 * b, mean) / tnp.where(below, mean, 1)
+    # Far below 0 the two terms cancel: their sum is b over their difference.
+    far = (x < 0) & (near > 0.25 * root) & (mean > 0)
+    beside = tnp.where(x < 0, 0.5 * (root - near), mean)
+    return tnp.where(far, 0.25 * b, beside) / tnp.where(far, mean, 1)
 
 
 @squareplus_of_floats.defjvp
 def _squareplus_jvp(primals: Any, tangents: Any) -> Any:
     (x, b), (t, t_b) = primals, tangents
-    below, size, near, root = _squareplus_parts(x, b)
+    size, near, root = _squareplus_parts(x, b)
     total = near + root
-    below = below & (total > 0)
-    slope = tnp.where(below, b, total) / (tnp.where(below, 2 * total, 2) * root)
+    far = (x < 0) & (near > 0.5 * root) & (total > 0)
+    share = near / tnp.where(root > 0, root, 1)
+    beside = tnp.where(x < 0, 0.5 - 0.5 * share, 0.5 + 0.5 * share)
+    slope = tnp.where(far, b, beside) / tnp.where(far, 2 * total * root, 1)
     return squareplus_of_floats(x, b), t * slope + t_b * (0.25 / tnp.maximum(size, root))
 
 
@@ -87,23 +88,38 @@ _ABOVE = 8.0
 _DECAY = math.exp(-_ABOVE)
 
 
-def _silu_parts(x: Any) -> tuple[Any, Any, Any]:
-    """Where the sigmoid is taken from above, the bounded argument and the sigmoid."""
-    near = _bounded(x, 800.0)
-    far = near < 0.75 * math.log(float(tnp.finfo(x.dtype).tiny))
-    return far, near, lax.logistic(tnp.where(far, near + _ABOVE, near))
+def _decay_parts(x: Any) -> tuple[Any, Any, Any]:
+    """Where exponentials are taken from above, the bounded argument, and the one for them.
+
+    Below the bound a product with the exponential is less than any normal float, and the inverse
+    of the exponential is one: derivatives of quotients need it.
+    """
+    least = math.log(float(tnp.finfo(x.dtype).tiny))
+    near = lax.max(lax.min(x, 800.0), least - _ABOVE)
+    far = near < 0.75 * least
+    return far, near, tnp.where(far, near + _ABOVE, near)
+
+
+def _factor(x: Any, far: Any, near: Any) -> Any:
+    """``x`` as a factor of a share that is taken from above where ``far`` holds."""
+    inside = tnp.where(far, near * _DECAY, near)
+    return tnp.where(x > near, x, tnp.where(x < near, -0.0, inside))
 
 
 def silu_of_floats(x: Any) -> Any:
     """``x * sigmoid(x)``."""
-    far, near, share = _silu_parts(x)
-    return tnp.where(far, near * _DECAY, tnp.where(x > near, x, near)) * share
+    far, near, shifted = _decay_parts(x)
+    # One quotient: a product with the sigmoid would be rounded once more.
+    return _factor(x, far, near) / (1.0 + tnp.exp(-shifted))
 
 
 def silu_slope(x: Any) -> Any:
     """The derivative of `silu_of_floats`."""
-    far, near, share = _silu_parts(x)
-    return share * tnp.where(far, (1.0 + near) * _DECAY, 1.0 + near * (1.0 - share))
+    far, near, shifted = _decay_parts(x)
+    decay = tnp.exp(-shifted)
+    share = 1.0 / (1.0 + decay)
+    # Not 1 - share, of which far above 0 nothing is left.
+    return share * tnp.where(far, (1.0 + near) * _DECAY, 1.0 + near * (decay * share))
 
 
 def soft_sign_slope(x: Any) -> Any:
@@ -112,28 +128,32 @@ def soft_sign_slope(x: Any) -> Any:
     return share * share
 
 
+def _mish_parts(x: Any) -> tuple[Any, Any, Any, Any, Any]:
+    """``far`` and ``near`` as above, a power, and two numbers.
+
+    ``tanh(softplus(x))`` is the quotient of the numbers, in powers of ``exp(x)``.
+    """
+    # From here on it is 1 in all digits. Derivatives of it have powers of the exponential.
+    end = 12.0 if tnp.finfo(x.dtype).bits == 32 else 22.0
+    far, near, shifted = _decay_parts(x)
+    power = tnp.exp(lax.min(shifted, end))
+    numerator = power * power + 2.0 * power
+    return far, near, power, numerator, numerator + 2.0
+
+
 def mish_of_floats(x: Any) -> Any:
     """``x * tanh(softplus(x))``."""
-    near = tnp.clip(x, -800.0, 30.0)
-    # tanh(log(1 + p)) with p = exp(x); the root of p is not too small where x * p counts.
-    root = tnp.exp(near * 0.5)
-    power = root * root
-    more = power + 2.0
-    return tnp.where(x >= 30.0, x, (near * root) * (root * more / (power * more + 2.0)))
+    far, near, _, numerator, denominator = _mish_parts(x)
+    return _factor(x, far, near) * (numerator / denominator)
 
 
 def mish_slope(x: Any) -> Any:
     """The derivative of `mish_of_floats`: 1 less the square of tanh, without the difference."""
-    # From here on it is 1 in all digits. Derivatives of it have powers of the exponential.
-    end = 12.0 if tnp.finfo(x.dtype).bits == 32 else 22.0
-    near = tnp.clip(x, -800.0, end)
-    root = tnp.exp(near * 0.5)
-    power = root * root
-    more = power + 2.0
-    total = power * more + 2.0
-    part = root / total
-    rise = (4.0 * near * part) * (part * (1.0 + power))
-    return tnp.where(x >= end, 1.0, root * (part * more) + rise)
+    far, near, power, numerator, denominator = _mish_parts(x)
+    inverse = 1.0 / denominator
+    rise = (4.0 * near * (power * inverse)) * ((1.0 + power) * inverse)
+    slope = numerator * inverse + rise
+    return tnp.where(far, slope * _DECAY, slope)
 
 
 _GELU = (math.sqrt(8.0 / math.pi), 0.044715 * math.sqrt(8.0 / math.pi))

@@ -82,7 +82,9 @@ def _bitcast(x: Value, dtype: Any) -> Any:
 def power_of_two(n: Any) -> Any:
     """``2**n`` for whole ``n`` that are exponents of normal floats."""
     dtype = n.aval.dtype
-    bits = lax.add(lax.convert_dtype(n, _BITS[dtype]), _BIAS[dtype])
+    # By 32 bits, to which floats convert by vector instructions.
+    biased = lax.add(lax.convert_dtype(n, np.dtype(np.int32)), _BIAS[dtype])
+    bits = lax.convert_dtype(biased, _BITS[dtype])
     return _bitcast(lax.shift_left(bits, _MANTISSA[dtype]), dtype)
 
 
