@@ -184,7 +184,7 @@ def gelu_of_complex(x: Any) -> Any:
 
 
 def normal_share(x: Any) -> Any:
-    """The share of a normal distribution below ``x``."""
+    """The share of a normal distribution below ``x``, a complex number."""
     return 0.5 * lax.erfc(x * -math.sqrt(0.5))
 
 
@@ -203,16 +203,16 @@ _gelu_of_64_bits = with_slope(_gelu_wide, _gelu_wide_slope)
 
 def _gelu_narrow(x: Any) -> Any:
     near = lax.max(x, -30.0)  # minus infinity times a share of 0 would be NaN
-    return near * normal_share(near)
+    return near * lax.ndtr(near)
 
 
 def _gelu_narrow_slope(x: Any) -> Any:
     near = _bounded(x, 30.0)
     density = tnp.exp(-0.5 * tnp.square(near)) * (1.0 / math.sqrt(2.0 * math.pi))
-    return normal_share(near) + near * density
+    return lax.ndtr(near) + near * density
 
 
-# The rounding of x / sqrt(2), of which little is left in float32.
+# Without the digits of a square, of which little is left in float32.
 _gelu_of_32_bits = with_slope(_gelu_narrow, _gelu_narrow_slope)
 
 

@@ -42,6 +42,7 @@ _COMPLEMENT = (0.8651145696640015, 1.8252906799316406, 2.2425613403320312, 0.243
                -32.04954528808594)  # fmt: skip
 _ADDED, _CENTRE = 1.75, 0.21875
 _VANISHES = 10.5  # erfc of it is less than the least subnormal number
+_NOT_ALL = 16.0  # nothing is left of erfc there, nor of what rounding changes
 # The same, without the factor q, by x minus the centre of an interval: of [2^e (1 + m / 8),
 # 2^e (1 + (m + 1) / 8)] minus 1. By 24 + 8 e + m modulo 32 the coefficients; relative error 5e-9.
 _TABLES = (
@@ -198,6 +199,8 @@ _NEAR_COMPLEMENT = (2.5830715, 0.83830553, 0.0050247544, -0.109757766, -0.009492
                     -3.3161692e-07)  # fmt: skip
 _RATE, _SHIFT, _NEAR_CENTRE, _NEAR_END = 1.1875, 0.8125, 1.28125, 4.0
 _WHOLE_SQUARES = 192.0  # a sum with it has 19 bits of a number: the rate times these is exact
+# The root of 1/2 as a float32, and the rest.
+_ROOT_HALF, _ROOT_HALF_LOW = 0.7071067690849304, 1.2101617152815436e-08
 # 2^r = 1 + r P(r) for |r| <= 1/2; relative error 2e-9.
 _POWER = (0.6931472, 0.24022645, 0.055503603, 0.009618505, 0.0013391025, 0.00015327196)
 _POWER_ROUNDER = 1.5 * 2.0**23 + 127.0  # a sum with it ends with the exponent of a float32
@@ -246,6 +249,20 @@ def erfc(to: Text, x: str) -> str:
         y = _unless_far(to, x, _near_erfc(to, size), _NEAR_END, _far_erfc)
     is_negative = to.compare("olt", x, to.constant(0.0))
     return to.select(is_negative, to.op("fsub", to.constant(2.0), y), y)
+
+
+def ndtr(to: Text, x: str) -> str:
+    """Half of ``erfc`` of ``-x`` over the root of 2, with what rounding has taken off that."""
+    factor, half = to.constant(-_ROOT_HALF), to.constant(0.5)
+    z = to.op("fmul", x, factor)
+    lost = to.fma(x, factor, _negated(to, z))
+    lost = to.fma(x, to.constant(-_ROOT_HALF_LOW), lost)
+    y, middle = erfc(to, z), to.constant(_NOT_ALL / 2)
+    # The slope of the logarithm is nearly -2 z, above 0; below, the function is nearly 2.
+    counts = to.compare("olt", to.call("fabs", to.op("fsub", z, middle)), middle)
+    change = to.select(counts, to.op("fmul", z, lost), to.constant(0.0))
+    # Not by their product, which may be subnormal where the result is not.
+    return to.fma(y, _negated(to, change), to.op("fmul", y, half))
 
 
 def _near_erfc(to: Text, size: str) -> str:

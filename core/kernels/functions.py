@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tracebridge.core.kernels import double_functions
-from tracebridge.core.kernels.error_functions import erf, erfc
+from tracebridge.core.kernels.error_functions import erf, erfc, ndtr
 from tracebridge.core.kernels.exponentials import exp, expm1, log, log1p, logistic, tanh
 from tracebridge.core.kernels.text import NAMES, REALS, Text, type_of
 from tracebridge.core.kernels.waves import cos, sin
@@ -79,6 +79,7 @@ _UNARY: Mapping[str, Callable[[Text, str], str]] = {
     "cos": cos,
     "erf": erf,
     "erfc": erfc,
+    "ndtr": ndtr,
     "floor": lambda to, x: to.call("floor", x),
     "ceil": lambda to, x: to.call("ceil", x),
     "sign": _sign,
@@ -96,7 +97,7 @@ _OF_DOUBLE: Mapping[str, Callable[[Text, str], str]] = {
 }
 """Functions that are written otherwise in kernels of float64."""
 _ONLY_OF_SINGLES = frozenset({
-    "logistic", "tanh", "expm1", "log1p", "sin", "cos", "erf", "erfc",
+    "logistic", "tanh", "expm1", "log1p", "sin", "cos", "erf", "erfc", "ndtr",
 })  # fmt: skip
 """Functions that those have not."""
 # Not contracted: LLVM would round a product in one pass and not in another, so that the largest
@@ -108,8 +109,8 @@ _OF_BOOLS = frozenset({"not", *_LOGICAL_OPS})
 _OF_FLOATS = frozenset({*_UNARY, *_FLOAT_OPS, "max", "min", "clamp"})
 MOST_POWER = 8
 TRANSCENDENTAL = frozenset({
-    "exp", "expm1", "log", "log1p", "logistic", "tanh", "sin", "cos", "erf", "erfc", "sqrt",
-    "rsqrt", "pow",
+    "exp", "expm1", "log", "log1p", "logistic", "tanh", "sin", "cos", "erf", "erfc", "ndtr",
+    "sqrt", "rsqrt", "pow",
 })  # fmt: skip
 EXPENSIVE = TRANSCENDENTAL | {"div"}
 

@@ -125,36 +125,12 @@ def _log_of_wave(x: Array) -> Any:
     return tnp.log(tnp.abs(tnp.sin(math.pi * rest)))
 
 
-def _scaled_by_root(x: Array) -> tuple[Any, Any]:
-    """``x / sqrt(2)`` for ``abs(x)`` up to 60: rounded, and what the rounding has left."""
-    wide = eps_of(x) < 1e-10
-    bits, scale = (26, 2.0**20) if wide else (12, 2.0**6)
-    factor = math.floor(math.sqrt(0.5) * 2.0**bits) / 2.0**bits
-    head = tnp.round(x * scale) / scale
-    high = head * factor  # exact
-    low = head * _ROOT_HALF_LOW[bits] + (x - head) * math.sqrt(0.5)
-    total = high + low
-    return total, low - (total - high)
-
-
-# sqrt(1/2) less its first 26 and 12 bits.
-_ROOT_HALF_LOW = {26: 1.210161710447897e-08, 12: 7.55311865475244e-05}
-
-
-def _ndtr(x: Array) -> Any:
-    # Far out the rounding of the argument counts as many times as its square is large.
-    z, rest = _scaled_by_root(-tnp.clip(x, -60.0, 60.0))
-    tail = lax.erfc(z)
-    # Below 0 nothing is left of the slope.
-    return 0.5 * (tail - tail * (2.0 * tnp.maximum(z, 0.0) * rest))
-
-
 def bell(x: Array) -> Any:
     """The normal density."""
     return exp_of_square(x, -0.5) * (1.0 / math.sqrt(2.0 * math.pi))
 
 
-ndtr = widened(with_slopes(_ndtr, lambda _, x: bell(x)))
+ndtr = widened(with_slopes(lambda x: lax.ndtr(x), lambda _, x: bell(x)))
 """The normal distribution function."""
 
 

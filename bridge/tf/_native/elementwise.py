@@ -55,6 +55,7 @@ _REAL = {
     "ceil": tf.math.ceil,
     "erf": tf.math.erf,
     "erfc": tf.math.erfc,
+    "ndtr": lambda x: tf.math.erfc(x * -math.sqrt(0.5)) * 0.5,
 }
 # Those that it has at 32 and 64 bits: numbers of 16 bits go through float32.
 _WIDE = {

@@ -55,6 +55,7 @@ _PLAIN = {
     "conj": aten.conj_physical.default,
     "erf": aten.erf.default,
     "erfc": aten.erfc.default,
+    "ndtr": aten.special_ndtr.default,
     "erf_inv": aten.erfinv.default,
     "lgamma": aten.lgamma.default,
     "bessel_i0": aten.i0.default,

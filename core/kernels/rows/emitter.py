@@ -24,7 +24,7 @@ _CHEAP = 8  # operations and loads that are repeated rather than kept
 _FIRST = {"sum": 0.0, "max": float("-inf"), "min": float("inf")}
 _COMBINED = {"sum": "fadd", "max": "fmax", "min": "fmin"}
 _SUFFIXES = {"float": "f32", "double": "f64"}
-_SLOWEST = frozenset({"erf", "erfc"})
+_SLOWEST = frozenset({"erf", "erfc", "ndtr"})
 _ALIGNED = 64  # bytes, of rows in memory of our own
 _MOST_ON_STACK = 1 << 14  # bytes
 # An inverse of a number between these is a number with all its digits.

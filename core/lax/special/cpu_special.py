@@ -92,25 +92,46 @@ def erf_inv(x: Value) -> Any:
     return lax.select_n(lax.eq(size, 1.0), value, lax.mul(x, math.inf))
 
 
-def erfc(x: Value) -> Any:
-    """The complement of the error function, also where it is small."""
-    dtype = x.aval.dtype
+def _lost_of_square(square: Value, size: Value) -> Any:
+    """What rounding has taken off the square."""
+    dtype = size.aval.dtype
     bits, mask = _UPPER_HALF[dtype]
-    # Above 32 nothing is left.
-    size = lax.min(lax.abs(x), literal(32.0, dtype))
     word = lax.bitcast_convert_type_p.bind(size, new_dtype=bits)
     high = lax.bitcast_convert_type_p.bind(
         lax.bitwise_and(word, literal(mask, bits)), new_dtype=dtype
     )
-    # Chosen, so that the rounded square is not fused with the difference.
-    square = lax.select_n(lax.ne(x, x), lax.mul(size, size), size)
     remainder = lax.mul(lax.sub(size, high), lax.add(size, high))
-    lost = lax.add(lax.sub(lax.mul(high, high), square), remainder)
-    tail = lax.mul(lax.exp(lax.neg(square)), scaled_erfc_of_modest(size))
-    tail = lax.sub(tail, lax.mul(tail, lost))
+    return lax.add(lax.sub(lax.mul(high, high), square), remainder)
+
+
+def _tail(size: Value, scaled: Value, factor: float) -> Any:
+    """``exp(-factor * size**2) * scaled``, where the factor is a power of two."""
+    # Chosen, so that the rounded square is not fused with the difference.
+    square = lax.select_n(lax.ne(size, size), lax.mul(size, size), size)
+    lost = lax.mul(_lost_of_square(square, size), factor)
+    tail = lax.mul(lax.exp(lax.mul(square, -factor)), scaled)
+    return lax.sub(tail, lax.mul(tail, lost))
+
+
+def erfc(x: Value) -> Any:
+    """The complement of the error function, also where it is small."""
+    # Above 32 nothing is left.
+    size = lax.min(lax.abs(x), literal(32.0, x.aval.dtype))
+    tail = _tail(size, scaled_erfc_of_modest(size), 1.0)
     return lax.select_n(lax.lt(x, 0.0), tail, lax.sub(2.0, tail))
+
+
+def ndtr(x: Value) -> Any:
+    """The normal distribution function, also where it is small.
+
+    Only the slow factor is of the quotient by the root of 2, whose rounding counts in an exponent.
+    """
+    size = lax.min(lax.abs(x), literal(45.0, x.aval.dtype))
+    scaled = lax.mul(scaled_erfc_of_modest(lax.mul(size, math.sqrt(0.5))), 0.5)
+    tail = _tail(size, scaled, 0.5)
+    return lax.select_n(lax.lt(x, 0.0), lax.sub(1.0, tail), tail)
 
 
 BOTH = (_F32, _F64)
 # Of arrays of any size.
-CPU_EXACT_RULES = {"erf_inv": (erf_inv, BOTH), "erfc": (erfc, BOTH)}
+CPU_EXACT_RULES = {"erf_inv": (erf_inv, BOTH), "erfc": (erfc, BOTH), "ndtr": (ndtr, BOTH)}

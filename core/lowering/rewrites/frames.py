@@ -52,6 +52,7 @@ _COSTLY = frozenset(
         lax.sin_p,
         lax.cos_p,
         lax.erfc_p,
+        lax.ndtr_p,
     }
 )
 _REDUCING = frozenset({*REDUCTIONS, shifted_exp_sum_p})
