@@ -1,17 +1,19 @@
-"""The error function and its complement as LLVM's text, fitted as in ``exponentials.py``.
+"""Error functions and the normal distribution as LLVM's text, fitted as in ``exponentials.py``.
 
-``erf`` is within 1.2 ulp, ``erfc`` within 2.5, also where it is small. Where vectors are whole
+``erf`` is within 1.2 ulp, ``erfc`` within 2.5, ``ndtr`` within 3.5, also where they are small. Where vectors are whole
 registers of AVX-512, both look their polynomials up: half of the time of ``erf``, and 0.4 of that
 of ``erfc``.
 
 ``erfc`` has two ways. Below 3.93, with looked up coefficients, a polynomial is all, within 1.6 ulp;
 elsewhere a power of two goes with one below 4, within 2.3. A vector with a number beyond goes on to
-the inverse of that number, or to an exponential of sixteenths that is looked up.
+the inverse of that number, or to an exponential of sixteenths that is looked up. ``ndtr`` has such
+a power of its own, or goes by ``erfc``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from tracebridge.core.kernels.exponentials import (
     AVX512,
@@ -192,12 +194,33 @@ _ERFC_TABLES = (
     ),
 )  # fmt: skip
 _STEP, _ONE_AFTER = 0.125, 3.93
-# erfc(x) 2^(19/16 (x + 13/16)^2) = P(x - 41/32) for x from 0 to 4; relative error 1e-8. A power
-# that falls more slowly at first than exp(-x^2), and faster later: a short polynomial is left.
-_NEAR_COMPLEMENT = (2.5830715, 0.83830553, 0.0050247544, -0.109757766, -0.009492187, 0.002541697,
-                    0.0016040185, -0.00016751485, -1.8804694e-05, -1.2655295e-05, 4.2654706e-06,
-                    -3.3161692e-07)  # fmt: skip
-_RATE, _SHIFT, _NEAR_CENTRE, _NEAR_END = 1.1875, 0.8125, 1.28125, 4.0
+
+
+class _Tail(NamedTuple):
+    """A function from 0 to ``end``: ``f(x) 2^(rate (x + shift)^2) = P(x - centre)``.
+
+    A power that falls more slowly at first than ``exp(-x^2)``, and faster later: a short polynomial
+    is left. The rate has 5 bits, the shift none below 2^-16.
+    """
+
+    rate: float
+    shift: float
+    centre: float
+    end: float
+    coefficients: tuple[float, ...]
+
+
+# Relative error 1e-8.
+_ERFC = _Tail(1.1875, 0.8125, 1.28125, 4.0, (
+    2.5830715, 0.83830553, 0.0050247544, -0.109757766, -0.009492187, 0.002541697, 0.0016040185,
+    -0.00016751485, -1.8804694e-05, -1.2655295e-05, 4.2654706e-06, -3.3161692e-07,
+))  # fmt: skip
+# The normal distribution function of -x, which is half of erfc of x over the root of 2: without
+# that quotient, whose rounding would count. Relative error 8e-9.
+_NORMAL = _Tail(0.59375, 1.1490478515625, 1.8125, 5.65625, (
+    1.2916933, 0.29638588, 0.0012247103, -0.01940505, -0.0011859487, 0.00022491146, 0.00010024512,
+    -7.3862075e-06, -5.9616036e-07, -2.8084753e-07, 6.753525e-08, -3.7616670e-09,
+))  # fmt: skip
 _WHOLE_SQUARES = 192.0  # a sum with it has 19 bits of a number: the rate times these is exact
 # The root of 1/2 as a float32, and the rest.
 _ROOT_HALF, _ROOT_HALF_LOW = 0.7071067690849304, 1.2101617152815436e-08
@@ -246,18 +269,33 @@ def erfc(to: Text, x: str) -> str:
         y = _near_erfc_looked_up(to, size)
         y = _unless_far(to, x, y, _ONE_AFTER, _far_erfc_looked_up)
     else:
-        y = _unless_far(to, x, _near_erfc(to, size), _NEAR_END, _far_erfc)
+        y = _unless_far(to, x, _near(to, size, _ERFC), _ERFC.end, _far_erfc)
     is_negative = to.compare("olt", x, to.constant(0.0))
     return to.select(is_negative, to.op("fsub", to.constant(2.0), y), y)
 
 
 def ndtr(to: Text, x: str) -> str:
-    """Half of ``erfc`` of ``-x`` over the root of 2, with what rounding has taken off that."""
-    factor, half = to.constant(-_ROOT_HALF), to.constant(0.5)
+    """The normal distribution function: as ``erfc``, of ``-x`` over the root of 2."""
+    if has_registers(to):
+        return _by_erfc(to, _negated(to, x), erfc)
+    size = to.call("fabs", x)
+    y = _near(to, size, _NORMAL)
+    y = _unless_far(to, _negated(to, x), y, _NORMAL.end, _far_normal)
+    is_positive = to.compare("ogt", x, to.constant(0.0))
+    return to.select(is_positive, to.op("fsub", to.constant(1.0), y), y)
+
+
+def _far_normal(to: Text, size: str) -> str:
+    return _by_erfc(to, size, _far_erfc)
+
+
+def _by_erfc(to: Text, x: str, of_quotient: Callable[[Text, str], str]) -> str:
+    """Half of ``erfc`` of ``x`` over the root of 2, with what rounding has taken off that."""
+    factor, half = to.constant(_ROOT_HALF), to.constant(0.5)
     z = to.op("fmul", x, factor)
     lost = to.fma(x, factor, _negated(to, z))
-    lost = to.fma(x, to.constant(-_ROOT_HALF_LOW), lost)
-    y, middle = erfc(to, z), to.constant(_NOT_ALL / 2)
+    lost = to.fma(x, to.constant(_ROOT_HALF_LOW), lost)
+    y, middle = of_quotient(to, z), to.constant(_NOT_ALL / 2)
     # The slope of the logarithm is nearly -2 z, above 0; below, the function is nearly 2.
     counts = to.compare("olt", to.call("fabs", to.op("fsub", z, middle)), middle)
     change = to.select(counts, to.op("fmul", z, lost), to.constant(0.0))
@@ -265,23 +303,24 @@ def ndtr(to: Text, x: str) -> str:
     return to.fma(y, _negated(to, change), to.op("fmul", y, half))
 
 
-def _near_erfc(to: Text, size: str) -> str:
+def _near(to: Text, size: str, tail: _Tail) -> str:
     """By a power of two whose exponent is a square, and a polynomial.
 
     Short chains of operations: what takes time is that each waits for the one before.
     """
-    size = _at_most(to, size, _NEAR_END)
+    size = _at_most(to, size, tail.end)
     bits = to.constant(_WHOLE_SQUARES)
     shifted = to.op("fadd", size, bits)
-    first = to.op("fsub", shifted, to.constant(_WHOLE_SQUARES - _SHIFT))  # and so many of its bits
+    # So many of its bits, and the shift.
+    first = to.op("fsub", shifted, to.constant(_WHOLE_SQUARES - tail.shift))
     last = to.op("fsub", size, to.op("fsub", shifted, bits))
-    slope, rounder = to.op("fmul", first, to.constant(-_RATE)), to.constant(_POWER_ROUNDER)
+    slope, rounder = to.op("fmul", first, to.constant(-tail.rate)), to.constant(_POWER_ROUNDER)
     shifted = to.fma(slope, first, rounder)
     r = to.fma(slope, first, to.op("fsub", rounder, shifted))
     r = to.fma(slope, to.op("fadd", last, last), r)
     power = to.of_bits(to.op("shl", to.bits(shifted), to.constant(23, "i32"), "i32"))
-    centred, c = to.op("fsub", size, to.constant(_NEAR_CENTRE)), to.constant(_NEAR_COMPLEMENT[0])
-    p = to.fma(_by_twos(to, centred, _NEAR_COMPLEMENT[1:]), centred, c)
+    centred, c = to.op("fsub", size, to.constant(tail.centre)), to.constant(tail.coefficients[0])
+    p = to.fma(_by_twos(to, centred, tail.coefficients[1:]), centred, c)
     p = to.op("fmul", p, power)
     return to.fma(to.op("fmul", p, r), to.polynomial(r, _POWER), p)
 
@@ -295,6 +334,7 @@ def _by_twos(to: Text, x: str, coefficients: Sequence[float]) -> str:
 
 def _far_erfc(to: Text, size: str) -> str:
     """By the inverse, with an exponential of the square and what that lacks."""
+    size = _at_most(to, size, _VANISHES)
     square = to.op("fmul", size, size)
     of_square = to.fma(size, size, _negated(to, square))
     shifted, part = exp_parts(to, _negated(to, square), of_square)
@@ -319,17 +359,15 @@ def _near_erfc_looked_up(to: Text, size: str) -> str:
     return _polynomial_from(to, registers(to, to.bits(shifted), "i32"), centred, _ERFC_TABLES)
 
 
-def _unless_far(
-    to: Text, x: str, y: str, bound: float, far_erfc: Callable[[Text, str], str]
-) -> str:
-    """``y``, or ``far_erfc`` of those ``x`` that are beyond the bound: few are.
+def _unless_far(to: Text, x: str, y: str, bound: float, beyond: Callable[[Text, str], str]) -> str:
+    """``y``, or ``beyond`` of those ``x`` that are beyond the bound: few are.
 
     Both are chosen by element, so the result does not depend on its neighbours.
     """
-    kind, function = to.type("float"), f"@erfc.far.{to.suffix()}"
+    kind, function = to.type("float"), f"@{beyond.__name__.strip('_')}.{to.suffix()}"
     to.call("fabs", x)  # for its declaration
     far = Text([0], to.width)
-    found = far_erfc(far, _at_most(far, "%x", _VANISHES))
+    found = beyond(far, "%x")
     to.needs |= far.needs
     any_far = "or i1 %is_far, %is_far"
     if to.width:
@@ -361,6 +399,7 @@ far:
 
 def _far_erfc_looked_up(to: Text, size: str) -> str:
     """By a polynomial for each of some intervals, with an exponential in two parts."""
+    size = _at_most(to, size, _VANISHES)
     n, power, less = exp_parts_looked_up(to, size)
     p = _scaled_complement(to, size)
     # The product with the larger part is not rounded before the sum.

@@ -37,6 +37,7 @@ CASES = [
     ("cos", np.cos, (-4e4, 4e4), 1.6),
     ("erf", special.erf, (-5, 5), 1.5),
     ("erfc", special.erfc, (-5, 9.19), 2.5),
+    ("ndtr", special.ndtr, (-12.9, 9), 3.5),
     ("floor", np.floor, (-9, 9), 0),
     ("ceil", np.ceil, (-9, 9), 0),
     ("sign", np.sign, (-9, 9), 0),
