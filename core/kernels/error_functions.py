@@ -1,8 +1,8 @@
 """Error functions and the normal distribution as LLVM's text, fitted as in ``exponentials.py``.
 
-``erf`` is within 1.2 ulp, ``erfc`` within 2.5, ``ndtr`` within 3.5, also where they are small. Where vectors are whole
-registers of AVX-512, both look their polynomials up: half of the time of ``erf``, and 0.4 of that
-of ``erfc``.
+``erf`` is within 1.2 ulp, ``erfc`` within 2.5, ``ndtr`` within 3.5, also where they are small.
+Where vectors are whole registers of AVX-512, the first two look their polynomials up: half of the
+time of ``erf``, and 0.4 of that of ``erfc``.
 
 ``erfc`` has two ways. Below 3.93, with looked up coefficients, a polynomial is all, within 1.6 ulp;
 elsewhere a power of two goes with one below 4, within 2.3. A vector with a number beyond goes on to

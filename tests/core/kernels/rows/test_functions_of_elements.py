@@ -122,7 +122,7 @@ def test_no_kernel_beside_what_kernels_do_not_have() -> None:
         ("erfc", False, 2.2),
         ("ndtr", True, 3.5),
         ("ndtr", False, 3.0),
-    ],  # fmt: skip
+    ],
 )
 def test_digits_of_error_functions(
     name: str, looks_up: bool, bound: float, monkeypatch: pytest.MonkeyPatch
