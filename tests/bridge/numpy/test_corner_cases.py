@@ -278,7 +278,7 @@ def test_rounding_to_more_digits_than_there_are_changes_nothing(dtype: str) -> N
 @pytest.mark.parametrize("decimals", [1, 2, 3, -1, -2])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_halves_of_narrow_numbers_are_those_of_numpy(dtype: str, decimals: int) -> None:
-    """What is rounded has the digits of the dtype: 0.85 times 10 is 8.5, of which 8 is the even one.
+    """What is rounded has the digits of the dtype: 0.85 times 10 is 8.5, and 8 the even neighbour.
 
     Where the product overflows in NumPy, the number has no digits to round.
     """
