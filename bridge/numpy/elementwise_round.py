@@ -65,21 +65,31 @@ def _round(x: Value, decimals: int) -> Any:
     return strong_array(_round_digits(x, decimals))
 
 
-def _round_digits(x: Value, decimals: int) -> Any:
-    """``x`` to a number of digits; itself where it has no more of them, so that none overflow."""
+def _round_digits(x: Value, decimals: int, bits: tuple[int, int] | None = None) -> Any:
+    """``x`` to a number of digits; itself where it has no more of them, so that none overflow.
+
+    ``bits``: of the exponent and of the mantissa of the dtype that ``x`` had. What is rounded has
+    no more of them, as in NumPy: they decide about halves.
+    """
     dtype = x.aval.dtype
     if itemsize_bits(dtype) < 32:
         wide = lax.convert_dtype(x, np.dtype(np.float32), x.aval.weak_type)
-        return lax.convert_dtype(_round_digits(wide, decimals), dtype, x.aval.weak_type)
+        info = finfo(dtype)
+        rounded = _round_digits(wide, decimals, (info.nexp, info.nmant))
+        return lax.convert_dtype(rounded, dtype, x.aval.weak_type)
     # Up to here 10**exponent and its inverse are normal numbers; XLA multiplies by the inverse.
     exponent = int(-math.log10(float(finfo(dtype).tiny)))
     if decimals > exponent:
         return x
     if decimals < -exponent:
         return lax.select_n(lax.is_finite(x), x, lax.mul(x, 0.0))
-    factor = 10.0**decimals
-    scaled = lax.mul(x, factor)
-    return lax.select_n(lax.is_finite(scaled), x, lax.div(_rint(scaled), factor))
+    # No float is 1/1000: a quotient by it would not be a whole number of thousands.
+    factor, few = 10.0 ** abs(decimals), decimals < 0
+    scaled = (lax.div if few else lax.mul)(x, factor)
+    if bits is not None:
+        scaled = lax.reduce_precision(scaled, *bits)
+    rounded = (lax.mul if few else lax.div)(_rint(scaled), factor)
+    return lax.select_n(lax.is_finite(scaled), x, rounded)
 
 
 floor = unary_function(

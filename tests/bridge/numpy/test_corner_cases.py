@@ -275,6 +275,30 @@ def test_rounding_to_more_digits_than_there_are_changes_nothing(dtype: str) -> N
     assert tnp.asarray(10.5, dtype="float16") == tnp.round(tnp.asarray(10.5, dtype="float16"), 4)
 
 
+@pytest.mark.parametrize("decimals", [1, 2, 3, -1, -2])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_halves_of_narrow_numbers_are_those_of_numpy(dtype: str, decimals: int) -> None:
+    """What is rounded has the digits of the dtype: 0.85 times 10 is 8.5, and 8 the even neighbour.
+
+    Where the product overflows in NumPy, the number has no digits to round.
+    """
+    x = np.arange(2**16, dtype=np.uint16).view(tnp.dtype(dtype))
+    with np.errstate(all="ignore"):
+        x = x[np.isfinite(x)]
+        expected = np.round(x, decimals)
+        if decimals > 0:
+            expected = np.where(np.isfinite(expected), expected, x)
+
+    np.testing.assert_array_equal(expected, np.asarray(tnp.round(x, decimals)))
+
+
+def test_thousands_are_whole() -> None:
+    """No float is 1/1000, by which one might divide."""
+    x = np.arange(5000, dtype=np.float32) * 1000
+
+    np.testing.assert_array_equal(x, np.asarray(tnp.round(x + 123, -3)))
+
+
 def test_grids_of_whole_and_broken_numbers() -> None:
     """They are promoted as arrays are, without a word about 64 bits; no range gives no numbers."""
     grid = tnp.mgrid[0:1:3j, 2:4]

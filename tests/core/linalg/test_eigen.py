@@ -339,3 +339,16 @@ def test_eigenvalues_of_large_and_small_matrices(dtype: Any) -> None:
 
     for part in (np.real, np.imag):
         close(part(expected), part(found) / factors[..., 0], dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128])
+def test_eigenvalues_of_64_bits_while_they_are_off(dtype: Any) -> None:
+    """Arrays made under the option keep their dtype after it, and so do their eigenvalues."""
+    a = matrix(dtype, 2, 4, 4)
+    with enable_x64():
+        given, expected = tnp.asarray(a), np.asarray(tnp.linalg.eigvals(a))
+
+    for f in (tnp.linalg.eigvals, tb.jit(tnp.linalg.eigvals)):
+        found = f(given)
+        assert found.dtype == np.complex128
+        np.testing.assert_array_equal(expected, found)

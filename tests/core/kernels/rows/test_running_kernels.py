@@ -28,17 +28,24 @@ SHAPES = [(300, 1000), (256, 64), (1000, 33), (3, 5000), (20, 5, 100), (9000,), 
 @pytest.mark.parametrize("f", REFERENCES, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_values_are_those_of_numpy(f: Any, shape: tuple[int, ...]) -> None:
-    """In float64, in both directions; rows of whole vectors and others."""
-    x = array(*shape)
+    """In float64, in both directions; rows of whole vectors and others.
+
+    A sum near 0 of numbers whose sums were large has no more digits than those: sums are at most as
+    far off as NumPy's in float32, one number after the other.
+    """
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     if f is lax.cumprod:
         x = np.sign(x) * np.exp(0.05 * x)
     for reverse in (False, True):
         run = lambda x, reverse=reverse: f(x, axis=x.ndim - 1, reverse=reverse)
-        wide = x.astype(np.float64)
-        wide = REFERENCES[f](wide[..., ::-1], -1)[..., ::-1] if reverse else REFERENCES[f](wide, -1)
+        turn = (..., slice(None, None, -1 if reverse else 1))
+        wide, narrow = [REFERENCES[f](x[turn].astype(t), -1)[turn] for t in ("f8", "f4")]
 
         assert kernels_in(run, x) == 1
-        np.testing.assert_allclose(tb.jit(run)(x), wide, rtol=3e-5, atol=3e-5)
+        if f is lax.cumsum:
+            assert np.abs(tb.jit(run)(x) - wide).max() <= np.abs(narrow - wide).max()
+        else:
+            np.testing.assert_allclose(tb.jit(run)(x), wide, rtol=3e-5, atol=3e-5)
 
 
 def test_gradient_is_that_of_torch() -> None:
