@@ -7,7 +7,12 @@ from typing import Any
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
-from tracebridge.experimental.hijax import HiPrimitive, MutableHiType, register_hitype
+from tracebridge.experimental.hijax import (
+    AvalQDD,
+    HiPrimitive,
+    MutableHiType,
+    register_hitype,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,3 +133,24 @@ def test_derivatives_through_contents():
         return get(cell)
 
     assert 12.0 == float(tb.grad(loss)(2.0))
+
+
+class New(HiPrimitive):
+    def abstract_eval(self, content):
+        return AvalQDD(CellType(), Content(content)), set()
+
+    def to_lojax(self, content):
+        return Cell(content)
+
+
+new = New("cell_new").bind
+
+
+def test_objects_hold_references_and_types():
+    """An object can be made of what no program computes with: it holds it as it is."""
+    reference = tb.new_ref(tnp.ones(2))
+    struct = tb.ShapeDtypeStruct((2,), "float32")
+
+    assert new(reference).value is reference
+    assert new(struct).value is struct
+    assert 2.0 == float(tb.jit(lambda x: get(new(x)) * 2)(1.0))
