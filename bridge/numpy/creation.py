@@ -32,7 +32,7 @@ from tracebridge.core.ir.float0 import is_float0
 from tracebridge.core.ir.shape_struct import ShapeDtypeStruct
 from tracebridge.core.ir.trace import is_eager
 from tracebridge.core.ir.tracer import Tracer
-from tracebridge.core.ir.typeof import ARRAY_METHODS, as_value
+from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.value import Value
 from tracebridge.core.ir.varied import varied
 from tracebridge.core.lax.ad_util import copies_of, float0_of
@@ -56,7 +56,7 @@ from tracebridge.numpy._arange import (
 )
 from tracebridge.numpy._promote import members
 from tracebridge.numpy._ranges import wrapped
-from tracebridge.numpy._staging import settled
+from tracebridge.numpy._staging import settled, unwrapped
 from tracebridge.numpy.conversion import asarray, on_device
 
 
@@ -230,8 +230,7 @@ def _filled_like(
     name: str, a: Any, value: Any, dtype: Any, shape: Any, device: Any, out_sharding: Any
 ) -> Any:
     """An array of one value like ``a``; where ``a`` is, if the user has put it there."""
-    if type(a) is not Array and any([hasattr(type(a), method) for method in ARRAY_METHODS]):
-        a = as_value(a, name)  # the array that it stands for, which says where it is
+    a = unwrapped(a)  # the array that it stands for, which says where it is
     sizes, kind, weak = _like(name, a, dtype, shape)
     is_free = shape is device is out_sharding is None
     place = _own_place(a) if is_free and not weak else None

@@ -86,7 +86,7 @@ def _compile(
     options: Any,
     host_callbacks: Sequence[Any] = (),
 ) -> Any:
-    """Compile a module; again if XLA's library for CPUs, or its quick way, got what it does wrong."""
+    """Compile a module; again if XLA's library for CPUs or its quick way got something wrong."""
     executable = _compile_with(client, module, devices, options, host_callbacks)
     if client.platform != "cpu":
         return executable

@@ -325,7 +325,8 @@ def test_called_programs_are_the_same_objects():
 
     class Watching(CountingTrace):
         def process_primitive(self, primitive, tracers, params):
-            shown.extend([weakref.ref(p) for p in params.values() if isinstance(p, core.ClosedJaxpr)])
+            programs = [p for p in params.values() if isinstance(p, core.ClosedJaxpr)]
+            shown.extend(map(weakref.ref, programs))
             return super().process_primitive(primitive, tracers, params)
 
     f = tb.jit(lambda x: lax.sin(x) + 1.0)
