@@ -134,6 +134,7 @@ MODULES: dict[str, tuple[str, ...]] = {
 NAMES: dict[str, tuple[tuple[str, str], ...]] = {
     "ad_util": (("tracebridge.interpreters.ad", "instantiate=instantiate_zeros"),),
     "api_util": ((f"{_COMPAT}.private_values", "infer_argnums_and_argnames"),),
+    "api": (("tracebridge.lax", "_dtype=dtype"),),
     "array": (("tracebridge", "ArrayImpl=Array"),),
     "checkify": (
         (f"{_COMPAT}.private_values", "Out"),
@@ -179,7 +180,7 @@ NAMES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "tree_util": (
         (f"{_COMPAT}.node_types", "_registry=NODE_TYPES"),
-        (f"{_COMPAT}.private_values", "BuiltInKeyEntry"),
+        (f"{_COMPAT}.private_values", "BuiltInKeyEntry prefix_errors"),
     ),
     "typing": ((f"{_COMPAT}.private_values", "DType Shape"),),
     "util": (

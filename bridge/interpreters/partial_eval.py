@@ -7,8 +7,12 @@ from tracebridge.core.compat.reduction import dce_jaxpr, dce_jaxpr_consts, trace
 from tracebridge.core.errors.filtering import shield as _shield
 from tracebridge.core.interpreters.staging import StagedTracer as DynamicJaxprTracer
 
+# What partial evaluation does not know is recorded as what `jit` traces is.
+JaxprTracer = DynamicJaxprTracer
+
 __all__ = [
     "DynamicJaxprTracer",
+    "JaxprTracer",
     "PartialVal",
     "dce_jaxpr",
     "dce_jaxpr_consts",

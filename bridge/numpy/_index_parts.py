@@ -20,7 +20,7 @@ from tracebridge.core.errors.shown import shown
 from tracebridge.core.errors.tracer_errors import NonConcreteBooleanIndexError
 from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.tracer import Tracer
-from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.ir.typeof import array_value, as_value
 from tracebridge.core.lax.ad_util import full_of, zeros_of
 
 ELLIPSIS = "..."
@@ -129,7 +129,7 @@ def _split_array(entry: Any, static: list[Any], arrays: list[Any]) -> None:
 def _value_of(entry: Any) -> Any:
     """An array or a number of an index as a value of the engine."""
     try:
-        return as_value(entry)
+        return array_value(entry)
     except UnsupportedDtypeError:
         if hasattr(entry, "dtype"):
             raise

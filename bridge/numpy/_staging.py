@@ -14,7 +14,7 @@ from tracebridge.core.dtypes.canonicalize import canonicalize_explicit
 from tracebridge.core.errors.tracer_errors import ConcretizationTypeError
 from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.tracer import Tracer
-from tracebridge.core.ir.typeof import ARRAY_METHODS, as_value
+from tracebridge.core.ir.typeof import ARRAY_METHODS, array_value
 from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.accepted_dtypes import check_ordinary
 from tracebridge.core.lax.contract.precision import PrecisionLike, canonical_precision
@@ -91,7 +91,7 @@ def static_precision(name: str, precision: PrecisionLike) -> Any:
 
 def value_of(x: object) -> Any:
     """``x`` as a value (arrays and tracers as they are)."""
-    return x if issubclass(type(x), EngineValue) else as_value(x)
+    return x if issubclass(type(x), EngineValue) else array_value(x)
 
 
 def unwrapped(x: Any) -> Any:

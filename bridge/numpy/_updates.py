@@ -13,7 +13,7 @@ from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.ir.aval import Shape
 from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.tracer import Tracer
-from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.ir.typeof import array_value, as_value
 from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
@@ -195,7 +195,7 @@ def updated(
     method: str = "",
 ) -> Any:
     """A copy of ``x`` with the elements at ``index`` combined with ``values`` as ``name`` says."""
-    values = values if issubclass(type(values), EngineValue) else as_value(values)
+    values = values if issubclass(type(values), EngineValue) else array_value(values)
     promises = (mode, indices_are_sorted, unique_indices, wrap, method)
     aval, joined = x.aval, None
     if values.aval.dtype != aval.dtype:

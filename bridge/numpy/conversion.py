@@ -35,7 +35,7 @@ from tracebridge.core.errors.shown import shown
 from tracebridge.core.interpreters.staging import StagingTrace
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.tracer import Tracer
-from tracebridge.core.ir.typeof import ARRAY_METHODS, as_value
+from tracebridge.core.ir.typeof import ARRAY_METHODS, array_value
 from tracebridge.core.ir.value import Value
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lax.ad_util import zeros_of
@@ -167,7 +167,7 @@ def _convert(x: object, dtype: DType | None, *, copy: bool) -> Any:
     if isinstance(x, list | tuple | range):
         return _of_sequence(x, dtype)
     if any([hasattr(type(x), name) for name in ARRAY_METHODS]) or is_symbolic_dim(x):
-        return _in_dtype(as_value(x), dtype)
+        return _in_dtype(array_value(x), dtype)
     if hasattr(x, "__array__") or hasattr(x, "__array_interface__"):
         return _of_numpy(np.asarray(x), dtype)
     if isinstance(x, str) and dtype is not None:
@@ -322,7 +322,7 @@ def copy(a: object, order: str | None = None) -> Array:
     >>> tnp.copy(tnp.array([1, 2])).tolist()
     [1, 2]
     """
-    return array(as_value(a, "copy"), copy=True, order=order or "K")
+    return array(array_value(a, "copy"), copy=True, order=order or "K")
 
 
 def astype(

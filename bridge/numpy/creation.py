@@ -56,7 +56,7 @@ from tracebridge.numpy._arange import (
 )
 from tracebridge.numpy._promote import members
 from tracebridge.numpy._ranges import wrapped
-from tracebridge.numpy._staging import settled
+from tracebridge.numpy._staging import settled, unwrapped
 from tracebridge.numpy.conversion import asarray, on_device
 
 
@@ -230,6 +230,7 @@ def _filled_like(
     name: str, a: Any, value: Any, dtype: Any, shape: Any, device: Any, out_sharding: Any
 ) -> Any:
     """An array of one value like ``a``; where ``a`` is, if the user has put it there."""
+    a = unwrapped(a)  # the array that it stands for, which says where it is
     sizes, kind, weak = _like(name, a, dtype, shape)
     is_free = shape is device is out_sharding is None
     place = _own_place(a) if is_free and not weak else None

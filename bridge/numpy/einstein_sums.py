@@ -38,10 +38,11 @@ from tracebridge.numpy.conversion import asarray
 
 _INT32 = np.dtype(np.int32)
 ELLIPSIS = "..."
+_NO_LABELS = frozenset(".->\t\n\r")
 # What a symbolic size counts as when an order of contraction is chosen.
 _TYPICAL_SIZE = 256
 
-# The labels of an operand's axes: letters, integers, or ELLIPSIS; later ("...", -k) for the k-th
+# The labels of an operand's axes: characters, integers, or ELLIPSIS; later ("...", -k) for the k-th
 # last of the axes that an ellipsis stands for.
 Labels = tuple[Any, ...]
 Form = tuple[tuple[Labels, ...], Labels | None]
@@ -64,10 +65,9 @@ def _parse(text: str) -> Form:
 
 def _labels(part: str, text: str) -> Labels:
     head, dots, tail = part.partition(ELLIPSIS)
-    if not (head + tail).isalpha() and head + tail:
-        bad = next(c for c in head + tail if not c.isalpha())
-        msg = f"einsum: {bad!r} in {text!r} is no label; labels are letters"
-        raise ArgumentValueError(msg)
+    if bad := _NO_LABELS.intersection(head + tail):
+        msg = f"einsum: {min(bad)!r} in {text!r} is no label; labels are single characters"
+        raise ArgumentValueError(msg, hint="label axes with letters")
     return (*head, ELLIPSIS, *tail) if dots else tuple(head)
 
 

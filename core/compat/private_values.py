@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -24,9 +24,11 @@ from tracebridge.core.runtime.processes.connection import connection
 from tracebridge.core.sharding.context import named_sharding
 from tracebridge.core.sharding.named import NamedSharding
 from tracebridge.core.symbolic.dims import DimExpr
+from tracebridge.core.tree import prefix
 
 if TYPE_CHECKING:
     from tracebridge.core.dtypes.dtypes import DTypeLike
+    from tracebridge.core.errors.transform_errors import TreeMismatchError
     from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.sharding.partition_spec import PartitionSpec
 
@@ -128,6 +130,28 @@ def supports_inf(dtype: DTypeLike) -> bool:
     """
     found: Any = as_dtype(dtype)
     return is_inexact(found) and bool(np.isinf(np.array(np.inf).astype(found)))
+
+
+def prefix_errors(
+    prefix_tree: object, full_tree: object, is_leaf: Callable[[Any], bool] | None = None
+) -> list[Callable[[str], TreeMismatchError]]:
+    """What is wrong where a tree is no prefix of another one, as functions that make errors.
+
+    Args:
+        prefix_tree: the tree whose leaves would stand for whole subtrees.
+        full_tree: the other one.
+        is_leaf: what counts as a leaf of the prefix.
+
+    Returns:
+        A function for each place, of what messages call the prefix.
+
+    >>> from tracebridge._src import tree_util
+    >>> [error] = tree_util.prefix_errors((1, [2]), (1, 2))
+    >>> print(str(error("in_axes")).splitlines()[0])
+    in_axes: ... a subtree against a leaf: in_axes[1] is a list of 1, the full tree[1] is ...int
+    """
+    found = prefix.prefix_errors(prefix_tree, full_tree, is_leaf)
+    return [lambda name, d=d: prefix.mismatch(name, [d], name, "the full tree") for d in found]
 
 
 def canonicalize_shape(shape: object, context: str = "") -> Shape:

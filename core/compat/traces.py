@@ -21,7 +21,7 @@ from tracebridge.core.interpreters.batching import BatchTrace
 from tracebridge.core.interpreters.staging import StagingTrace
 from tracebridge.core.ir.atoms import closed_view
 from tracebridge.core.ir.eager_slot import EAGER
-from tracebridge.core.ir.jaxpr import constant
+from tracebridge.core.ir.jaxpr import Jaxpr, constant
 from tracebridge.core.ir.trace import current_trace, scoped, use_trace
 from tracebridge.core.ir.typeof import is_array_like
 from tracebridge.core.ir.values import Literal
@@ -79,9 +79,21 @@ class Trace(trace_base.Trace):
             args = [EAGER.trace.to_array(a) if type(a) is Literal else a for a in args]
             out = process_custom_call(self, app, args)
             if out is NotImplemented:
-                params = {name: closed_view(value) for name, value in app.params.items()}
+                params = {name: _shown(value) for name, value in app.params.items()}
                 out = self.process_primitive(app.primitive, args, params)
             return list(out) if app.multiple and not isinstance(out, list) else out
+
+
+def _shown(value: object) -> Any:
+    """A parameter as code of users sees it.
+
+    Libraries remember what they made of a program by the id of its closed form, which therefore
+    lives as long as the program.
+    """
+    for program in value if type(value) is tuple else (value,):
+        if type(program) is Jaxpr:
+            program.cache["shown"] = program.as_closed()
+    return closed_view(value)
 
 
 class _TracerClass(type):

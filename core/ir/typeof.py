@@ -138,6 +138,19 @@ def as_value(x: Any, call: str = "") -> Value:
     )
 
 
+def array_value(x: Any, call: str = "") -> Value:
+    """``x`` as a value that operations on arrays take.
+
+    As `as_value`; an object of a type of users that stands for an array becomes that array.
+    """
+    value = as_value(x, call)
+    if value is x and not issubclass(type(x), EngineValue):
+        for name in ARRAY_METHODS:
+            if hasattr(type(x), name):
+                return as_value(getattr(x, name)(), call)
+    return value
+
+
 def _describe(x: object) -> str:
     return f"{shown(x)} of type {type(x).__name__}"
 

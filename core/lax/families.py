@@ -21,7 +21,7 @@ from tracebridge.core.ir.aval import ShapedArray, result_aval
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.splits import merged, split_of
-from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.ir.typeof import array_value
 from tracebridge.core.ir.values import Literal, check_int_range, python_scalar
 from tracebridge.core.lax.accepted_dtypes import any_dtype
 from tracebridge.core.lax.batch_util import broadcast_batch, move_batch_axis
@@ -80,7 +80,7 @@ def one_less_square(x: Value) -> Any:
 
 def operands(name: str, *xs: object) -> list[Value]:
     """Values of the arguments of an n-ary operation; Python scalars take the arrays' dtype."""
-    values = [as_value(x, name) for x in xs]
+    values = [array_value(x, name) for x in xs]
     dtype = None
     for v in values:
         if not (type(v) is Literal and v.aval.weak_type):

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tracebridge.core.compat.ad import primitive_jvps, primitive_transposes
 from tracebridge.core.compat.hijax.mutable import AvalQDD
 from tracebridge.core.compat.primitive import Primitive
+from tracebridge.core.control.refs.ref import Ref
 from tracebridge.core.errors.transform_errors import MissingRuleError
+from tracebridge.core.ir.shape_struct import ShapeDtypeStruct
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.user_type import is_mutable
 from tracebridge.core.util.public_path import public_path
@@ -82,8 +84,12 @@ class HiPrimitive(Primitive):
         raise MissingRuleError(self.name, "to_lojax", hint="define the method in the subclass")
 
     def bind(self, *args: Any, **params: Any) -> Any:
-        """Apply the operation to values; to objects that change, or to make one, at once."""
-        if any(map(is_mutable, args)) or self._makes_mutable(args, params):
+        """Apply the operation to values; to what no program computes with, or to make it, at once.
+
+        That are objects that change, references, and types in the place of arrays.
+        """
+        at_once = any([is_mutable(a) or isinstance(a, Ref | ShapeDtypeStruct) for a in args])
+        if at_once or self._makes_mutable(args, params):
             out = self.to_lojax(*args, **params)
             return list(out) if self.multiple_results else out
         return super().bind(*args, **params)

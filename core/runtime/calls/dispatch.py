@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 from tracebridge.core._jaxlib.xla import XlaRuntimeError
 from tracebridge.core.config.values import mesh_of_computations, on_global_change, option
 from tracebridge.core.dtypes.dtypes import is_extended
+from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.runtime_errors import DeletedArrayError
 from tracebridge.core.errors.tracer_errors import ConcretizationTypeError, UnexpectedTracerError
 from tracebridge.core.interpreters.low import low_results
@@ -18,7 +19,7 @@ from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.primitive import Primitive, is_default
 from tracebridge.core.ir.trace import Trace, innermost, use_trace
 from tracebridge.core.ir.tracer import Tracer
-from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.ir.typeof import array_value
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.runtime.arrays.array import Array, as_stored
 from tracebridge.core.runtime.arrays.failures import raise_failure
@@ -210,7 +211,11 @@ def to_array(value: object, app: Application | None = None) -> Array:
                 hint="move the operation out of the ensure_compile_time_eval block",
             )
         raise UnexpectedTracerError(tracer=value, used_by="" if app is None else call_name(app))
-    return to_array(as_value(value))
+    known = array_value(value)
+    if known is value:
+        msg = f"got {value} of type {type(value).__name__}, expected an array or a Python number"
+        raise UnsupportedDtypeError(msg, hint="operations of its own type take it")
+    return to_array(known)
 
 
 def raise_for(args: Sequence[Any], name: str, error: BaseException | None) -> None:

@@ -28,7 +28,7 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.trace import innermost
 from tracebridge.core.ir.tracer import Tracer
-from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.ir.typeof import array_value
 from tracebridge.core.ir.values import scalar_value
 from tracebridge.core.runtime.arrays.array import Array, share
 from tracebridge.core.runtime.arrays.lent import Room, lending, operand, run_on_loan
@@ -152,7 +152,7 @@ class StagedFunction:
                 values.append(a)
             else:
                 # On the class: objects that forward attributes to an array are no arrays.
-                value = a if issubclass(kind, EngineValue) else as_value(a, self.name)
+                value = a if issubclass(kind, EngineValue) else array_value(a, self.name)
                 keys.append(value.aval)
                 values.append(value)
         key = (*keys, statics) if not current.key else (*keys, statics, current.key)
@@ -205,7 +205,7 @@ class StagedFunction:
             if type(a) is np.ndarray and current is None:
                 values.append(operand(a, taken))
                 continue
-            value = as_value(a, self.name)
+            value = array_value(a, self.name)
             if isinstance(value, Tracer):
                 whole = [_operand(other, self.name) for other in arrays]
                 trace = innermost(whole)
@@ -278,7 +278,7 @@ class StagedFunction:
 
 def _operand(x: object, name: str) -> Any:
     """``x`` as a value, or a Python number as it is."""
-    return x if type(x) in SCALAR_TYPES else as_value(x, name)
+    return x if type(x) in SCALAR_TYPES else array_value(x, name)
 
 
 def _pick(index: int) -> Callable[..., Any]:

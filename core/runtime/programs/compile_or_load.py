@@ -21,6 +21,8 @@ from tracebridge.core.runtime.programs.library_fusions import SAFE_FUSIONS, has_
 from tracebridge.core.runtime.programs.memory_maps import make_room_for_program
 
 _NOT_KEPT = ONEDNN.encode()  # what no executable in a file may call
+# Dtypes without -0, whose bits are NaN: the quick way rounds small negative numbers to it.
+_WRONG_QUICKLY = "fnuz["
 
 
 def compile_or_load(
@@ -84,12 +86,19 @@ def _compile(
     options: Any,
     host_callbacks: Sequence[Any] = (),
 ) -> Any:
-    """Compile a module; again if XLA's library for CPUs got what it does wrong."""
+    """Compile a module; again if XLA's library for CPUs or its quick way got something wrong."""
     executable = _compile_with(client, module, devices, options, host_callbacks)
-    if client.platform != "cpu" or not has_wrong_fusions(executable.get_hlo_text()):
+    if client.platform != "cpu":
+        return executable
+    text = executable.get_hlo_text()
+    better = [SAFE_FUSIONS] if has_wrong_fusions(text) else []
+    if _WRONG_QUICKLY in text:
+        better += [(flag[0], True) for flag in NO_EMITTERS if flag in options.env_option_overrides]
+    if not better:
         return executable
     del executable
-    options = with_flag(options, *SAFE_FUSIONS)
+    for name, value in better:
+        options = with_flag(options, name, value)
     return _compile_with(client, module, devices, options, host_callbacks)
 
 

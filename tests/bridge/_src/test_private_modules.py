@@ -356,3 +356,29 @@ def test_generators_by_the_names_of_their_parts() -> None:
     np.testing.assert_array_equal(
         tb.random.bits(key, (5,)), threefry2x32.threefry_random_bits(words, 32, (5,))
     )
+
+
+def test_places_that_are_no_prefix() -> None:
+    """Each place of a difference has an error that names the tree as it is asked to."""
+    from tracebridge._src.tree_util import prefix_errors
+
+    one, two = prefix_errors({"a": (1, 2), "b": [3]}, {"a": (1, 2, 3), "b": 3})
+
+    with pytest.raises(ValueError, match=r"in_axes\['a'\]"):
+        raise one("in_axes")
+    with pytest.raises(ValueError, match=r"out_axes\['b'\]"):
+        raise two("out_axes")
+    assert [] == prefix_errors((1, None), ((2, 3), None))
+
+
+def test_values_that_partial_evaluation_does_not_know() -> None:
+    """Their class is known by the name that the peer has for it."""
+    from tracebridge._src.api import _dtype
+    from tracebridge.interpreters import partial_eval as pe
+
+    seen: list[Any] = []
+    unknown = pe.PartialVal.unknown(tb.core.ShapedArray((), "float32"))
+    pe.trace_to_jaxpr_nounits(lambda x: [seen.append(x) or x * 2], [unknown])
+
+    assert isinstance(seen[0], pe.JaxprTracer)
+    assert [np.dtype("float32"), np.dtype("int32")] == [_dtype(1.0), _dtype(2)]

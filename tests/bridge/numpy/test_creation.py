@@ -192,3 +192,15 @@ def test_copies_within_eager_derivatives_have_memory_of_their_own(copied: Any) -
     assert "copy" not in str(tb.make_jaxpr(tnp.array)(x))
     x.delete()
     assert [[0.0, 1.0, 2.0]] * 4 == [v.tolist() for v in found]
+
+
+@pytest.mark.parametrize("like", [tnp.zeros_like, tnp.ones_like, lambda x: tnp.full_like(x, 2)])
+def test_arrays_like_what_stands_for_an_array(like: Callable[[Any], Any]) -> None:
+    """They are where that array is, if somebody has put it there."""
+    put = tb.device_put(tnp.ones(2), tb.devices()[0])
+    stand_in = type("StandIn", (), {"__jax_array__": lambda self: put, "shape": (2,)})()
+    assert put.committed
+
+    assert like(put).committed
+    assert like(stand_in).committed
+    assert like(stand_in).sharding == put.sharding

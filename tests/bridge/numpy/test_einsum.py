@@ -107,6 +107,9 @@ def test_einsum_path_takes_lists_and_shows_the_letters_given():
         (("ij,jk->ik", np.ones((2, 3)), np.ones((4, 2))), "j"),
         (("ij->k", np.ones((2, 3))), "k"),
         (("i->ii", np.ones(2)), "i"),
+        (("i-", np.ones((2, 2))), "'-' in 'i-' is no label"),
+        (("i.j", np.ones((2, 2))), "'.' in 'i.j' is no label"),
+        (("i\tj", np.ones((2, 2))), "is no label"),
     ],
 )
 def test_bad_subscripts(args, text):
@@ -139,6 +142,19 @@ def test_labels_in_lists(i, j, k):
     assert_allclose(tnp.einsum(x, [..., j], y, [j, k], [..., k]), product)
     assert_allclose(tb.jit(lambda x: tnp.einsum(x, [i, j]))(x), x if i < j else x.T)
     assert [(0, 1)] == tnp.einsum_path(x, [i, j], y, [j, k], [k, i])[0]
+
+
+@pytest.mark.parametrize("label", ["j", "1", "_", "*", "|", "\u00df", "\u4e2d"])
+def test_labels_in_strings(label):
+    """A label is any character that stands for nothing else; the implicit output is sorted."""
+    x, y = np.arange(6.0, dtype="float32").reshape(2, 3), np.ones((3, 4), "float32")
+    y[:, 1] = 2
+    product = x @ y
+
+    assert_allclose(tnp.einsum(f"a{label},{label}c->ac", x, y), product)
+    assert_allclose(tnp.einsum(f"...{label},{label}c->...c", x, y), product)
+    assert_allclose(tnp.einsum(f"a{label}", x), x if label > "a" else x.T)
+    assert [(0, 1)] == tnp.einsum_path(f"a{label},{label}c->ac", x, y)[0]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import numpy as np
 import pytest
 
@@ -315,3 +317,24 @@ def test_numbers_of_programs_reach_own_traces_as_arrays():
 def test_full_raise_gives_the_value_itself():
     """Values of any trace are taken as they are."""
     assert X is Seeing(None, []).full_raise(X)
+
+
+def test_called_programs_are_the_same_objects():
+    """Libraries remember what they made of a program as long as it lives, by its id."""
+    shown = []
+
+    class Watching(CountingTrace):
+        def process_primitive(self, primitive, tracers, params):
+            programs = [p for p in params.values() if isinstance(p, core.ClosedJaxpr)]
+            shown.extend(map(weakref.ref, programs))
+            return super().process_primitive(primitive, tracers, params)
+
+    f = tb.jit(lambda x: lax.sin(x) + 1.0)
+    for _ in range(2):
+        with core.take_current_trace() as parent:
+            trace = Watching(parent)
+            with core.set_current_trace(trace):
+                f(CountedTracer(trace, X, 0))
+
+    assert 2 == len(shown)
+    assert shown[0]() is shown[1]() is not None

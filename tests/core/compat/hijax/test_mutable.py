@@ -5,9 +5,17 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import numpy as np
+import pytest
+
 import tracebridge as tb
 import tracebridge.numpy as tnp
-from tracebridge.experimental.hijax import HiPrimitive, MutableHiType, register_hitype
+from tracebridge.experimental.hijax import (
+    AvalQDD,
+    HiPrimitive,
+    MutableHiType,
+    register_hitype,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,3 +136,71 @@ def test_derivatives_through_contents():
         return get(cell)
 
     assert 12.0 == float(tb.grad(loss)(2.0))
+
+
+class New(HiPrimitive):
+    def abstract_eval(self, content):
+        return AvalQDD(CellType(), Content(content)), set()
+
+    def to_lojax(self, content):
+        return Cell(content)
+
+
+new = New("cell_new").bind
+
+
+def test_objects_hold_references_and_types():
+    """An object can be made of what no program computes with: it holds it as it is."""
+    reference = tb.new_ref(tnp.ones(2))
+    struct = tb.ShapeDtypeStruct((2,), "float32")
+
+    assert new(reference).value is reference
+    assert new(struct).value is struct
+    assert 2.0 == float(tb.jit(lambda x: get(new(x)) * 2)(1.0))
+
+
+class Shown(Cell):
+    """An object that changes and stands for the array of its content."""
+
+    def __jax_array__(self):
+        return self.value
+
+
+class ShownType(CellType):
+    def new_from_loval(self, state, value):
+        return Shown(value)
+
+
+register_hitype(Shown, lambda cell: ShownType())
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        lambda x, c: x @ c,
+        tnp.matmul,
+        lambda x, c: x + c,
+        lambda x, c: x * tnp.sin(c),
+        lambda x, c: tnp.sum(c) + x,
+        lambda x, c: tnp.dot(x, c) + tnp.zeros_like(c),
+        lambda x, c: tb.lax.add(x, c),
+        lambda x, c: tnp.where(x > 0, c, x),
+        lambda x, c: tnp.stack([x, c]),
+        lambda x, c: x + tnp.asarray(c)[0],
+        lambda x, c: tnp.array(c, "float16") + tnp.copy(c),
+        lambda x, c: x.at[:].set(c),
+    ],
+)
+@pytest.mark.parametrize("transform", [lambda f: f, tb.jit])
+def test_objects_stand_for_the_array_of_their_content(operation, transform):
+    """Operations on arrays take that array, eagerly and traced."""
+    x, y = tnp.arange(4.0).reshape(2, 2), tnp.ones((2, 2)) / 3
+    expected = operation(x, y)
+
+    np.testing.assert_allclose(transform(operation)(x, Shown(y)), expected, rtol=1e-6)
+
+
+def test_objects_that_are_no_arrays():
+    """They are refused by operations on arrays."""
+    with pytest.raises(TypeError, match="Cell"):
+        tnp.sin(Cell(tnp.ones(2)))

@@ -81,3 +81,15 @@ def test_dtypes_that_quick_compilation_does_not_know() -> None:
 
     assert constant.dtype == numbers.dtype
     np.testing.assert_array_equal(np.asarray(constant), numbers)
+
+
+@pytest.mark.parametrize("name", ["float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e4m3b11fnuz"])
+@pytest.mark.parametrize("kind", ["bfloat16", "float32", "float64"])
+def test_small_negative_numbers_become_zero(name: str, kind: str) -> None:
+    """Dtypes without -0 have NaN in its place; XLA's quick way of making code gave that."""
+    dtype = np.dtype(getattr(ml_dtypes, name))
+    x = np.array([-1e-30, -1e-9, -0.0, 0.0, 1e-30, -1.5]).astype(kind)
+    with scope("disable_most_optimizations", True):
+        narrow = tb.jit(lambda x: x.astype(dtype))(x)
+
+    np.testing.assert_array_equal([0, 0, 0, 0, 0, -1.5], np.asarray(narrow).astype(np.float32))
