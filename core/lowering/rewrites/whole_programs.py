@@ -10,7 +10,10 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from tracebridge.core import lax
-from tracebridge.core.ir.traverse import distinct_applications, primitives_of
+from tracebridge.core.config.values import option
+from tracebridge.core.ir.cost import Cost
+from tracebridge.core.ir.jaxpr import Jaxpr
+from tracebridge.core.ir.traverse import all_jaxprs, distinct_applications, primitives_of
 from tracebridge.core.kernels.rows.frame import Frame, Shape, frame_over
 from tracebridge.core.kernels.rows.program import RESHAPES
 from tracebridge.core.lowering.rewrites.flat import computed_by, is_call
@@ -20,7 +23,6 @@ from tracebridge.core.lowering.rewrites.producers import facts_of
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Application
     from tracebridge.core.ir.aval import ShapedArray
-    from tracebridge.core.ir.jaxpr import Jaxpr
     from tracebridge.core.ir.primitive import Primitive
 
 _LEAST = 1 << 11  # elements: smaller programs are compiled in less time without kernels
@@ -76,6 +78,26 @@ def _is_large(aval: ShapedArray) -> bool:
 
 def _is_sum_of_all(app: Application) -> bool:
     return not app.out.ndim and _is_large(app.avals[0])
+
+
+def in_place(jaxpr: Jaxpr) -> Jaxpr:
+    """A program some of whose results have the memory of arguments, as it is to be lowered.
+
+    A kernel would need memory of its own, and a copy; XLA's loops write over what they read. Those
+    of costly functions take longer than a kernel and a copy.
+    """
+    if not option("platform_rules") or whole_shape(jaxpr) is None or _is_costly(jaxpr):
+        return jaxpr
+    given = jaxpr.in_avals, jaxpr.consts, jaxpr.equations, jaxpr.outs, jaxpr.out_avals
+    new = Jaxpr(*given, jaxpr.sources, jaxpr.debug)
+    new.cache["rewritten"] = None  # it is what its rewrites give
+    return new
+
+
+def _is_costly(jaxpr: Jaxpr) -> bool:
+    """Whether a program or one that it calls has functions such as exponentials."""
+    programs = all_jaxprs(jaxpr)
+    return any([p.cost is Cost.EXPENSIVE for program in programs for p in primitives_of(program)])
 
 
 def frame_of_ends(jaxpr: Jaxpr) -> dict[Shape, Frame] | None:

@@ -11,6 +11,7 @@ import tracebridge as tb
 import tracebridge.numpy as tnp
 from tests.core.kernels.plain_form import array, is_as_plain, kernels_in, needs_kernels
 from tracebridge import nn
+from tracebridge.core._jaxlib.ffi import KERNEL
 from tracebridge.core.config.option_scopes import enable_x64
 
 pytestmark = needs_kernels
@@ -95,3 +96,17 @@ def test_other_programs_are_not(f: Any, shape: tuple[int, ...]) -> None:
     x = array(*shape)
     assert kernels_in(f, x) == 0
     is_as_plain(f, x, tolerance=1e-6)
+
+
+def test_arguments_that_are_given_away_are_written_over() -> None:
+    """A kernel would need memory of its own; costly functions are worth it."""
+    x, g = array(70, 300), array(70, 300)
+
+    def step(x: Any, g: Any) -> Any:
+        return x - 0.1 * g
+
+    assert KERNEL in tb.jit(step).lower(x, g).as_text()
+    assert KERNEL not in tb.jit(step, donate_argnums=0).lower(x, g).as_text()
+    large = array(300, 300)
+    program = tb.jit(lambda x: x - 0.1 * tnp.exp(x), donate_argnums=0)
+    assert KERNEL in program.lower(large).as_text()
