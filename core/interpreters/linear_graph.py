@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from tracebridge.core.interpreters.graph import Graph, GraphEquation, within
 from tracebridge.core.interpreters.staged_rules import staged_linearize
+from tracebridge.core.interpreters.still_shifts import still_extrema
 from tracebridge.core.ir.name_stack import in_use
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class LinearGraph:
         nodes.extend([None] * len(jaxpr.consts))
         sources = jaxpr.sources
         named = in_use[0]
+        still = still_extrema(jaxpr)
         for k, (app, idx) in enumerate(jaxpr.equations):
             source = None if sources is None else sources[k]
             if named:
@@ -52,7 +54,7 @@ class LinearGraph:
                 if node is not None:
                     mask |= 1 << j
                     tangents.append(node)
-            if mask:
+            if mask and k not in still:
                 self._add(app, mask, args + tangents, source, values, nodes)
                 continue
             first = graph.add(app, args, source)

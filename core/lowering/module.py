@@ -27,6 +27,7 @@ from tracebridge.core.kernels.steps.scan_kernel import scan_kernel_p
 from tracebridge.core.lowering.context import PLATFORM_INDEX, LoweringContext
 from tracebridge.core.lowering.emitters import is_brief, is_small
 from tracebridge.core.lowering.locations import Locations
+from tracebridge.core.lowering.rewrites.whole_programs import in_place
 from tracebridge.core.lowering.symbolic import define_dims, has_symbolic_dims
 from tracebridge.core.lowering.tiles import is_faster_without_tiles
 from tracebridge.core.lowering.tokens import RUNTIME_TOKEN, create_tokens
@@ -158,6 +159,7 @@ def lower_module(
         types += [tensor_type(jaxpr.in_avals[i]) for i in kept]
         out_types = [tensor_type(a) for a in (*jaxpr.out_avals, *tokens)]
         aliases = _aliases(jaxpr, kept, donated)
+        jaxpr = in_place(jaxpr) if aliases else jaxpr
         block = _main(ctx, jaxpr, kept, types, out_types, aliases)
         with ir.InsertionPoint(block):
             if len(ctx.platforms) > 1:

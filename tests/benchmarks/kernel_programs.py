@@ -157,6 +157,12 @@ def torch_group_norm(x: Any, scale: Any, bias: Any) -> Any:
     return functional.group_norm(x, 8, scale, bias)
 
 
+def softmax(x: Any) -> Any:
+    """Softmax of rows as anybody would write it."""
+    e = tnp.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
 def cross_entropy(logits: Any, labels: Any) -> Any:
     """Mean cross entropy of rows of logits."""
     picked = tnp.take_along_axis(nn.log_softmax(logits), labels[:, None], axis=-1)

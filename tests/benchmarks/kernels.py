@@ -173,6 +173,27 @@ def _arrays() -> list[Kernel]:
     ]
 
 
+def _small_passes() -> list[Kernel]:
+    """What needs little more than memory, and a softmax as NumPy has it."""
+    arrays = _wide(1024, 512)
+    return [
+        _row("ReLU, 1024x512", nn.relu, functional.relu, arrays),
+        _row(
+            "squared error, 1e5",
+            lambda x, y: ((x - y) ** 2).mean(),
+            functional.mse_loss,
+            _wide(100_000),
+            torch.randn(100_000),
+        ),
+        _row(
+            "softmax written out, 1024x512",
+            programs.softmax,
+            lambda x: x.softmax(-1),
+            arrays,
+        ),
+    ]
+
+
 def _images() -> list[Kernel]:
     """Reductions over channels, and other functions of large arrays."""
     images, logits = _wide(8, 64, 64, 64), _wide(8, 21, 128, 128)
@@ -217,4 +238,4 @@ def _images() -> list[Kernel]:
 def kernels() -> list[Kernel]:
     """All rows: derivatives, loops, arrays, images."""
     torch.manual_seed(0)
-    return [*_derivatives(), *_loops(), *_arrays(), *_images()]
+    return [*_derivatives(), *_loops(), *_arrays(), *_images(), *_small_passes()]

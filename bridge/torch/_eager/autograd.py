@@ -375,7 +375,7 @@ def _in_full(node: Node, saved: Sequence[torch.Tensor], grads: Sequence[Any]) ->
         return tuple(_graph_backward(node.in_graph, saved, None, grads))
     results = _gradients_of(node, saved, None, grads)[1:]
     if not grad_enabled() and not is_special():
-        leaves = [*saved, *[grads[i] for i in node.sources]]
+        leaves = [*node.read(saved), *[grads[i] for i in node.sources]]
         if all([x is not None and is_dense(x) for x in leaves]):
             node.guard(leaves)
     return results

@@ -200,11 +200,16 @@ class Node:
 
         The cotangents at ``values`` are the one value of all their elements.
         """
-        if self.n_extra:
-            n = len(self.parts.inputs)
-            leaves = [*leaves[:n], *leaves[n + self.n_extra :]]
+        leaves = self.read(leaves)
         run = self.backwards.get((self.attached, values))
         return (self.backward(self.attached, values) if run is None else run)(leaves)
+
+    def read(self, leaves: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+        """Of saved tensors, none of them a number, those that backward programs read."""
+        if not self.n_extra:
+            return leaves
+        n = len(self.saved_inputs) - self.n_extra
+        return [*leaves[:n], *leaves[n + self.n_extra :]]
 
     def guard(self, leaves: Sequence[torch.Tensor]) -> None:
         """Find the program for the inputs ``leaves``, all dense, by one look at them."""

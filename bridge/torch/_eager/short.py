@@ -32,10 +32,10 @@ def short_apply(node: Node, in_full: InFull) -> Callable[..., Any] | None:
     """
     parts, n_in = node.parts, len(node.active)
     n_all = n_in + node.n_out + parts.n_residuals
-    if node.has_numbers or node.n_extra or node.frees or n_all > MAX_TENSORS:
+    if node.has_numbers or node.frees or n_all > MAX_TENSORS:
         return None
     key = (
-        node.active, tuple(node.saved_inputs), tuple(parts.results),
+        node.active, tuple(node.saved_inputs), node.n_extra, tuple(parts.results),
         node.attached, parts.n_residuals, node.early is not None,
     )  # fmt: skip
     factory = _FACTORIES.get(key)
@@ -55,6 +55,7 @@ def short_apply(node: Node, in_full: InFull) -> Callable[..., Any] | None:
 def _compile_factory(
     active: tuple[bool, ...],
     saved_inputs: tuple[int, ...],
+    n_extra: int,
     results: tuple[int, ...],
     attached: tuple[bool, ...],
     n_residuals: int,
@@ -67,7 +68,10 @@ def _compile_factory(
     detached = [f"outs[{i}]" for i, here in enumerate(attached) if not here]
     saved = [f"s{i}" for i in range(len(kept))]
     cotangents = [f"g{i}" for i, here in enumerate(attached) if here]
-    leaves = ", ".join([*saved, *cotangents])
+    # The last saved inputs are there for the backward pass as a function only.
+    n_inputs = len(saved_inputs)
+    read = [*saved[: n_inputs - n_extra], *saved[n_inputs:]]
+    leaves = ", ".join([*read, *cotangents])
     found = ", ".join([f"r{i}" for i, here in enumerate(active) if here])
     gradients = ", ".join([f"r{i}" if here else "None" for i, here in enumerate(active)])
     lines = [

@@ -21,6 +21,7 @@ from tracebridge.core.lax.reduce.exp_sums import shifted_exp_sum_p
 from tracebridge.core.lowering.rewrites.flat import computed_by, is_call, with_shifts
 from tracebridge.core.lowering.rewrites.inlined import inlined
 from tracebridge.core.lowering.rewrites.producers import facts_of
+from tracebridge.core.lowering.rewrites.whole_programs import whole_shape
 from tracebridge.core.util.caching import BoundedCache
 
 if TYPE_CHECKING:
@@ -139,6 +140,8 @@ def has_frames(jaxpr: Jaxpr) -> bool:
     large = large_in(jaxpr)
     if large.costly or large.joining or large.rows or large_in(jaxpr, doubles=True).rows:
         return True
+    if whole_shape(jaxpr) is not None:
+        return True
     calls = {p for p in primitives_of(jaxpr) if is_call(p)}
     for app in distinct_applications(jaxpr) if calls else ():
         if app.primitive in calls:
@@ -229,20 +232,24 @@ class Frames:
             frame = _frame_over(shape, axes, tuple(every), self.doubles)
             for s in frame.shapes:
                 frames.setdefault(s, frame)
-        return frames if frames or self.doubles else self._of_functions(jaxpr)
+        return frames or self._of_functions(jaxpr)
 
     def _of_functions(self, jaxpr: Jaxpr) -> dict[Shape, Frame]:
-        """The frames of arrays of which only functions of each element are computed."""
+        """The frames of arrays of which only functions of each element are computed.
+
+        Of float64 only where that is all: XLA has functions that kernels have not.
+        """
         frames: dict[Shape, Frame] = {}
-        large = large_in(jaxpr)
+        large = _NOTHING if self.doubles else large_in(jaxpr)
         costly = [app.out.shape for app in large.costly]
         joined = [app.avals[0].shape for app in large.joining]
-        for shape in dict.fromkeys([*costly, *joined]):
+        whole = whole_shape(jaxpr)
+        for shape in dict.fromkeys([*costly, *joined, *([] if whole is None else [whole])]):
             rows = _any_rows(shape)
             if rows is None or (shape, ()) in self.tried or shape in frames:
                 continue
             self.tried.add((shape, ()))
-            frame = _frame_over(rows, (len(rows) - 1,), (shape,), doubles=False)
+            frame = _frame_over(rows, (len(rows) - 1,), (shape,), self.doubles)
             for s in frame.shapes:
                 frames.setdefault(s, frame)
         return frames
@@ -275,18 +282,28 @@ def _any_rows(shape: Shape) -> Shape | None:
 
     Rows are whole lines of the cache, where they can be.
     """
+    shape = tuple([n for n in shape if n != 1])
     length, i = 1, len(shape)
     while i and length < _WANTED:
         i -= 1
         length *= shape[i]
     outside = shape[i - 1] if i else 1
+    if i == 0 and length <= _MOST_WANTED:  # all of it: a part
+        inner = length // shape[0]
+        length, outside = inner, shape[0]
+        parts = [inner * n for n in _divisors(outside) if inner * n >= _WANTED]
+        whole = [n for n in parts if n % _LINE == 0]
+        return _shape_of_rows(math.prod(shape), (whole or parts)[0])
     if length > _MOST_WANTED:
         inner = length // shape[i]
         length = max([inner * n for n in _divisors(shape[i]) if inner * n <= _MOST_WANTED])
         outside = inner * shape[i] // length
     whole = [length * n for n in _divisors(outside) if length * n % _LINE == 0]
     length = whole[0] if whole and whole[0] <= _MOST_WANTED else length
-    total = math.prod(shape)
+    return _shape_of_rows(math.prod(shape), length)
+
+
+def _shape_of_rows(total: int, length: int) -> Shape | None:
     return (total // length, length) if _WANTED <= length < total else None
 
 

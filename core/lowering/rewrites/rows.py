@@ -25,7 +25,12 @@ from tracebridge.core.kernels.rows.program import RESHAPES, Target, Written
 from tracebridge.core.kernels.rows.row_kernel import row_kernel_p
 from tracebridge.core.lowering.rewrites.columns import with_columns
 from tracebridge.core.lowering.rewrites.flat import flat
-from tracebridge.core.lowering.rewrites.frames import Frames, has_frames, large_in, meaning
+from tracebridge.core.lowering.rewrites.frames import (
+    Frames,
+    has_frames,
+    large_in,
+    meaning,
+)
 from tracebridge.core.lowering.rewrites.groups import Groups, Readers
 from tracebridge.core.lowering.rewrites.in_frames import (
     BY_ROW,
@@ -39,6 +44,7 @@ from tracebridge.core.lowering.rewrites.parts import PARTS, part_of
 from tracebridge.core.lowering.rewrites.producers import GIVEN, producers
 from tracebridge.core.lowering.rewrites.row_programs import Rest, RowEquations
 from tracebridge.core.lowering.rewrites.turned_sums import with_turned_sums
+from tracebridge.core.lowering.rewrites.whole_programs import frame_of_ends, whole_shape
 from tracebridge.core.lowering.rewrites.with_kernels import Kernel, WithKernels
 
 if TYPE_CHECKING:
@@ -67,12 +73,15 @@ def with_row_kernels(jaxpr: Jaxpr) -> Jaxpr | None:
     if not has_frames(jaxpr) or not is_there():
         return None
     program = with_turned_sums(with_columns(flat(jaxpr, meaning)))
-    made = None
+    made, is_whole = None, whole_shape(program) is not None
     for frames in (Frames(), Frames(doubles=True)):
         while found := frames.next_ones(program):
             new = _Rows(program, found).result() if _may_pay(program, found) else None
             if new is not None:
                 made = program = new
+    if made is not None and is_whole:
+        ends = frame_of_ends(made)
+        made = (ends and _Rows(made, ends, ends=True).result()) or made
     return made
 
 
@@ -80,6 +89,8 @@ def _may_pay(jaxpr: Jaxpr, frames: Mapping[Shape, Frame]) -> bool:
     """Whether a group of these frames may be worth a kernel, as ``_Rows`` says."""
     doubles = _are_of_doubles(frames)
     large = large_in(jaxpr, doubles)
+    if whole_shape(jaxpr) is not None:
+        return True
     if any([app.out.shape in frames for app in large.costly]):
         return True
     for app in distinct_applications(jaxpr):
@@ -106,9 +117,13 @@ def _joined(jaxpr: Jaxpr) -> set[int]:
 
 @final
 class _Rows(Groups):
-    """Groups by their frame."""
+    """Groups by their frame.
 
-    def __init__(self, jaxpr: Jaxpr, frames: dict[tuple[int, ...], Frame]) -> None:
+    ``ends``: they end sums that kernels have begun, and are worth it.
+    """
+
+    def __init__(self, jaxpr: Jaxpr, frames: dict[Shape, Frame], ends: bool = False) -> None:
+        self.ends = ends
         self.frames = frames
         self._answers = {id(frame): known_answers(frame) for frame in frames.values()}
         """Of frames: whether equations can join one, and whether they sum up others."""
@@ -223,10 +238,21 @@ class _Rows(Groups):
         """Whether a kernel is worth it: it computes functions, joins, or saves passes."""
         if len(members) > _MOST_EQUATIONS:
             return False
-        if self.is_costly(members) or self.saves_passes(members):
+        if self.is_whole(members) or self.is_costly(members) or self.saves_passes(members):
             return True
         joined = self.joined
         return bool(joined) and not joined.isdisjoint([self.first[k] for k in members])
+
+    def is_whole(self, members: Sequence[int]) -> bool:
+        """Whether members are a program that is called without XLA, if it is a kernel."""
+        if self.ends:
+            return True
+        if whole_shape(self.jaxpr) is None:
+            return False
+        inside = set(members)
+        return all([
+            k in inside or not app.out.ndim for k, (app, _) in enumerate(self.jaxpr.equations)
+        ])  # fmt: skip
 
     def is_costly(self, members: Sequence[int]) -> bool:
         """Whether members compute functions of each element of large arrays."""
@@ -284,14 +310,16 @@ class _Rows(Groups):
         return sorted(inside) if len(inside) > len(members) else list(members)
 
     def _makes_numbers(self, k: int, frame: Frame) -> bool:
-        """Whether an equation computes one number for each row from others, or from one."""
+        """Whether an equation computes one number for each row, or for all, from others."""
         app, _ = self.jaxpr.equations[k]
         if not app.primitive.is_elementwise or self.kind_of(app) is not True:
             return False
         shape = app.out.shape
         fits = all([not a.ndim or a.shape == shape for a in app.avals])
         is_power = app.primitive is lax.pow_p
-        return fits and not is_power and is_handled(app, frame.doubles) and frame.is_by_row(shape)
+        if not fits or is_power or not is_handled(app, frame.doubles):
+            return False
+        return not shape or frame.is_by_row(shape)
 
     def _has_row_each(self, k: int, frame: Frame) -> bool:
         """Whether a member that reads one number for each row has these along the rows.
@@ -301,6 +329,8 @@ class _Rows(Groups):
         app, _ = self.jaxpr.equations[k]
         shape = app.out.shape
         if app.primitive is not lax.broadcast_in_dim_p or shape not in frame.shapes:
+            return True
+        if not app.avals[0].ndim:  # one for all
             return True
         axes = app.params["broadcast_dimensions"]
         return frame.steps(app.avals[0].shape, axes, shape) == frame.by_row
@@ -359,22 +389,24 @@ class _RowKernel(Kernel):
         n = len(self.results)
         if not n or len(self.operands) + n > _MOST_ARRAYS:
             return False
-        if self.rows.saves_passes(self.members):
+        if self.rows.ends or self.rows.saves_passes(self.members):
             return True
+        # Its `erf`, one quotient of polynomials, takes half the time of ours: a group that only
+        # computes functions is left to it, while one that saves passes over memory has `erf`, too.
+        if any([self.rows.jaxpr.equations[k][0].primitive is lax.erf_p for k in self.members]):
+            return False
+        if self.rows.is_whole(self.members):
+            return n <= _MOST_OF_FUNCTIONS
         computes = self.rows.is_costly(self.members)
         return (computes or bool(self.joins)) and self._is_alone()
 
     def _is_alone(self) -> bool:
         """Whether few arrays are read and written that XLA would not.
 
-        What it computes within what reads it, it never writes. Its `erf`, one quotient of
-        polynomials, takes half the time of ours: a group that only computes functions is left to
-        it, while one that saves passes over memory has `erf`, too.
+        What it computes within what reads it, it never writes.
         """
         rows = self.rows
         equations, inside = rows.jaxpr.equations, {*self.members, *self.copied}
-        if any([equations[k][0].primitive is lax.erf_p for k in self.members]):
-            return False
         large = [v for v in self.given if _SMALL * rows.avals[v].size >= self.frame.n_elements]
         around = [rows.made_by[v] for v in large]
         around += [k for v in self.results for k in self.readers[v] if k not in inside]

@@ -16,6 +16,7 @@ import tracebridge.numpy as tnp
 from tracebridge.core.config.option_scopes import enable_x64
 from tracebridge.torch import wrap
 from tracebridge.torch._eager import guards
+from tracebridge.torch._eager.nodes import Node
 
 pytestmark = pytest.mark.torch
 
@@ -57,6 +58,31 @@ def test_a_known_call_is_guarded():
     tb.clear_caches()
     assert not f.calls.guarded[2]
     torch.testing.assert_close(gradients(f, leaves), gradients(own, leaves))
+
+
+def test_backward_passes_that_read_results_are_guarded_too(monkeypatch):
+    """An input that only a second derivative needs is saved, but not looked at."""
+    seen = []
+    guard = Node.guard
+
+    def recording(node, leaves):
+        seen.append((node, len(leaves)))
+        guard(node, leaves)
+
+    monkeypatch.setattr(Node, "guard", recording)
+    f = wrap(tnp.exp)
+    x = tensors(300)[0].requires_grad_()
+    for _ in range(3):
+        out = f(x)
+        (found,) = torch.autograd.grad(out, x, torch.ones_like(out))
+        torch.testing.assert_close(found, torch.exp(x.detach()))
+    out = f(x)
+    (slope,) = torch.autograd.grad(out.sum(), x, create_graph=True)
+    (second,) = torch.autograd.grad(slope.sum(), x)
+    torch.testing.assert_close(second, torch.exp(x.detach()))
+
+    ((node, n_leaves),) = seen  # the second and the third pass had a check
+    assert (node.n_extra, n_leaves, len(node.guarded)) == (1, 2, 1)
 
 
 @pytest.mark.parametrize("known", [True, False])
