@@ -51,7 +51,11 @@ _MAX_PHASES = 16
 _MANY = 1 << 20
 
 # Where a library for convolutions is faster than these forms.
-_MANY_WITH_GAPS = 1 << 25  # products, most of them with zeros, that are worth several calls
+_MANY_WITH_GAPS = 1 << 25
+_MANY_WITH_UNEVEN_GAPS = 1 << 27
+_SMALL_WITH_GAPS = 14 * 14  # places of an image
+_MANY_OF_SMALL_WITH_GAPS = 1 << 29
+_MANY_OUTPUTS, _TIMES_INPUTS = 128, 8
 _LEAST_TERMS = 16  # of a result: fewer are added up as fast by a loop
 _MANY_TERMS = 1 << 23  # products of all results
 _FEW_ROWS = 9  # results that are sums over long rows: XLA makes more of them one slow loop
@@ -212,9 +216,23 @@ def _form_with_gaps(g: Geometry, dtype: Any, few_results: bool, library: bool) -
         return forms.spread_products
     is_slow = g.groups > 1 or g.n_space == 3 or dtype == np.float64
     is_slow = is_slow or (
-        library and g.products >= _MANY_WITH_GAPS and onednn.has_kernels(g, dtype)
+        library and g.products >= _many_with_gaps(g) and onednn.has_kernels(g, dtype)
     )
     return forms.by_phases if is_slow and phases <= _MAX_PHASES else None
+
+
+def _many_with_gaps(g: Geometry) -> int:
+    """Products, most of them with zeros, that are worth a call of the library for each phase.
+
+    With AVX2 it is slow at phases of few places, as those of odd kernels are, above all of small
+    images: the operation makes one product of matrices for all of them.
+    """
+    steps = list(zip(g.kernel, g.lhs_dilation, strict=True))
+    is_even = all([k % a == 0 and (k > a or a == 1) for k, a in steps])
+    if has_avx512() or is_even:
+        return _MANY_WITH_GAPS
+    is_small = math.prod(g.sizes) <= _SMALL_WITH_GAPS
+    return _MANY_OF_SMALL_WITH_GAPS if is_small else _MANY_WITH_UNEVEN_GAPS
 
 
 def _is_long(g: Geometry) -> bool:
@@ -334,9 +352,12 @@ def _is_for_library(g: Geometry, dtype: Any, form: Form | None) -> bool:
     """Whether the library for convolutions is faster than ``form``."""
     if form in (toeplitz.by_blocks, toeplitz.by_block_products):
         return False
+    if g.n_space == 1 and onednn.wants_features_last(g):
+        # Turning many results of few features round, or few terms, takes what the library saves.
+        is_wide = g.outputs >= max(_MANY_OUTPUTS, _TIMES_INPUTS * g.inputs)
+        if form is forms.multiply_add or is_wide:
+            return False
     if form is forms.multiply_add:
-        if g.n_space == 1 and onednn.wants_features_last(g):
-            return False  # turning rows round takes what it saves
         features_last = onednn.has_features_last(g)
         if g.groups > 1:
             is_wide = g.inputs >= 2 * onednn.LEAST_OF_GROUP
