@@ -16,6 +16,7 @@ import numpy as np
 import tracebridge.core.lax as lax
 from tracebridge.core.config.values import tracing_key
 from tracebridge.core.conv import cpu_forms as forms
+from tracebridge.core.conv import cpu_gradients as gradients
 from tracebridge.core.conv import cpu_rows as rows
 from tracebridge.core.conv import cpu_toeplitz as toeplitz
 from tracebridge.core.conv import library_forms, onednn
@@ -26,7 +27,7 @@ from tracebridge.core.lax.reduce.cpu_sums import parts_read_by
 from tracebridge.core.lax.reduce.reductions import accumulator_dtype
 from tracebridge.core.lax.stored import emit_stored
 from tracebridge.core.mlir.attrs import leave_apart
-from tracebridge.core.mlir.onednn import has_avx512
+from tracebridge.core.mlir.onednn import has_avx2, has_avx512
 
 if TYPE_CHECKING:
     from tracebridge.core._jaxlib.mlir import IrValue
@@ -50,7 +51,11 @@ _MAX_PHASES = 16
 _MANY = 1 << 20
 
 # Where a library for convolutions is faster than these forms.
-_MANY_WITH_GAPS = 1 << 25  # products, most of them with zeros, that are worth several calls
+_MANY_WITH_GAPS = 1 << 25
+_MANY_WITH_UNEVEN_GAPS = 1 << 27
+_SMALL_WITH_GAPS = 14 * 14  # places of an image
+_MANY_OF_SMALL_WITH_GAPS = 1 << 29
+_MANY_OUTPUTS, _TIMES_INPUTS = 128, 8
 _LEAST_TERMS = 16  # of a result: fewer are added up as fast by a loop
 _MANY_TERMS = 1 << 23  # products of all results
 _FEW_ROWS = 9  # results that are sums over long rows: XLA makes more of them one slow loop
@@ -68,6 +73,9 @@ _OF_GRADIENT = (64, 127)  # and outputs are many; the operation divides more amo
 _MANY_OF_MEDIUM = 1 << 25
 _MANY_RESULTS = 25  # taps of a kernel, whose gradient the operation makes slowly
 _MANY_OF_TAPS = 1 << 25
+_LONGER = 1.2  # products, those with zeros too, by those of a gradient, and
+_MANY_OF_SHIFTS = 64  # rows in all shifts, from which on copies are worth it; the operation
+_MANY_OF_LAST = 1 << 22  # does fewer products as fast if features are last
 
 
 def form_of(g: Geometry, dtype: Any, library: bool, exact: bool = False) -> Form | None:
@@ -83,6 +91,8 @@ def form_of(g: Geometry, dtype: Any, library: bool, exact: bool = False) -> Form
         return rows.summed_matrices if rows.has_matrices(g, dtype) else forms.pointwise_gradient
     if not exact and few_results and _is_sum_of_rows(g, dtype):
         return rows.summed_rows
+    if few_results and _is_for_shifts(g, dtype, exact):
+        return gradients.shifted_products
     gradient = _gradient_by_library(g, dtype) if library and few_results else None
     if gradient is not None:
         return gradient
@@ -121,6 +131,17 @@ def _is_sum_of_rows(g: Geometry, dtype: Any) -> bool:
         and (g.n_space == 1 or g.rhs_dilation[-1] == 1)
         and rows.has_rows(g)
     )
+
+
+def _is_for_shifts(g: Geometry, dtype: Any, exact: bool) -> bool:
+    """Whether a gradient is a product of shifted copies, which was measured with AVX2 alone."""
+    if has_avx512() or not has_avx2() or dtype != np.float32 or g.n_space == 1:
+        return False
+    if not gradients.can_shift(g) or (exact and gradients.shifts_cotangent(g)):
+        return False
+    shifts = math.prod(g.results) * g.lhs[g.numbers.lhs_spec[0]]
+    is_enough = gradients.is_in_front(g) or g.products >= _MANY_OF_LAST
+    return is_enough and shifts >= _MANY_OF_SHIFTS and gradients.longer(g) <= _LONGER
 
 
 def _gradient_by_library(g: Geometry, dtype: Any) -> Form | None:
@@ -195,9 +216,23 @@ def _form_with_gaps(g: Geometry, dtype: Any, few_results: bool, library: bool) -
         return forms.spread_products
     is_slow = g.groups > 1 or g.n_space == 3 or dtype == np.float64
     is_slow = is_slow or (
-        library and g.products >= _MANY_WITH_GAPS and onednn.has_kernels(g, dtype)
+        library and g.products >= _many_with_gaps(g) and onednn.has_kernels(g, dtype)
     )
     return forms.by_phases if is_slow and phases <= _MAX_PHASES else None
+
+
+def _many_with_gaps(g: Geometry) -> int:
+    """Products, most of them with zeros, that are worth a call of the library for each phase.
+
+    With AVX2 it is slow at phases of few places, as those of odd kernels are, above all of small
+    images: the operation makes one product of matrices for all of them.
+    """
+    steps = list(zip(g.kernel, g.lhs_dilation, strict=True))
+    is_even = all([k % a == 0 and (k > a or a == 1) for k, a in steps])
+    if has_avx512() or is_even:
+        return _MANY_WITH_GAPS
+    is_small = math.prod(g.sizes) <= _SMALL_WITH_GAPS
+    return _MANY_OF_SMALL_WITH_GAPS if is_small else _MANY_WITH_UNEVEN_GAPS
 
 
 def _is_long(g: Geometry) -> bool:
@@ -246,7 +281,8 @@ def lower(prim: Primitive, ctx: LoweringContext, *operands: IrValue, **params: A
         is_finite = ctx.lower_fun(lambda v, _: toeplitz.all_finite(v), *operands)[0]
         return _chosen(ctx, is_finite, lambda: by_form(form), lambda: by_form(None))
     many = form is forms.multiply_add and g.inputs * math.prod(g.kernel) >= _MANY_SHIFTS
-    if (many or form in (forms.summed_products, rows.summed_rows)) and not ctx.is_split:
+    apart = form in (forms.summed_products, rows.summed_rows, gradients.shifted_products)
+    if (many or apart) and not ctx.is_split:
         # Each place of a kernel reads all of both: what makes them must not be done for each.
         # Equal layers share what is compiled.
         key = "convolution", form, g, out.dtype, tracing_key()
@@ -258,7 +294,11 @@ def lower(prim: Primitive, ctx: LoweringContext, *operands: IrValue, **params: A
         if is_shifted and _is_read_often(left, x, g):
             left = emit_stored(ctx, left, x)
         (result,) = ctx.lower_fun(composed(form), left, right)
-    if form is not rows.summed_rows:
+    if form is gradients.shifted_products:
+        has_zeros = gradients.shifts_cotangent(g)
+    else:
+        has_zeros = form is rows.summed_rows
+    if not has_zeros:
         return result
     # Its zeros meet places that the kernel does not: an infinity, or a NaN, there shows.
     is_finite = ctx.lower_fun(toeplitz.all_finite, result, avals_in=[out])[0]
@@ -312,9 +352,12 @@ def _is_for_library(g: Geometry, dtype: Any, form: Form | None) -> bool:
     """Whether the library for convolutions is faster than ``form``."""
     if form in (toeplitz.by_blocks, toeplitz.by_block_products):
         return False
+    if g.n_space == 1 and onednn.wants_features_last(g):
+        # Turning many results of few features round, or few terms, takes what the library saves.
+        is_wide = g.outputs >= max(_MANY_OUTPUTS, _TIMES_INPUTS * g.inputs)
+        if form is forms.multiply_add or is_wide:
+            return False
     if form is forms.multiply_add:
-        if g.n_space == 1 and onednn.wants_features_last(g):
-            return False  # turning rows round takes what it saves
         features_last = onednn.has_features_last(g)
         if g.groups > 1:
             is_wide = g.inputs >= 2 * onednn.LEAST_OF_GROUP

@@ -250,7 +250,7 @@ def test_gradients_of_kernels_by_the_library(
     left, right = [v.aval.shape for v in equation.invars]
     g = geometry_of(left, right, equation.outvars[0].aval.shape, equation.params)
 
-    assert (form_of(g, F32, library=True) is library_forms.features_last) is by_library
+    assert (form_of(g, F32, library=True, exact=True) is library_forms.features_last) is by_library
 
 
 @pytest.mark.skipif(not onednn.IS_BUILT_IN, reason="jaxlib has oneDNN on Linux, x86-64")
@@ -270,7 +270,10 @@ def test_gradients_of_kernels_by_the_library(
 def test_gradients_of_kernels_of_medium_images(
     examples: int, inputs: int, outputs: int, size: int, by_library: bool
 ) -> None:
-    """By the library where its threads win and one alone loses nothing."""
+    """By the library where its threads win and one alone loses nothing.
+
+    Without products of shifted copies, where infinities stay: they are faster with AVX2.
+    """
     x = tnp.zeros((examples, size, size, inputs))
     g = tnp.zeros((examples, size, size, outputs))
     y = tnp.zeros((3, 3, inputs, outputs))
@@ -286,7 +289,9 @@ def test_gradients_of_kernels_of_medium_images(
     left, right = [v.aval.shape for v in equation.invars]
     found = geometry_of(left, right, equation.outvars[0].aval.shape, equation.params)
 
-    assert (form_of(found, F32, library=True) is library_forms.features_last) is by_library
+    assert (
+        form_of(found, F32, library=True, exact=True) is library_forms.features_last
+    ) is by_library
 
 
 @pytest.mark.parametrize(

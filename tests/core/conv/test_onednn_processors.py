@@ -74,6 +74,20 @@ def test_features_in_front_are_turned_round_without_avx512(case: str, processor:
     assert transposed == {AVX512: 0, "fma avx2": 2, "fma avx2 avx512f": 2}
 
 
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "is_turned"), [(32, 64, True), (32, 128, True), (16, 128, False)]
+)
+def test_rows_of_many_more_outputs_than_inputs_are_not_turned_round(
+    inputs: int, outputs: int, is_turned: bool, processor: Processor
+) -> None:
+    """Copies of the results take what the library saves with AVX2."""
+    layouts = ("NCW", "OIW", "NCW")
+    for flags, is_call in ((AVX512, True), ("fma avx2", is_turned)):
+        processor(flags)
+        text = lowered((8, inputs, 256), (outputs, inputs, 5), layouts)
+        assert (CONVOLUTION in text) is is_call
+
+
 @pytest.mark.parametrize("flags", [AVX512, "fma avx2"])
 def test_features_that_are_last_stay_there(flags: str, processor: Processor) -> None:
     processor(flags)
@@ -126,6 +140,33 @@ def test_depthwise_kernels_with_holes_are_not_for_the_library(
     along_rows = lowered(x, (1, 49, 1, 96), LAST, **groups, rhs_dilation=(3, 1))
     assert CONVOLUTION in along_rows
     assert r"\22window_dilations\22: [1, 1]" in along_rows
+
+
+@pytest.mark.parametrize(
+    ("examples", "size", "taps", "calls_of"),
+    [(4, 28, 3, (4, 0)), (4, 28, 4, (4, 4)), (4, 56, 3, (4, 4)), (16, 28, 3, (4, 4))],
+)
+def test_gaps_are_taken_apart_where_the_library_is_faster(
+    examples: int, size: int, taps: int, calls_of: tuple[int, int], processor: Processor
+) -> None:
+    """With AVX2 alone XLA does small images as fast by one product of matrices.
+
+    Unless there are many, or kernels have as many places in all phases.
+    """
+    x = tb.ShapeDtypeStruct((examples, size, size, 64), "float32")
+    y = tb.ShapeDtypeStruct((taps, taps, 64, 128), "float32")
+    ct = tb.ShapeDtypeStruct((examples, size // 2, size // 2, 128), "float32")
+
+    def pull(x: Any, y: Any, ct: Any) -> Any:
+        def convolve(x: Any) -> Any:
+            return lax.conv_general_dilated(x, y, (2, 2), "SAME", dimension_numbers=LAST)
+
+        return tb.vjp(convolve, x)[1](ct)[0]
+
+    for flags, count in zip((AVX512, "fma avx2"), calls_of, strict=True):
+        processor(flags)
+        text = tb.jit(lambda *v: pull(*v)).lower(x, y, ct).as_text()
+        assert text.count(CONVOLUTION) == count
 
 
 MANY_TIMES = """
