@@ -308,19 +308,19 @@ def test_remembered_calls_give_what_the_function_gives(name: str) -> None:
             np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("option", "value"), OPTIONS)
-def test_options_find_nothing_of_what_was_remembered_without_them(option: str, value: Any) -> None:
+@pytest.mark.parametrize("name", CALLS)
+def test_options_find_nothing_of_what_was_remembered_without_them(
+    name: str, option: str, value: Any
+) -> None:
     """With an option for all threads, calls are as those after `clear_caches`."""
-    calls = {name: given(name)[:2] for name in CALLS}
-    for name, some in calls.items():
-        for made in some:
-            outcome(function(name), made)
+    calls, f = given(name)[:2], function(name)
+    for made in calls:
+        outcome(f, made)
     before = getattr(tb.config, option)
     tb.config.update(option, value)
     try:
-        for name, some in calls.items():
-            check_independent(function(name), some)
+        check_independent(f, calls)
     finally:
         tb.config.update(option, before)
 
