@@ -6,6 +6,7 @@ import ast
 import dataclasses
 import functools
 import io
+import re
 import tokenize
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -51,16 +52,23 @@ class Source:
         """The parsed file."""
         return ast.parse(self.text, filename=self.name)
 
+    @functools.cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """All nodes of the tree: most checks look at each, and walking is most of their time."""
+        return tuple(ast.walk(self.tree))
+
     @property
     def line_count(self) -> int:
         """Lines of the file, as an editor counts them."""
         return len(self.text.splitlines())
 
-    def comments(self) -> Iterator[tuple[int, str]]:
-        """Line number and text of each comment."""
+    def comments(self, pattern: re.Pattern[str]) -> Iterator[tuple[int, re.Match[str]]]:
+        """Line number and match of each comment in which a pattern is found."""
+        if pattern.search(self.text) is None:  # tokens are made where some may be found only
+            return
         for token in tokenize.generate_tokens(io.StringIO(self.text).readline):
-            if token.type == tokenize.COMMENT:
-                yield token.start[0], token.string
+            if token.type == tokenize.COMMENT and (match := pattern.search(token.string)):
+                yield token.start[0], match
 
 
 @functools.cache

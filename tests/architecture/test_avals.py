@@ -77,7 +77,7 @@ def test_rules_derive_their_results() -> None:
     found = {
         f"{source.name}:{kind.name}"
         for source in package_sources()
-        for kind in ast.walk(source.tree)
+        for kind in source.nodes
         if isinstance(kind, ast.ClassDef)
         for rule in kind.body
         if isinstance(rule, ast.FunctionDef) and rule.name in SHAPE_RULES
@@ -118,7 +118,7 @@ def _places() -> Iterator[tuple[str, ast.Call]]:
 
 
 def _in_file(source: Source) -> Iterator[tuple[str, ast.Call]]:
-    for function in ast.walk(source.tree):
+    for function in source.nodes:
         if isinstance(function, ast.FunctionDef):
             inner = [
                 call

@@ -90,7 +90,7 @@ def definitions(source: Source) -> list[tuple[str, Function | ast.ClassDef]]:
                 name = f"{prefix}{child.name}"
                 found.append((name, child))
                 visit(child, f"{name}.")
-            else:
+            elif not isinstance(child, ast.expr):  # which define nothing, and are most nodes
                 visit(child, prefix)
 
     visit(source.tree, "")

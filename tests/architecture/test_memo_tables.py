@@ -77,7 +77,7 @@ def test_empty_dicts_of_modules_are_registered_or_listed() -> None:
     """What is no ``register_table(...)`` has its reason above."""
     found: set[str] = set()
     for source in package_sources():
-        classes = [c.body for c in ast.walk(source.tree) if isinstance(c, ast.ClassDef)]
+        classes = [c.body for c in source.nodes if isinstance(c, ast.ClassDef)]
         for node in [node for body in (source.tree.body, *classes) for node in body]:
             if isinstance(node, ast.Assign | ast.AnnAssign) and is_empty_dict(node.value):
                 target = node.targets[0] if isinstance(node, ast.Assign) else node.target
@@ -93,7 +93,7 @@ def test_functions_that_remember_are_listed() -> None:
     found = {
         f"{source.name}:{node.name}"
         for source in package_sources()
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, ast.FunctionDef)
         for decorator in node.decorator_list
         if ast.unparse(decorator).startswith(("functools.cache", "functools.lru_cache"))

@@ -19,7 +19,7 @@ def names_that_are_read() -> frozenset[str]:
     """First arguments of all calls of readers, and loops over rows that name none."""
     found: set[str] = set()
     for source in sources.package_sources():
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
                 function = node.func
                 name = function.id if isinstance(function, ast.Name) else ""

@@ -30,7 +30,7 @@ def test_no_rule_is_fetched_by_its_name() -> None:
     found = [
         f"{source.name}:{node.lineno}: {ast.unparse(node)}"
         for source in package_sources()
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, ast.Call) and _reads_a_rule(node)
     ]
 
@@ -58,7 +58,7 @@ def test_no_table_knows_primitives_by_name() -> None:
     found = [
         f"{source.name}:{node.lineno}: {ast.unparse(node)}"  # type: ignore[attr-defined]  # nodes of expressions have a line
         for source in package_sources()
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if _compared(node)
     ]
 

@@ -39,6 +39,7 @@ TEXT_FOLDERS = ("bridge", "core", "interop", "tests", "examples", "docs", ".ci")
 MACHINE_PATHS = re.compile(r"(?<![\w.:/}*-])/(?:work|opt|root|home)\b|\.\./shared\b")
 
 SILENCERS = re.compile(r"#\s*(?:type:\s*ignore|pyright:\s*ignore|noqa)(?P<rest>.*)")
+NOTES = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b")
 SHORTEST_REASON = 8
 
 
@@ -48,7 +49,7 @@ def test_environment_is_read_in_one_place() -> None:
         f"{source.name}:{node.lineno}"
         for source in package_sources()
         if not source.name.startswith("core/config/") and source.name not in ENVIRONMENT_READERS
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, ast.Attribute)
         and node.attr in {"environ", "getenv", "putenv"}
         and isinstance(node.value, ast.Name)
@@ -121,7 +122,7 @@ def test_our_modules_are_imported_at_the_top() -> None:
     found = [
         f"{source.name}:{inner.lineno}"
         for source in package_sources()
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, Function)
         and f"{source.name}:{node.name}" not in LATE_IMPORTS
         and not (source.is_init and node.name == "__getattr__")
@@ -138,16 +139,15 @@ def test_nothing_is_left_unimplemented() -> None:
     stubs = [
         f"{source.name}:{node.lineno} NotImplementedError"
         for source in package_sources()
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, ast.Raise)
         and node.exc is not None
         and "NotImplementedError" in ast.unparse(node.exc)
     ]
     notes = [
-        f"{source.name}:{line} {comment}"
+        f"{source.name}:{line} {match.string}"
         for source in package_sources()
-        for line, comment in source.comments()
-        if re.search(r"\b(?:TODO|FIXME|XXX|HACK)\b", comment)
+        for line, match in source.comments(NOTES)
     ]
 
     assert not stubs + notes, report("unfinished places", stubs + notes)
@@ -156,10 +156,10 @@ def test_nothing_is_left_unimplemented() -> None:
 def test_silenced_checks_have_a_reason() -> None:
     """Each `type: ignore`, `pyright: ignore` and `noqa` says which rule and why, on its line."""
     found = [
-        f"{source.name}:{line} {comment}"
+        f"{source.name}:{line} {match.string}"
         for source in [*package_sources(), *read("tests"), *read("examples")]
-        for line, comment in source.comments()
-        if (match := SILENCERS.search(comment)) and not has_rule_and_reason(match["rest"])
+        for line, match in source.comments(SILENCERS)
+        if not has_rule_and_reason(match["rest"])
     ]
 
     assert not found, report("silenced checks without a rule or a reason", found)
@@ -192,7 +192,7 @@ def test_no_machine_is_named() -> None:
 def imports(source: Source) -> list[tuple[int, str, tuple[str, ...]]]:
     """Line, module and taken names of every import of a file; no names for a plain `import`."""
     found: list[tuple[int, str, tuple[str, ...]]] = []
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Import):
             found += [(node.lineno, alias.name, ()) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -226,7 +226,7 @@ def imported_names(source: Source) -> set[str]:
     """Names that a file gets from elsewhere."""
     return {
         alias.asname or alias.name
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
@@ -260,7 +260,7 @@ def test_no_list_is_filled_by_another_module() -> None:
     for source in package_sources():
         imported = {
             (alias.asname or alias.name).partition(".")[0]
-            for node in ast.walk(source.tree)
+            for node in source.nodes
             if isinstance(node, ast.Import | ast.ImportFrom)
             for alias in node.names
         }
