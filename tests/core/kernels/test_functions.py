@@ -11,7 +11,7 @@ from scipy import special
 
 import tracebridge as tb
 from tests.core.kernels.plain_form import needs_kernels
-from tracebridge import lax
+from tracebridge import core, lax
 from tracebridge.core._jaxlib.ffi import KERNEL
 
 pytestmark = needs_kernels
@@ -37,6 +37,7 @@ CASES = [
     ("cos", np.cos, (-4e4, 4e4), 1.6),
     ("erf", special.erf, (-5, 5), 1.5),
     ("erfc", special.erfc, (-5, 9.19), 2.5),
+    ("ndtr", special.ndtr, (-12.9, 7), 2.5),
     ("floor", np.floor, (-9, 9), 0),
     ("ceil", np.ceil, (-9, 9), 0),
     ("sign", np.sign, (-9, 9), 0),
@@ -54,7 +55,7 @@ def test_digits(
     x = np.resize(x.astype(np.float32), (len(x) // 50, 50))
 
     def run(xs: Any) -> Any:
-        return lax.scan(lambda c, x: (c, getattr(lax, name)(x)), np.float32(0), xs)[1]
+        return lax.scan(lambda c, x: (c, getattr(core.lax, name)(x)), np.float32(0), xs)[1]
 
     assert KERNEL in tb.jit(run).lower(x).as_text()
     y = np.asarray(tb.jit(run)(x))
