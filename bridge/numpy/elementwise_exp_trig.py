@@ -298,37 +298,56 @@ degrees = rad2deg
 
 
 def _sin_pi(x: Value) -> Any:
-    """``sin(pi * x)``; its zeros are the whole numbers, which pi times x would miss."""
-    is_plane = is_complex(x.aval.dtype)
-    along = lax.real(x) if is_plane else x
+    """``sin(pi * x)``, complex; its zeros are the whole numbers, which pi times x would miss."""
+    along = lax.real(x)
     whole = lax.round(along, lax.RoundingMethod.TO_NEAREST_EVEN)
     is_odd = lax.ne(lax.mul(lax.floor(lax.mul(whole, 0.5)), 2.0), whole)
-    rest = lax.sub(along, whole)
-    if is_plane:
-        rest = lax.complex(rest, lax.imag(x))
-    sine = lax.sin(lax.mul(rest, math.pi))
+    sine = lax.sin(lax.mul(lax.complex(lax.sub(along, whole), lax.imag(x)), math.pi))
     return lax.select_n(is_odd, sine, lax.neg(sine))
 
 
-# Of sin(t) / t in powers of t**2, highest first: below 1 the next term is less than 1e-19.
-_SINC = tuple([(-1) ** k / math.factorial(2 * k + 1) for k in range(9, -1, -1)])
+# Of sin(pi r) / (pi r) in powers of r**2, highest first: up to 1/2 the next term is less than
+# 1e-19, and so it is in the first derivatives.
+_SINC = tuple(
+    [(-1) ** k * math.pi ** (2 * k) / math.factorial(2 * k + 1) for k in range(12, -1, -1)]
+)
+_OF_FLOAT32 = 8
+
+
+def _series_of_sinc(r: Value) -> Any:
+    z = lax.mul(r, r)
+    first, *rest = _SINC if finfo(z.aval.dtype).eps < 1e-10 else _SINC[-_OF_FLOAT32:]
+    series = full_of(z.aval, first)
+    for coefficient in rest:
+        series = lax.add(lax.mul(series, z), coefficient)
+    return series
 
 
 def _sinc(x: Value) -> Any:
+    if is_complex(x.aval.dtype):
+        return _sinc_of_complex(x)
+    whole = lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)
+    rest = lax.sub(x, whole)
+    # Up to 1/2 the series alone, with all derivatives that are ever asked for: those of the
+    # quotient lose their digits near zero. The quotient gets a harmless value there.
+    small = lax.eq(whole, 0.0)
+    away = lax.select_n(small, x, full_of(x.aval, 1))
+    is_odd = lax.ne(lax.mul(lax.floor(lax.mul(whole, 0.5)), 2.0), whole)
+    share = lax.div(lax.select_n(is_odd, rest, lax.neg(rest)), away)
+    series = _series_of_sinc(rest)
+    return strong_array(lax.select_n(small, lax.mul(series, share), series))
+
+
+def _sinc_of_complex(x: Value) -> Any:
     t = lax.mul(x, math.pi)
     # Near zero derivatives of the quotient lose their digits: there the first terms of the series
     # stand, with all derivatives that are ever asked for. Each form gets harmless values where the
     # other one is taken, so that no infinite derivative of it comes back.
     small = lax.lt(lax.abs(t), 1.0)
     away = lax.select_n(small, x, full_of(x.aval, 0.5))
-    near = lax.select_n(small, zeros_of(t.aval), t)
-    z = lax.mul(near, near)
-    first, *rest = _SINC if finfo(z.aval.dtype).eps < 1e-10 else _SINC[-7:]
-    series = full_of(z.aval, first)
-    for coefficient in rest:
-        series = lax.add(lax.mul(series, z), coefficient)
+    near = lax.select_n(small, zeros_of(x.aval), x)
     quotient = lax.div(_sin_pi(away), lax.mul(away, math.pi))
-    return strong_array(lax.select_n(small, quotient, series))
+    return strong_array(lax.select_n(small, quotient, _series_of_sinc(near)))
 
 
 sinc = unary_function(

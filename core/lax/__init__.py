@@ -63,6 +63,7 @@ from tracebridge.core.lax.shape.transpose import *
 from tracebridge.core.lax.sharding_constraint import *
 from tracebridge.core.lax.special.erf import *
 from tracebridge.core.lax.special.gamma import *
+from tracebridge.core.lax.special.normal import *
 from tracebridge.core.lax.special.zeta import *
 from tracebridge.core.lax.stored import stored as stored
 from tracebridge.core.lax.stored import stored_p as stored_p

@@ -266,10 +266,16 @@ def _fall_of_gap(size: Value, far: Value, gap: Value) -> Any:
 
 
 def _scaled(x: Expression, scaled: Expression) -> Expression:
-    """``exp(abs(x)) * scaled``: the exponential by halves overflows no earlier than the result."""
-    root = (x.of(lax.abs) * 0.5).of(lax.exp)
+    """``exp(abs(x)) * scaled``: that of a smaller number overflows no earlier than the result.
+
+    The difference is exact, and of the exponential less 1 no digits are lost where it is large.
+    """
+    size = x.of(lax.abs)
+    far = size > _SPLIT
+    power = where(far, size - _SPLIT, size).of(lax.expm1) + 1.0
     # A product with 0 would be NaN where the exponential has overflowed.
-    return where(scaled.is_equal(0.0), scaled, (root * scaled) * root)
+    result = (scaled * where(far, math.exp(_SPLIT), power.filled(1.0))) * power
+    return where(scaled.is_equal(0.0), scaled, result)
 
 
 @final

@@ -23,6 +23,7 @@ from tracebridge.core.lax.roundings import (
     upper_half,
 )
 from tracebridge.core.special.expansions import STIRLING_FROM, log1p_less, needed, stirling_rest
+from tracebridge.core.special.lanczos import log_beta_of_modest
 from tracebridge.core.special.programs import Expression, divided, first_of, polynomial, where
 
 if TYPE_CHECKING:
@@ -51,13 +52,17 @@ def log_beta(a: Expression, b: Expression, total: Expression) -> Expression:
     ``total`` is ``a + b``, which may be a number where ``a`` and ``b`` are arrays.
     """
     small, large = a.of(lax.min, b), a.of(lax.max, b)
-    # Both below the bound: the sum of three numbers of modest size.
     # Of each operand, not of the smaller and the larger one: one may be a number.
     gammas = [v.of(lax.min, STIRLING_FROM).of(lax.lgamma) for v in (a, b)]
     ordered = a <= b
     gamma_of_low = where(ordered, gammas[0], gammas[1])
-    gamma_of_high = where(ordered, gammas[1], gammas[0])
-    plain = gamma_of_low + (gamma_of_high - total.of(lax.min, 2 * STIRLING_FROM).of(lax.lgamma))
+    # Both below the bound.
+    modest = total.of(lax.min, 2 * STIRLING_FROM)
+    if a.eps() < 1e-10:
+        plain = log_beta_of_modest(*[v.of(lax.min, STIRLING_FROM) for v in (small, large)], modest)
+    else:
+        gamma_of_high = where(ordered, gammas[1], gammas[0])
+        plain = gamma_of_low + (gamma_of_high - modest.of(lax.lgamma))
     top, whole = large.of(lax.max, STIRLING_FROM), total.of(lax.max, STIRLING_FROM)
     share = small / top
     # A share that vanishes is one of a number that does not.

@@ -26,6 +26,8 @@ ENGINE_ONLY = frozenset(
         "le_to",
         "linear_recurrence_p",
         "lt_to",
+        "ndtr",
+        "ndtr_p",
         "stored",
         "stored_p",
         "threefry2x32_p",

@@ -109,8 +109,9 @@ def _tail(size: Value, scaled: Value, factor: float) -> Any:
     # Chosen, so that the rounded square is not fused with the difference.
     square = lax.select_n(lax.ne(size, size), lax.mul(size, size), size)
     lost = lax.mul(_lost_of_square(square, size), factor)
-    tail = lax.mul(lax.exp(lax.mul(square, -factor)), scaled)
-    return lax.sub(tail, lax.mul(tail, lost))
+    # Not of the product, of which so small a part may be subnormal where the result is not.
+    scaled = lax.sub(scaled, lax.mul(scaled, lost))
+    return lax.mul(lax.exp(lax.mul(square, -factor)), scaled)
 
 
 def erfc(x: Value) -> Any:

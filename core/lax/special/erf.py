@@ -1,8 +1,8 @@
-"""The error function and its kin: erf, erfc, erf_inv, ndtr."""
+"""The error function and its kin: erf, erfc, erf_inv."""
 
 from __future__ import annotations
 
-__all__ = ["erf", "erf_inv", "erf_inv_p", "erf_p", "erfc", "erfc_p", "ndtr", "ndtr_p"]
+__all__ = ["erf", "erf_inv", "erf_inv_p", "erf_p", "erfc", "erfc_p"]
 
 import math
 from typing import TYPE_CHECKING, Any, final
@@ -12,12 +12,9 @@ import numpy as np
 import tracebridge.core.lax as lax
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.typeof import as_value
-from tracebridge.core.lax.families import FloatUnary, is_narrow, scalar_like
+from tracebridge.core.lax.families import FloatUnary, scalar_like
 
 if TYPE_CHECKING:
-    from tracebridge.core._jaxlib.mlir import IrValue
-    from tracebridge.core.ir.aval import ShapedArray
-    from tracebridge.core.ir.rule_contexts import LoweringContext
     from tracebridge.core.ir.value import Operand, Value
 
 
@@ -25,7 +22,7 @@ _2_OVER_SQRT_PI = 2.0 / math.sqrt(math.pi)
 _STEPS = 2.0**20
 
 
-def _bell(x: Value, scale: float, factor: float = 1.0) -> Any:
+def bell(x: Value, scale: float, factor: float = 1.0) -> Any:
     """``scale * exp(-factor * x * x)``, the factor a power of two.
 
     Where it is 0 in any dtype, so are its derivatives.
@@ -52,7 +49,7 @@ class Erf(FloatUnary):
     hlo = "chlo.erf"
 
     def derivative(self, x: Value, ans: Value, **params: object) -> Any:
-        return _bell(x, _2_OVER_SQRT_PI)
+        return bell(x, _2_OVER_SQRT_PI)
 
 
 @final
@@ -62,30 +59,7 @@ class Erfc(FloatUnary):
     hlo = "chlo.erfc"
 
     def derivative(self, x: Value, ans: Value, **params: object) -> Any:
-        return _bell(x, -_2_OVER_SQRT_PI)
-
-
-@final
-class Ndtr(FloatUnary):
-    """Half of ``erfc(-x / sqrt(2))``, which would count the rounding of the quotient x**2 times."""
-
-    name = "ndtr"
-    cost = Cost.EXPENSIVE
-
-    def recipe(self, *avals: ShapedArray, **params: Any) -> None:
-        return None
-
-    def lower_full(self, ctx: LoweringContext, *xs: IrValue, **params: Any) -> Any:
-        aval = ctx.aval_out
-        wide = aval.update(dtype=np.dtype(np.float32)) if is_narrow(aval.dtype) else aval
-        x = ctx.convert(xs[0], wide) if wide is not aval else xs[0]
-        x = ctx.op1("stablehlo.multiply", [x, ctx.splat(-math.sqrt(0.5), wide)], wide)
-        tail = ctx.op1("chlo.erfc", [x], wide)
-        share = ctx.op1("stablehlo.multiply", [tail, ctx.splat(0.5, wide)], wide)
-        return ctx.convert(share, aval) if wide is not aval else share
-
-    def derivative(self, x: Value, ans: Value, **params: object) -> Any:
-        return _bell(x, _2_OVER_SQRT_PI / math.sqrt(8.0), 0.5)
+        return bell(x, -_2_OVER_SQRT_PI)
 
 
 @final
@@ -106,7 +80,6 @@ class ErfInv(FloatUnary):
 erf_p = Erf()
 erfc_p = Erfc()
 erf_inv_p = ErfInv()
-ndtr_p = Ndtr()
 
 
 def erf(x: Operand) -> Any:
@@ -137,13 +110,3 @@ def erf_inv(x: Operand) -> Any:
     0.4769363
     """
     return erf_inv_p.bind(as_value(x, "erf_inv"))
-
-
-def ndtr(x: Operand) -> Any:
-    """The normal distribution function, elementwise, of floats, accurate far below 0.
-
-    >>> from tracebridge.core import lax
-    >>> float(lax.ndtr(0.0))
-    0.5
-    """
-    return ndtr_p.bind(as_value(x, "ndtr"))

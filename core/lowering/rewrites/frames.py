@@ -244,7 +244,8 @@ class Frames:
         costly = [app.out.shape for app in large.costly]
         joined = [app.avals[0].shape for app in large.joining]
         whole = whole_shape(jaxpr)
-        for shape in dict.fromkeys([*costly, *joined, *([] if whole is None else [whole])]):
+        found: list[Shape] = [*costly, *joined, *([] if whole is None else [whole])]
+        for shape in dict.fromkeys(found):
             rows = _any_rows(shape)
             if rows is None or (shape, ()) in self.tried or shape in frames:
                 continue

@@ -81,7 +81,8 @@ def with_row_kernels(jaxpr: Jaxpr) -> Jaxpr | None:
                 made = program = new
     if made is not None and is_whole:
         ends = frame_of_ends(made)
-        made = (ends and _Rows(made, ends, ends=True).result()) or made
+        ended = _Rows(made, ends, ends=True).result() if ends else None
+        made = made if ended is None else ended
     return made
 
 

@@ -11,7 +11,7 @@ from scipy import special
 
 import tracebridge as tb
 from tests.core.kernels.plain_form import needs_kernels
-from tracebridge import lax
+from tracebridge import core, lax
 from tracebridge.core._jaxlib.ffi import KERNEL
 
 pytestmark = needs_kernels
@@ -55,7 +55,7 @@ def test_digits(
     x = np.resize(x.astype(np.float32), (len(x) // 50, 50))
 
     def run(xs: Any) -> Any:
-        return lax.scan(lambda c, x: (c, getattr(lax, name)(x)), np.float32(0), xs)[1]
+        return lax.scan(lambda c, x: (c, getattr(core.lax, name)(x)), np.float32(0), xs)[1]
 
     assert KERNEL in tb.jit(run).lower(x).as_text()
     y = np.asarray(tb.jit(run)(x))

@@ -235,6 +235,7 @@ UNARY = [
     op("is_finite", np.isfinite, reals(), out=np.bool_, ulps=0),
     op("erf", special.erf, reals(), ulps=8),
     op("erfc", special.erfc, reals(), ulps=16),
+    op("ndtr", special.ndtr, reals(), ulps=16),
     op("erf_inv", _erf_inv, reals(-0.9, 0.9), ulps=16),
     op("lgamma", special.gammaln, reals(2.2, 5), ulps=16, special=False),
     op("digamma", special.digamma, reals(2.0, 5), ulps=16, special=False),
