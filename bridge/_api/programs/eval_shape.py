@@ -12,12 +12,14 @@ from tracebridge.core.aot.abstract import avals_of
 from tracebridge.core.config.state import axis_env
 from tracebridge.core.config.values import tracing_key
 from tracebridge.core.control.calls.traced_call import Arguments
+from tracebridge.core.control.jit.contents import shapes_with_contents
 from tracebridge.core.control.refs.cells import Captures
 from tracebridge.core.control.refs.ref import has_refs
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.ir.debug_info import name_of, parameter_names
 from tracebridge.core.ir.float0 import is_float0
 from tracebridge.core.ir.shape_struct import ShapeDtypeStruct, struct_of
+from tracebridge.core.ir.user_type import is_mutable
 from tracebridge.core.runtime.calls.fastpath import has_statics
 from tracebridge.core.tree.tree import flatten
 from tracebridge.core.util.caching import WeakIdCache
@@ -53,6 +55,8 @@ def eval_shape(fun: Callable[..., object], *args: object, **kwargs: object) -> A
         # It knows which arguments these are, and where its results go.
         return fun.eval_shape(*args, **kwargs)  # type: ignore[attr-defined]  # jit makes it
     leaves, structure = flatten((args, kwargs))
+    if any(map(is_mutable, leaves)):
+        return shapes_with_contents(eval_shape, fun, leaves, structure)
     structs: dict[int, ShapeDtypeStruct] = {}
     call = Arguments(
         _without_structs(fun, structs), leaves, structure, parameters=parameter_names(fun)

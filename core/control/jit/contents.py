@@ -97,6 +97,21 @@ def call_with_contents(make_jit: Callable[[Any], Any], kinds: BoundedCache[Any],
     return tree.tree.unflatten(put_objects(results, [*objects, *made]))
 
 
+def shapes_with_contents(
+    eval_shape: Callable[..., Any], fun: Callable[..., Any], leaves: Sequence[Any], tree: Any
+) -> Any:
+    """``eval_shape`` of a function, some of whose arguments are objects that change.
+
+    The objects of the caller stay what they are; a result that is one of them is that object.
+    """
+    objects: list[Any] = []
+    leaves = take_objects(leaves, objects)
+    results, content, out = eval_shape(_of_contents(fun, tree), leaves, _content_of(objects))
+    n = len(objects)
+    made = _objects_of(_Content(content.arrays[n:], content.kinds[n:]))
+    return out.tree.unflatten(put_objects(results, [*objects, *made]))
+
+
 @final
 class _Structure:
     """The structure of a result, as a result."""

@@ -204,3 +204,21 @@ def test_objects_that_are_no_arrays():
     """They are refused by operations on arrays."""
     with pytest.raises(TypeError, match="Cell"):
         tnp.sin(Cell(tnp.ones(2)))
+
+
+def test_shapes_of_functions_of_objects():
+    """Contents have shapes; the object of the caller keeps its content."""
+    y = tnp.ones(2)
+    cell = Shown(y)
+
+    def double(cell, x):
+        put(cell, tnp.concatenate([get(cell), get(cell)]))
+        return {"sum": cell + x, "known": cell, "twice": [x, x], "made": Cell(x)}
+
+    found = tb.eval_shape(double, cell, tb.ShapeDtypeStruct((3, 1), "float32"))
+
+    assert (3, 4) == found["sum"].shape
+    assert found["known"] is cell
+    assert cell.value is y
+    assert [(3, 1), (3, 1)] == [s.shape for s in found["twice"]]
+    assert (3, 1) == found["made"].value.shape
