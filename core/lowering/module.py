@@ -159,7 +159,6 @@ def lower_module(
         types += [tensor_type(jaxpr.in_avals[i]) for i in kept]
         out_types = [tensor_type(a) for a in (*jaxpr.out_avals, *tokens)]
         aliases = _aliases(jaxpr, kept, donated)
-        jaxpr = in_place(jaxpr) if aliases else jaxpr
         block = _main(ctx, jaxpr, kept, types, out_types, aliases)
         with ir.InsertionPoint(block):
             if len(ctx.platforms) > 1:
@@ -172,7 +171,7 @@ def lower_module(
                 with _at_function(ctx, jaxpr):
                     inputs = define_dims(ctx, jaxpr.in_avals, arguments[len(hoisted) :], names)
                 arguments[len(hoisted) :] = inputs
-            _fill_main(ctx, jaxpr, kept, arguments[len(hoisted) :])
+            jaxpr = _fill_main(ctx, jaxpr, kept, arguments[len(hoisted) :], bool(aliases))
     if not located:
         _warn_of_waste(jaxpr, name, [i for i in donated if i in kept and i not in aliases])
     held = ctx.callbacks, jaxpr.effects, ctx.inspections, ctx.keepalives
@@ -260,8 +259,14 @@ def _main(
 
 
 def _fill_main(
-    ctx: LoweringContext, jaxpr: Jaxpr, kept: tuple[int, ...], arguments: Sequence[object]
-) -> None:
+    ctx: LoweringContext,
+    jaxpr: Jaxpr,
+    kept: tuple[int, ...],
+    arguments: Sequence[object],
+    takes_memory: bool,
+) -> Jaxpr:
+    """Emit main; the program that it is. ``takes_memory``: results have that of arguments."""
+    jaxpr = in_place(jaxpr) if takes_memory else jaxpr
     # Importing it registers the rules for speed: that can wait for the first program.
     importlib.import_module("tracebridge.core.lowering.platforms")
     operands: list[Any] = [None] * jaxpr.n_in
@@ -270,6 +275,7 @@ def _fill_main(
     outs = ctx.inline_jaxpr(jaxpr, operands)
     tokens = [ctx.splat(False, RUNTIME_TOKEN) for _ in ordered_effects(jaxpr.effects)]
     ctx.finish([*outs, *tokens], "func.return")
+    return jaxpr
 
 
 def _module_name(name: str) -> str:
