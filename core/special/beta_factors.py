@@ -59,7 +59,8 @@ def log_beta(a: Expression, b: Expression, total: Expression) -> Expression:
     # Both below the bound.
     modest = total.of(lax.min, 2 * STIRLING_FROM)
     if a.eps() < 1e-10:
-        plain = log_beta_of_modest(*[v.of(lax.min, STIRLING_FROM) for v in (small, large)], modest)
+        low, high = small.of(lax.min, STIRLING_FROM), large.of(lax.min, STIRLING_FROM)
+        plain = log_beta_of_modest(low, high, modest)
     else:
         gamma_of_high = where(ordered, gammas[1], gammas[0])
         plain = gamma_of_low + (gamma_of_high - modest.of(lax.lgamma))
