@@ -8,7 +8,7 @@ measured with one thread of a processor with AVX-512.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -78,21 +78,22 @@ _MANY_OF_SHIFTS = 64  # rows in all shifts, from which on copies are worth it; t
 _MANY_OF_LAST = 1 << 22  # does fewer products as fast if features are last
 
 
-def form_of(g: Geometry, dtype: Any, library: bool, exact: bool = False) -> Form | None:
+def form_of(g: Geometry, dtype: Any, library: bool, without: Collection[Form] = ()) -> Form | None:
     """The form that is faster than the operation for elements of ``dtype``, if there is one.
 
-    ``library`` is whether there is one for convolutions, ``exact`` whether numbers that are not
-    finite must stay where they are. Of other forms ``lower`` looks at the result.
+    ``library`` is whether there is one for convolutions, ``without`` are forms that may not be it.
     """
     if g.n_space == 0 or g.products < _FEW_PRODUCTS:
         return None
     few_results = _is_few_results(g)
     if math.prod(g.results) == 1 and g.groups == 1 and max(g.lhs_dilation) == 1:
         return rows.summed_matrices if rows.has_matrices(g, dtype) else forms.pointwise_gradient
-    if not exact and few_results and _is_sum_of_rows(g, dtype):
-        return rows.summed_rows
-    if few_results and _is_for_shifts(g, dtype, exact):
-        return gradients.shifted_products
+    for form, suits in (
+        (rows.summed_rows, _is_sum_of_rows),
+        (gradients.shifted_products, _is_for_shifts),
+    ):
+        if few_results and form not in without and suits(g, dtype):
+            return form
     gradient = _gradient_by_library(g, dtype) if library and few_results else None
     if gradient is not None:
         return gradient
@@ -133,11 +134,11 @@ def _is_sum_of_rows(g: Geometry, dtype: Any) -> bool:
     )
 
 
-def _is_for_shifts(g: Geometry, dtype: Any, exact: bool) -> bool:
+def _is_for_shifts(g: Geometry, dtype: Any) -> bool:
     """Whether a gradient is a product of shifted copies, which was measured with AVX2 alone."""
     if has_avx512() or not has_avx2() or dtype != np.float32 or g.n_space == 1:
         return False
-    if not gradients.can_shift(g) or (exact and gradients.shifts_cotangent(g)):
+    if not gradients.can_shift(g):
         return False
     shifts = math.prod(g.results) * g.lhs[g.numbers.lhs_spec[0]]
     is_enough = gradients.is_in_front(g) or g.products >= _MANY_OF_LAST
@@ -259,7 +260,8 @@ def lower(prim: Primitive, ctx: LoweringContext, *operands: IrValue, **params: A
     if _is_outside(g):
         return prim.lower(ctx, *operands, **params)
     library = onednn.IS_BUILT_IN and not ctx.is_split and dtype == np.float32
-    form = form_of(g, dtype, library)
+    # Parts of examples would be taken from other devices.
+    form = form_of(g, dtype, library, (gradients.shifted_products,) if ctx.is_split else ())
     if library and _is_for_library(g, dtype, form):
         form = by_library
     if form is None:
@@ -302,7 +304,7 @@ def lower(prim: Primitive, ctx: LoweringContext, *operands: IrValue, **params: A
         return result
     # Its zeros meet places that the kernel does not: an infinity, or a NaN, there shows.
     is_finite = ctx.lower_fun(toeplitz.all_finite, result, avals_in=[out])[0]
-    exact = form_of(g, dtype, library, exact=True)
+    exact = form_of(g, dtype, library, (rows.summed_rows, gradients.shifted_products))
     return _chosen(ctx, is_finite, lambda: [result], lambda: by_form(exact))
 
 

@@ -43,9 +43,9 @@ def at_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cpu_gradients, "_LEAST_LINES", 1)
 
 
-def _can_shift(g: Geometry, dtype: Any, exact: bool) -> bool:
+def _can_shift(g: Geometry, dtype: Any) -> bool:
     del dtype
-    return cpu_gradients.can_shift(g) and not (exact and cpu_gradients.shifts_cotangent(g))
+    return cpu_gradients.can_shift(g)
 
 
 def kernel_gradient(params: dict[str, Any], kernel: tuple[int, ...]) -> Any:

@@ -27,7 +27,8 @@ def at_any_size(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(onednn, "_FEW_PRODUCTS", 1)
     monkeypatch.setattr(onednn, "_FEW_SLOW_PRODUCTS", 1)
     limits = ("_FEW_PRODUCTS", "_LARGE_IMAGE", "_MANY_OF_GRADIENT", "_MANY_WITH_GAPS")
-    for name in (*limits, "_FEW_SUMS", "_WIDE", "_MANY_GROUPS"):
+    gaps = ("_MANY_WITH_UNEVEN_GAPS", "_MANY_OF_SMALL_WITH_GAPS")
+    for name in (*limits, *gaps, "_FEW_SUMS", "_WIDE", "_MANY_GROUPS"):
         monkeypatch.setattr(cpu_rules, name, 1)
     monkeypatch.setattr(cpu_rules, "_is_for_library", _can_convolve)
     forget_copies()
