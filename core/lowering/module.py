@@ -27,7 +27,7 @@ from tracebridge.core.kernels.steps.scan_kernel import scan_kernel_p
 from tracebridge.core.lowering.context import PLATFORM_INDEX, LoweringContext
 from tracebridge.core.lowering.emitters import is_brief, is_small
 from tracebridge.core.lowering.locations import Locations
-from tracebridge.core.lowering.rewrites.whole_programs import in_place
+from tracebridge.core.lowering.rewrites.whole_programs import as_main
 from tracebridge.core.lowering.symbolic import define_dims, has_symbolic_dims
 from tracebridge.core.lowering.tiles import is_faster_without_tiles
 from tracebridge.core.lowering.tokens import RUNTIME_TOKEN, create_tokens
@@ -266,7 +266,7 @@ def _fill_main(
     takes_memory: bool,
 ) -> Jaxpr:
     """Emit main; the program that it is. ``takes_memory``: results have that of arguments."""
-    jaxpr = in_place(jaxpr) if takes_memory else jaxpr
+    jaxpr = as_main(jaxpr, takes_memory)
     # Importing it registers the rules for speed: that can wait for the first program.
     importlib.import_module("tracebridge.core.lowering.platforms")
     operands: list[Any] = [None] * jaxpr.n_in

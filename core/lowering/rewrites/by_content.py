@@ -18,6 +18,7 @@ from tracebridge.core.ir.traverse import holds_functions
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lowering.rewrites.open_forms import Form, Given, Opened, is_like_no_other
 from tracebridge.core.lowering.rewrites.plain_calls import without_rules
+from tracebridge.core.lowering.rewrites.whole_programs import is_marked, mark
 from tracebridge.core.util.caching import BoundedCache, Hashed
 
 Rewrite = Callable[[Jaxpr], "Jaxpr | None"]
@@ -77,10 +78,10 @@ def by_content(jaxpr: Jaxpr, rewrite: Rewrite) -> Jaxpr | None:
             return rewrite(jaxpr)
     if is_like_no_other(plain):  # nothing of it would be found again
         return rewrite(jaxpr)
-    given = Given(plain)
-    key = Hashed((tracing_key(), given.key, _places_of(plain)))
+    given, is_main = Given(plain), is_marked(jaxpr)
+    key = Hashed((tracing_key(), given.key, _places_of(plain), is_main))
     forms = _KNOWN.get_or_make(key, _Forms)
-    form = forms.of(given, lambda: _opened(plain), rewrite)
+    form = forms.of(given, lambda: _opened_main(plain) if is_main else _opened(plain), rewrite)
     return None if form is None else _of(form, given, jaxpr)
 
 
@@ -115,6 +116,13 @@ def _opened(jaxpr: Jaxpr) -> Opened:
     in_avals = [*jaxpr.in_avals, *[a.aval for a in arrays]]
     numbers = [c for c in consts if type(c) is Literal]
     return Opened(Jaxpr(in_avals, numbers, equations, outs, jaxpr.out_avals), sources)
+
+
+def _opened_main(jaxpr: Jaxpr) -> Opened:
+    """The same of a program that is marked as the outermost one."""
+    opened = _opened(jaxpr)
+    mark(opened.program)
+    return opened
 
 
 def _places(sources: Sequence[Any] | None) -> Sequence[Any] | None:

@@ -54,6 +54,7 @@ from tracebridge.core.lowering.rewrites.shared_products import with_shared_produ
 from tracebridge.core.lowering.rewrites.sums import compares, rewritten_product, rewritten_sum
 from tracebridge.core.lowering.rewrites.turned_products import is_turned_product, turned_product
 from tracebridge.core.lowering.rewrites.waves import with_guarded_waves
+from tracebridge.core.lowering.rewrites.whole_programs import is_marked
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Application
@@ -73,7 +74,7 @@ def rewritten(jaxpr: Jaxpr) -> Jaxpr:
             new = Pass(new or jaxpr, _JOINS).result() or new
         new = with_moves_inside(new or jaxpr) or new
         new = with_batch_kernels(new or jaxpr) or new
-        new = with_row_kernels(new or jaxpr) or new
+        new = with_row_kernels(new or jaxpr, is_marked(jaxpr)) or new
         if lax.reduce_sum_p in found:
             new = with_shared_products(new or jaxpr) or new
         if new is not None or not found.isdisjoint(_REWRITES):

@@ -44,11 +44,11 @@ from tracebridge.core.lowering.rewrites.parts import PARTS, part_of
 from tracebridge.core.lowering.rewrites.producers import GIVEN, producers
 from tracebridge.core.lowering.rewrites.row_programs import Rest, RowEquations
 from tracebridge.core.lowering.rewrites.turned_sums import with_turned_sums
-from tracebridge.core.lowering.rewrites.whole_programs import frame_of_ends, whole_shape
+from tracebridge.core.lowering.rewrites.whole_programs import frame_of_ends, see_whole, whole_shape
 from tracebridge.core.lowering.rewrites.with_kernels import Kernel, WithKernels
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from tracebridge.core.ir.application import Application
     from tracebridge.core.ir.jaxpr import Jaxpr
@@ -65,20 +65,23 @@ _SMALL = 4  # an array of less than this share of the frame may be written befor
 _COPIES = RESHAPES | {lax.broadcast_in_dim_p, lax.iota_p}
 
 
-def with_row_kernels(jaxpr: Jaxpr) -> Jaxpr | None:
+def with_row_kernels(jaxpr: Jaxpr, is_main: bool = False) -> Jaxpr | None:
     """``jaxpr`` with kernels over rows; None if there are none.
 
     Frames that want the same arrays come one after another: what the first one leaves.
+    ``is_main``: it is called from outside, and may be kernels as a whole.
     """
+    seen: Callable[[Jaxpr], Jaxpr] = see_whole if is_main else lambda program: program
+    seen(jaxpr)
     if not has_frames(jaxpr) or not is_there():
         return None
-    program = with_turned_sums(with_columns(flat(jaxpr, meaning)))
+    program = seen(with_turned_sums(with_columns(flat(jaxpr, meaning))))
     made, is_whole = None, whole_shape(program) is not None
     for frames in (Frames(), Frames(doubles=True)):
         while found := frames.next_ones(program):
             new = _Rows(program, found).result() if _may_pay(program, found) else None
             if new is not None:
-                made = program = new
+                made = program = seen(new)
     if made is not None and is_whole:
         ends = frame_of_ends(made)
         ended = _Rows(made, ends, ends=True).result() if ends else None

@@ -30,11 +30,51 @@ _MOVING = frozenset({lax.broadcast_in_dim_p, lax.stop_gradient_p, *RESHAPES})
 
 
 def whole_shape(jaxpr: Jaxpr) -> Shape | None:
-    """The shape of the large arrays of such a program; None of any other. It may have calls."""
+    """The shape of the large arrays of such a program; None of any other, and of bodies."""
+    return facts_of(jaxpr).get("whole program")
+
+
+def see_whole(jaxpr: Jaxpr) -> Jaxpr:
+    """The outermost program, or what a rewrite has made of it: ``whole_shape`` tells of it."""
     facts = facts_of(jaxpr)
     if "whole program" not in facts:
         facts["whole program"] = _whole_shape(jaxpr)
-    return facts["whole program"]
+    return jaxpr
+
+
+def as_main(jaxpr: Jaxpr, takes_memory: bool) -> Jaxpr:
+    """The outermost program, as it is to be lowered: one that is such a program is marked.
+
+    As a body of a loop, or called within another program, it is as any other: XLA does what is
+    around it in the same pass. Another Jaxpr stands for it, since it may be that, too.
+
+    ``takes_memory``: some results have the memory of arguments. A kernel would need memory of its
+    own, and a copy; XLA's loops write over what they read. Those of costly functions take longer
+    than a kernel and a copy.
+    """
+    if "main" not in jaxpr.cache:
+        jaxpr.cache["main"] = _marked(jaxpr) if _whole_shape(jaxpr) is not None else None
+    main = jaxpr.cache["main"]
+    if main is None or not option("platform_rules") or (takes_memory and not _is_costly(jaxpr)):
+        return jaxpr
+    return main
+
+
+def is_marked(jaxpr: Jaxpr) -> bool:
+    """Whether it is such a program, and the outermost one."""
+    return "is main" in jaxpr.cache
+
+
+def mark(jaxpr: Jaxpr) -> None:
+    """Let ``is_marked`` tell so."""
+    jaxpr.cache["is main"] = True
+
+
+def _marked(jaxpr: Jaxpr) -> Jaxpr:
+    given = jaxpr.in_avals, jaxpr.consts, jaxpr.equations, jaxpr.outs, jaxpr.out_avals
+    main = Jaxpr(*given, jaxpr.sources, jaxpr.debug)
+    mark(main)
+    return main
 
 
 def _whole_shape(jaxpr: Jaxpr) -> Shape | None:
@@ -78,20 +118,6 @@ def _is_large(aval: ShapedArray) -> bool:
 
 def _is_sum_of_all(app: Application) -> bool:
     return not app.out.ndim and _is_large(app.avals[0])
-
-
-def in_place(jaxpr: Jaxpr) -> Jaxpr:
-    """A program some of whose results have the memory of arguments, as it is to be lowered.
-
-    A kernel would need memory of its own, and a copy; XLA's loops write over what they read. Those
-    of costly functions take longer than a kernel and a copy.
-    """
-    if not option("platform_rules") or whole_shape(jaxpr) is None or _is_costly(jaxpr):
-        return jaxpr
-    given = jaxpr.in_avals, jaxpr.consts, jaxpr.equations, jaxpr.outs, jaxpr.out_avals
-    new = Jaxpr(*given, jaxpr.sources, jaxpr.debug)
-    new.cache["rewritten"] = None  # it is what its rewrites give
-    return new
 
 
 def _is_costly(jaxpr: Jaxpr) -> bool:

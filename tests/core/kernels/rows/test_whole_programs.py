@@ -110,3 +110,19 @@ def test_arguments_that_are_given_away_are_written_over() -> None:
     large = array(300, 300)
     program = tb.jit(lambda x: x - 0.1 * tnp.exp(x), donate_argnums=0)
     assert KERNEL in program.lower(large).as_text()
+
+
+def test_only_the_outermost_program_is_whole() -> None:
+    """The same function is fused with what is around it where another program calls it."""
+    x = array(128, 512)
+    f = tb.jit(lambda x: tnp.maximum(x, 0.25) * 2.0)
+
+    def over(xs: Any) -> Any:
+        return tb.lax.scan(lambda c, x: (f(c) + x, f(x)), xs[0], xs)
+
+    for _ in range(2):  # in either order
+        assert kernels_in(f, x) == 1
+        assert kernels_in(over, array(5, 128, 512)) == 0
+        assert kernels_in(lambda x: f(x) @ tnp.ones((512, 3)), x) == 0
+    is_as_plain(f, x)
+    is_as_plain(lambda x: tnp.maximum(x, 0.75) * 3.0, x)  # the same program with other numbers
