@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.jaxpr import Jaxpr
 
 _LEAST = 1 << 17  # bytes of the frame: less is done before a kernel is called
+_MOST = 1 << 40  # elements: no memory has more, and an error says so elsewhere
 SHORTEST = 16  # elements of a row that lie one after another
 _SHORTEST_PART = 32  # that lie one after another, of rows which do not as a whole
 _LONGEST = 1 << 19  # bytes of rows, which the second cache has
@@ -188,8 +189,8 @@ def _are_rows(aval: ShapedArray, axes: Shape) -> bool:
         return False
     if not all([type(n) is int for n in shape]):
         return False
-    length = math.prod([shape[i] for i in axes])
-    if math.prod(shape) * itemsize < _LEAST or math.prod(shape) == length:
+    length, size = math.prod([shape[i] for i in axes]), math.prod(shape)
+    if size * itemsize < _LEAST or size > _MOST or size == length:
         return False
     end = 1
     for i in reversed(range(aval.ndim)):
@@ -284,6 +285,8 @@ def _any_rows(shape: Shape) -> Shape | None:
     Rows are whole lines of the cache, where they can be.
     """
     shape = tuple([n for n in shape if n != 1])
+    if math.prod(shape) > _MOST:
+        return None
     length, i = 1, len(shape)
     while i and length < _WANTED:
         i -= 1

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.primitive import Primitive
 
 _LEAST = 1 << 11  # elements: smaller programs are compiled in less time without kernels
-_MOST = 1 << 40  # and of larger ones no memory has the arrays: where that is said is for others
 _MOVING = frozenset({lax.broadcast_in_dim_p, lax.stop_gradient_p, *RESHAPES})
 
 
@@ -114,8 +113,7 @@ def _is_whole(aval: ShapedArray) -> bool:
 
 
 def _is_large(aval: ShapedArray) -> bool:
-    known = all([type(n) is int for n in aval.shape])
-    return known and _LEAST <= math.prod(aval.shape) < _MOST
+    return all([type(n) is int for n in aval.shape]) and math.prod(aval.shape) >= _LEAST
 
 
 def _is_sum_of_all(app: Application) -> bool:

@@ -18,6 +18,8 @@ HUGE: dict[str, Callable[[], Any]] = {
     "one size": lambda: tnp.full(2**70, 1.0),
     "iota": lambda: lax.iota(np.int32, 2**62),
     "inside jit": lambda: tb.jit(lambda x: (tnp.zeros((2**40, 2**40)) + x).sum())(1.0),
+    "exp": lambda: tb.jit(lambda x: tnp.exp(tnp.zeros(2**62) + x).sum())(1.0),
+    "rows": lambda: tb.jit(lambda x: tnp.exp(tnp.zeros((2**53, 1024)) + x).sum(-1))(1.0),
     "vmap": lambda: tb.jit(tb.vmap(lambda x: x + tnp.zeros(2**60)))(tnp.ones(8)),
     "lower": lambda: tb.jit(lambda x: tnp.zeros((2**40, 2**40)) + x).lower(1.0),
     "scan": lambda: lax.scan(lambda c, _: (c, tnp.zeros(2**60)), 0.0, None, length=2),
