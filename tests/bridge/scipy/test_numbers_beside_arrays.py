@@ -31,11 +31,14 @@ def test_log_beta_of_a_number() -> None:
 
 
 def test_the_gamma_function_of_a_number_is_computed_once() -> None:
-    """Two gamma functions of arrays, of the other operand and of the sum, and one of the number."""
+    """One gamma function of arrays, of the other operand, and one of the number.
+
+    In float64 that of the sum is in a fraction, which has no gamma functions.
+    """
     log = tb.jit(lambda n, k: stats.nbinom.logpmf(k, n, 0.3))
     with tb.enable_x64():
         text = log.lower(np.float64(2.7), np.ones(64)).as_text()
     functions = [line for line in text.splitlines() if " = call @lgamma" in line]
 
     of_numbers = [line for line in functions if "-> tensor<f64>" in line]
-    assert (3, 1) == (len(functions), len(of_numbers))
+    assert (2, 1) == (len(functions), len(of_numbers))
