@@ -23,6 +23,7 @@ from tracebridge.core.kernels.rows.row_kernel import named_call, row_kernel_p
 from tracebridge.core.kernels.rows.running_kernel import running_call, running_kernel_p
 from tracebridge.core.kernels.waiting import direct_address
 from tracebridge.core.lowering.platforms import cpu_form
+from tracebridge.core.lowering.rewrites.whole_programs import as_main
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,7 +64,7 @@ def direct_program(jaxpr: Jaxpr) -> DirectProgram | None:
     if not option("platform_rules") or jaxpr.effects:
         return None
     needed = dce_jaxpr(jaxpr, (True,) * len(jaxpr.outs), keep_in=True)[0]
-    form = cpu_form(needed)
+    form = cpu_form(as_main(needed, takes_memory=False))
     kernels = [app for app, _ in form.equations if app.primitive in _KERNELS]
     if not kernels or len(kernels) > _MOST_CALLS:
         return None

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.primitive import Primitive
 
 _LEAST = 1 << 11  # elements: smaller programs are compiled in less time without kernels
+_LEAST_COSTLY = 1 << 16  # and with costly functions XLA computes smaller ones as fast
 _MOVING = frozenset({lax.broadcast_in_dim_p, lax.stop_gradient_p, *RESHAPES})
 
 
@@ -100,7 +101,10 @@ def _whole_shape(jaxpr: Jaxpr) -> Shape | None:
                 todo.append(called)
         if len(shapes) > 1:
             return None
-    return next(iter(shapes), None)
+    shape = next(iter(shapes), None)
+    if shape is not None and math.prod(shape) < _LEAST_COSTLY and _is_costly(jaxpr):
+        return None
+    return shape
 
 
 def _is_plain(primitive: Primitive) -> bool:
