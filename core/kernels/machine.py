@@ -94,7 +94,9 @@ def target() -> Any:
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     # A thread may still wait in a seat when the interpreter ends and frees what modules have.
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(_SEATS))
+    # So may kernels run then, in threads that are not waited for: their code is never freed.
+    for kept in (_SEATS, _ENGINES):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
     binding.add_symbol(SEATS, ctypes.addressof(_SEATS))
     os.register_at_fork(after_in_child=_leave_seats)
     return binding.Target.from_default_triple().create_target_machine(
