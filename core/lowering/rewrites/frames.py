@@ -21,7 +21,7 @@ from tracebridge.core.lax.reduce.exp_sums import shifted_exp_sum_p
 from tracebridge.core.lowering.rewrites.flat import computed_by, is_call, with_shifts
 from tracebridge.core.lowering.rewrites.inlined import inlined
 from tracebridge.core.lowering.rewrites.producers import facts_of
-from tracebridge.core.lowering.rewrites.whole_programs import whole_shape
+from tracebridge.core.lowering.rewrites.whole_programs import LEAST_COSTLY, whole_shape
 from tracebridge.core.util.caching import BoundedCache
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ _SHORTEST_PART = 32  # that lie one after another, of rows which do not as a who
 _LONGEST = 1 << 19  # bytes of rows, which the second cache has
 _LONGEST_ACROSS = 1 << 10  # rows of which a vector has one place each
 
-_LEAST_COSTLY = 1 << 16  # elements of which functions are computed
 _WANTED = 256  # elements of a row where any will do
 _MOST_WANTED = 1 << 13
 _LINE = 16  # float32 in a line of the cache
@@ -157,7 +156,7 @@ def is_costly(app: Application) -> bool:
     if app.primitive not in _COSTLY or not is_handled(app):
         return False
     shape = app.out.shape
-    return all([type(n) is int for n in shape]) and math.prod(shape) >= _LEAST_COSTLY
+    return all([type(n) is int for n in shape]) and math.prod(shape) >= LEAST_COSTLY
 
 
 def is_large_join(app: Application) -> bool:
@@ -165,7 +164,7 @@ def is_large_join(app: Application) -> bool:
     if app.primitive is not lax.concatenate_p or len({a.shape for a in app.avals}) > 1:
         return False
     sizes = app.out.shape
-    return all([type(n) is int for n in sizes]) and app.avals[0].size >= _LEAST_COSTLY
+    return all([type(n) is int for n in sizes]) and app.avals[0].size >= LEAST_COSTLY
 
 
 def meaning(app: Application) -> Jaxpr | None:

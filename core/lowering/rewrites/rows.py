@@ -25,12 +25,7 @@ from tracebridge.core.kernels.rows.program import RESHAPES, Target, Written
 from tracebridge.core.kernels.rows.row_kernel import row_kernel_p
 from tracebridge.core.lowering.rewrites.columns import with_columns
 from tracebridge.core.lowering.rewrites.flat import flat
-from tracebridge.core.lowering.rewrites.frames import (
-    Frames,
-    has_frames,
-    large_in,
-    meaning,
-)
+from tracebridge.core.lowering.rewrites.frames import Frames, has_frames, large_in, meaning
 from tracebridge.core.lowering.rewrites.groups import Groups, Readers
 from tracebridge.core.lowering.rewrites.in_frames import (
     BY_ROW,

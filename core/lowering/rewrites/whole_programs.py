@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.primitive import Primitive
 
 _LEAST = 1 << 11  # elements: smaller programs are compiled in less time without kernels
-_LEAST_COSTLY = 1 << 16  # and with costly functions XLA computes smaller ones as fast
+LEAST_COSTLY = 1 << 16  # of which costly functions are computed: XLA is as fast at fewer
 _MOVING = frozenset({lax.broadcast_in_dim_p, lax.stop_gradient_p, *RESHAPES})
 
 
@@ -102,7 +102,7 @@ def _whole_shape(jaxpr: Jaxpr) -> Shape | None:
         if len(shapes) > 1:
             return None
     shape = next(iter(shapes), None)
-    if shape is not None and math.prod(shape) < _LEAST_COSTLY and _is_costly(jaxpr):
+    if shape is not None and math.prod(shape) < LEAST_COSTLY and _is_costly(jaxpr):
         return None
     return shape
 

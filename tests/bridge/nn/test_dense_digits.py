@@ -132,6 +132,8 @@ def _units(got: Host, exact: Host, least: float) -> Host:
 @pytest.mark.parametrize("name", TABLE)
 def test_errors_of_many_points(name: str, dtype: Any, length: int) -> None:
     """Every value and every slope is within the bound; the worst points are named."""
+    # NumPy has no other numbers with more digits; the worst points are hard points of the tables,
+    # which ask mpmath there, too.
     if dtype is np.float64 and not HAS_LONG:
         pytest.skip("the long double of this processor is a float64")
     row = TABLE[name]
